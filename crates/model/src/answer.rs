@@ -1,0 +1,51 @@
+//! What a node says about each operator of a program before it runs it (Ibex, section 5: hybrid execution).
+
+use crate::{Program, Version};
+use arrow_schema::SchemaRef;
+use serde::{Deserialize, Serialize};
+
+/// How far an operator is carried out at the node.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Answer {
+    /// Completely: the host need not look again.
+    Exact,
+    /// A filter that lets all right rows pass and perhaps others: the host must apply it again.
+    Superset,
+    /// Not at all: the host must do it.
+    Refused,
+}
+
+/// The answer for one operator.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct OperatorAnswer {
+    /// The operator: `scan`, `filter`, `project`, `aggregate`, `group`, `distinct`, `limit`.
+    pub name: String,
+    /// What it works on, as SQL would write it.
+    pub detail: String,
+    /// How far it is carried out.
+    pub answer: Answer,
+    /// Why it is not `exact`.
+    pub reason: Option<String>,
+}
+
+/// A program as the node will run it.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Prepared {
+    /// The version of the table that was looked at.
+    pub version: Version,
+    /// The answers, in the order in which the operators run.
+    pub answers: Vec<OperatorAnswer>,
+    /// What runs: the program that was asked for, less what was refused. Where an aggregation was refused
+    /// it gives the columns that the host needs to do it, under their own names.
+    pub effective: Program,
+    /// The schema of the effective program's result.
+    pub schema: SchemaRef,
+}
+
+impl Prepared {
+    /// Whether everything that was asked for is done at the node.
+    pub fn is_exact(&self) -> bool {
+        self.answers.iter().all(|a| a.answer == Answer::Exact)
+    }
+}

@@ -1,0 +1,124 @@
+//! The one error type that crosses crates and the wire: a kind that says what the caller should do
+//! next, a message that says what was wrong and where, and, where there is one, advice.
+
+use serde::{Deserialize, Serialize};
+
+/// The result of anything that can fail with an [`Error`].
+pub type Result<T, E = Error> = std::result::Result<T, E>;
+
+/// What kind of failure it was, which is to say what the caller can do about it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+#[non_exhaustive]
+pub enum ErrorKind {
+    /// The request, the query or the data is at fault: change it.
+    Invalid,
+    /// A named table, column or file does not exist: check the name.
+    NotFound,
+    /// Something of that name exists already: choose another name or say that it may be replaced.
+    Exists,
+    /// The peer may not do this: use another token or tenant.
+    Denied,
+    /// A limit was reached (memory, size, count): ask for less, or raise the limit.
+    OverLimit,
+    /// The pool cannot be reached or went away: try again later.
+    Unavailable,
+    /// The caller cancelled.
+    Cancelled,
+    /// Bytes are damaged or not what they claim to be: get them again.
+    Corrupt,
+    /// A defect in farpool: report it.
+    Internal,
+}
+
+impl ErrorKind {
+    /// Every kind, in the order of its number on the wire.
+    pub const ALL: [ErrorKind; 9] = [
+        ErrorKind::Invalid,
+        ErrorKind::NotFound,
+        ErrorKind::Exists,
+        ErrorKind::Denied,
+        ErrorKind::OverLimit,
+        ErrorKind::Unavailable,
+        ErrorKind::Cancelled,
+        ErrorKind::Corrupt,
+        ErrorKind::Internal,
+    ];
+
+    /// The exit status of the program for an error of this kind: 1 when the query or the data is at
+    /// fault, 3 when the pool is unreachable or failed.
+    pub fn exit_status(self) -> u8 {
+        match self {
+            ErrorKind::Unavailable | ErrorKind::Internal | ErrorKind::Denied => 3,
+            _ => 1,
+        }
+    }
+}
+
+/// What was wrong, where, and what to do.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error, Serialize, Deserialize)]
+#[error("{message}{}", advice.as_ref().map(|a| format!("\n  {a}")).unwrap_or_default())]
+pub struct Error {
+    /// What the caller can do about it.
+    pub kind: ErrorKind,
+    /// What was wrong and where, for a person.
+    pub message: String,
+    /// What to do next, for a person.
+    pub advice: Option<String>,
+}
+
+impl Error {
+    /// An error of `kind`.
+    pub fn new(kind: ErrorKind, message: impl Into<String>) -> Self {
+        Error { kind, message: message.into(), advice: None }
+    }
+
+    /// The request, the query or the data is at fault.
+    pub fn invalid(message: impl Into<String>) -> Self {
+        Error::new(ErrorKind::Invalid, message)
+    }
+
+    /// A named thing does not exist.
+    pub fn not_found(message: impl Into<String>) -> Self {
+        Error::new(ErrorKind::NotFound, message)
+    }
+
+    /// A limit was reached.
+    pub fn over_limit(message: impl Into<String>) -> Self {
+        Error::new(ErrorKind::OverLimit, message)
+    }
+
+    /// The pool cannot be reached or went away.
+    pub fn unavailable(message: impl Into<String>) -> Self {
+        Error::new(ErrorKind::Unavailable, message)
+    }
+
+    /// Bytes are damaged.
+    pub fn corrupt(message: impl Into<String>) -> Self {
+        Error::new(ErrorKind::Corrupt, message)
+    }
+
+    /// A defect in farpool.
+    pub fn internal(message: impl Into<String>) -> Self {
+        Error::new(ErrorKind::Internal, message)
+    }
+
+    /// The caller cancelled.
+    pub fn cancelled() -> Self {
+        Error::new(ErrorKind::Cancelled, "cancelled")
+    }
+
+    /// The same error with advice on what to do next.
+    #[must_use]
+    pub fn advise(mut self, advice: impl Into<String>) -> Self {
+        self.advice = Some(advice.into());
+        self
+    }
+
+    /// The same error with `place` (a file, a table, a peer) in front of the message.
+    #[must_use]
+    pub fn at(mut self, place: impl std::fmt::Display) -> Self {
+        self.message = format!("{place}: {}", self.message);
+        self
+    }
+}

@@ -1,0 +1,31 @@
+//! The vocabulary every other crate speaks: schemas, programs, answers, receipts, limits, errors.
+//!
+//! Invariant: this crate does no IO and knows no engine. A [`Program`] is plain data; what it means is
+//! written beside its types, and the operators, the planner and the wire format all follow that text.
+
+#![forbid(unsafe_code)]
+
+pub mod answer;
+pub mod cast;
+pub mod error;
+pub mod expr;
+pub mod limits;
+pub mod literal;
+pub mod name;
+pub mod program;
+pub mod receipt;
+pub mod schema;
+pub mod status;
+pub mod table;
+mod weaken;
+
+pub use answer::{Answer, OperatorAnswer, Prepared};
+pub use error::{Error, ErrorKind, Result};
+pub use expr::{ArithmeticOp, CompareOp, Expr};
+pub use literal::{Literal, Value};
+pub use name::{TableName, TenantName, Version};
+pub use program::{Aggregate, AggregateFunction, NamedExpr, Output, Program};
+pub use receipt::Receipt;
+pub use status::Status;
+pub use table::{ColumnStatistics, LoadMode, TableInfo};
+pub use weaken::{Weakened, weaken};

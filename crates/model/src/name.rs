@@ -1,0 +1,93 @@
+//! Names and numbers that identify things: tenants, tables, versions of tables.
+
+use crate::{Error, Result, limits};
+use serde::{Deserialize, Serialize};
+use std::fmt;
+
+fn check(what: &str, name: &str) -> Result<()> {
+    if name.is_empty() {
+        return Err(Error::invalid(format!("a {what} name may not be empty")));
+    }
+    if name.len() > limits::NAME_BYTES_MAX {
+        return Err(Error::invalid(format!(
+            "a {what} name may have {} bytes, this one has {}",
+            limits::NAME_BYTES_MAX,
+            name.len()
+        )));
+    }
+    if name.chars().any(char::is_control) {
+        return Err(Error::invalid(format!("a {what} name may not contain control characters: {name:?}")));
+    }
+    Ok(())
+}
+
+macro_rules! name_type {
+    ($(#[$doc:meta])* $name:ident, $what:literal) => {
+        $(#[$doc])*
+        #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+        #[serde(try_from = "String", into = "String")]
+        pub struct $name(String);
+
+        impl $name {
+            /// Checks length and characters; any other text is a valid name.
+            pub fn new(name: impl Into<String>) -> Result<Self> {
+                let name = name.into();
+                check($what, &name)?;
+                Ok($name(name))
+            }
+
+            /// The text of the name.
+            pub fn as_str(&self) -> &str {
+                &self.0
+            }
+        }
+
+        impl fmt::Display for $name {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str(&self.0)
+            }
+        }
+
+        impl TryFrom<String> for $name {
+            type Error = Error;
+            fn try_from(name: String) -> Result<Self> {
+                $name::new(name)
+            }
+        }
+
+        impl From<$name> for String {
+            fn from(name: $name) -> String {
+                name.0
+            }
+        }
+    };
+}
+
+name_type!(
+    /// The name of a table, unique within its tenant. Case matters.
+    TableName,
+    "table"
+);
+name_type!(
+    /// The name of a tenant: the owner of tables, and the unit of accounting.
+    TenantName,
+    "tenant"
+);
+
+impl Default for TenantName {
+    /// The tenant of everyone who shows no token.
+    fn default() -> Self {
+        TenantName("default".to_string())
+    }
+}
+
+/// The version of a table's contents. Every load, append or replacement makes a greater one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct Version(pub u64);
+
+impl fmt::Display for Version {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "v{}", self.0)
+    }
+}

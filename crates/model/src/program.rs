@@ -1,0 +1,216 @@
+//! The operator pipeline that a client asks a memory node to run, as plain data (Farview, section 5).
+//!
+//! A program reads one table and does, in this order: filter, then compute rows or aggregates, then limit.
+//! Expressions name columns of the table throughout. Everything that a program does not say (which bytes
+//! are read, in which order, by how many workers) is the node's choice.
+
+use crate::{Error, Expr, Result, TableName, Version, limits, schema};
+use arrow_schema::{DataType, Field, Schema, SchemaRef};
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+/// One scan of one table and what is done on the way out.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Program {
+    /// The table.
+    pub table: TableName,
+    /// The version to read, or the newest one when the program starts.
+    pub version: Option<Version>,
+    /// Rows for which this boolean is true go on; `None` lets all pass.
+    pub filter: Option<Expr>,
+    /// What is made of the rows that pass.
+    pub output: Output,
+    /// At most this many rows leave; which ones is not defined.
+    pub limit: Option<u64>,
+}
+
+/// What is made of the rows that pass the filter.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Output {
+    /// One row out for each row in. No columns is allowed: then only the number of rows matters.
+    Rows(Vec<NamedExpr>),
+    /// One row out for each distinct combination of the keys, NULL being a value like any other; without
+    /// keys exactly one row, even from no input. Without aggregates this is DISTINCT.
+    Aggregate {
+        /// The grouping keys; they come first in the result.
+        keys: Vec<NamedExpr>,
+        /// The aggregates, after the keys.
+        aggregates: Vec<Aggregate>,
+    },
+}
+
+/// An expression and the name of the result column it makes.
+#[derive(Clone, Debug, PartialEq)]
+pub struct NamedExpr {
+    /// The result column's name.
+    pub name: String,
+    /// Its value.
+    pub expr: Expr,
+}
+
+/// An aggregate and the name of the result column it makes.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Aggregate {
+    /// The result column's name.
+    pub name: String,
+    /// Which aggregate.
+    pub function: AggregateFunction,
+    /// What it is computed of; `None` for `COUNT(*)`.
+    pub argument: Option<Expr>,
+    /// Only rows for which this boolean is true count: `FILTER (WHERE …)`.
+    pub filter: Option<Expr>,
+    /// The type of the result; one that [`AggregateFunction::accepts`].
+    pub data_type: DataType,
+}
+
+/// An aggregate function. All ignore NULL arguments; all but COUNT give NULL when nothing is left.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum AggregateFunction {
+    /// The number of rows, or of non-NULL arguments; 64-bit, signed.
+    Count,
+    /// The sum. Integers are summed exactly and must fit the result type at the end, or the program fails;
+    /// likewise decimals, whose scale is kept. Floats are summed in no defined order.
+    Sum,
+    /// The least value (in the order of [`crate::Literal::compare`], except that NaN is greatest whatever
+    /// its sign).
+    Min,
+    /// The greatest value, in the same order.
+    Max,
+    /// The mean: the exact sum of integers divided as floats; of decimals divided into the result type,
+    /// truncated as Arrow's engines do; of floats the sum divided by the count.
+    Avg,
+}
+
+impl AggregateFunction {
+    /// As SQL writes it.
+    pub fn name(self) -> &'static str {
+        match self {
+            AggregateFunction::Count => "count",
+            AggregateFunction::Sum => "sum",
+            AggregateFunction::Min => "min",
+            AggregateFunction::Max => "max",
+            AggregateFunction::Avg => "avg",
+        }
+    }
+
+    /// Whether the function of an argument of type `argument` (`None`: `COUNT(*)`) can give `result`.
+    pub fn accepts(self, argument: Option<&DataType>, result: &DataType) -> bool {
+        use DataType::*;
+        let Some(argument) = argument else {
+            return self == AggregateFunction::Count && *result == Int64;
+        };
+        match self {
+            AggregateFunction::Count => *result == Int64,
+            AggregateFunction::Min | AggregateFunction::Max => argument == result,
+            AggregateFunction::Sum => match argument {
+                t if t.is_signed_integer() => *result == Int64 || matches!(result, Decimal128(_, 0)),
+                t if t.is_unsigned_integer() => *result == UInt64 || matches!(result, Decimal128(_, 0)),
+                Float32 | Float64 => *result == Float64,
+                Decimal128(_, s) => matches!(result, Decimal128(_, rs) if rs == s),
+                _ => false,
+            },
+            AggregateFunction::Avg => match argument {
+                t if t.is_integer() => *result == Float64,
+                Float32 | Float64 => *result == Float64,
+                Decimal128(_, s) => matches!(result, Decimal128(_, rs) if rs >= s),
+                _ => false,
+            },
+        }
+    }
+}
+
+impl NamedExpr {
+    /// The column at `index` under its own name.
+    pub fn column(schema: &Schema, index: usize) -> Self {
+        NamedExpr { name: schema.field(index).name().clone(), expr: Expr::Column(index) }
+    }
+}
+
+impl Program {
+    /// All rows of the columns at `columns`, nothing pushed down.
+    pub fn scan(table: TableName, schema: &Schema, columns: &[usize]) -> Self {
+        let rows = columns.iter().map(|&index| NamedExpr::column(schema, index)).collect();
+        Program { table, version: None, filter: None, output: Output::Rows(rows), limit: None }
+    }
+
+    /// Every expression of the program.
+    pub fn expressions(&self) -> Vec<&Expr> {
+        let output: Vec<&Expr> = match &self.output {
+            Output::Rows(columns) => columns.iter().map(|c| &c.expr).collect(),
+            Output::Aggregate { keys, aggregates } => {
+                let arguments = aggregates.iter().flat_map(|a| a.argument.iter().chain(&a.filter));
+                keys.iter().map(|k| &k.expr).chain(arguments).collect()
+            }
+        };
+        self.filter.iter().chain(output).collect()
+    }
+
+    /// The positions of the columns that the program reads: its smart addressing (Farview, section 5.2).
+    pub fn columns(&self) -> BTreeSet<usize> {
+        let mut columns = BTreeSet::new();
+        self.expressions().into_iter().for_each(|expr| expr.collect_columns(&mut columns));
+        columns
+    }
+
+    /// The schema of the result over a table with `table_schema`, which is canonical. Checks the whole
+    /// program: after `Ok` every expression is well typed and within the limits.
+    ///
+    /// # Errors
+    /// `Invalid` or `OverLimit`, naming the part that is wrong.
+    pub fn result_schema(&self, table_schema: &Schema) -> Result<SchemaRef> {
+        let nodes: usize = self.expressions().into_iter().map(Expr::node_count).sum();
+        if nodes > limits::EXPR_NODES_MAX {
+            return Err(Error::over_limit(format!(
+                "a program may have {} expression nodes, this one has {nodes}",
+                limits::EXPR_NODES_MAX
+            )));
+        }
+        if let Some(filter) = &self.filter {
+            require_boolean("filter", filter, table_schema)?;
+        }
+        let named = |e: &NamedExpr| -> Result<Field> {
+            let data_type = e.expr.data_type(table_schema).map_err(|error| error.at(&e.name))?;
+            Ok(Field::new(&e.name, data_type, true))
+        };
+        let fields = match &self.output {
+            Output::Rows(columns) => columns.iter().map(named).collect::<Result<Vec<_>>>()?,
+            Output::Aggregate { keys, aggregates } => {
+                if keys.is_empty() && aggregates.is_empty() {
+                    return Err(Error::invalid("an aggregation needs a key or an aggregate"));
+                }
+                let aggregates = aggregates.iter().map(|a| a.field(table_schema));
+                keys.iter().map(named).chain(aggregates).collect::<Result<Vec<_>>>()?
+            }
+        };
+        if fields.len() > limits::COLUMNS_MAX {
+            return Err(Error::over_limit(format!("a result may have {} columns", limits::COLUMNS_MAX)));
+        }
+        Ok(Arc::new(Schema::new(fields)))
+    }
+}
+
+impl Aggregate {
+    fn field(&self, table_schema: &Schema) -> Result<Field> {
+        let argument = self.argument.as_ref().map(|e| e.data_type(table_schema)).transpose()?;
+        if let Some(filter) = &self.filter {
+            require_boolean("aggregate's filter", filter, table_schema)?;
+        }
+        let canonical = schema::canonical_type(&self.data_type).as_ref() == Some(&self.data_type);
+        if !canonical || !self.function.accepts(argument.as_ref(), &self.data_type) {
+            let argument = argument.map_or("*".to_string(), |t| t.to_string());
+            return Err(Error::invalid(format!(
+                "{}({argument}) cannot give {}",
+                self.function.name(),
+                self.data_type
+            )));
+        }
+        Ok(Field::new(&self.name, self.data_type.clone(), self.function != AggregateFunction::Count))
+    }
+}
+
+fn require_boolean(what: &str, expr: &Expr, table_schema: &Schema) -> Result<()> {
+    match expr.data_type(table_schema)? {
+        DataType::Boolean => Ok(()),
+        other => Err(Error::invalid(format!("a {what} must be boolean, {expr} has type {other}"))),
+    }
+}

@@ -1,0 +1,47 @@
+//! What a pool says about itself.
+
+use serde::{Deserialize, Serialize};
+
+/// The state of a pool, as `farpool status` shows it.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Status {
+    /// The version of farpool that runs there.
+    pub version: String,
+    /// Bytes of memory that the pool may use.
+    pub memory_bytes_limit: u64,
+    /// Bytes of pages in use.
+    pub memory_bytes_used: u64,
+    /// Bytes of one page.
+    pub page_bytes: u64,
+    /// Whether the system grants huge pages, and how: `explicit`, `transparent` or `none`.
+    pub huge_pages: String,
+    /// Tables of all tenants.
+    pub tables: u64,
+    /// Connections that are open.
+    pub connections: u64,
+    /// Programs that are running.
+    pub programs_running: u64,
+    /// Worker threads that run programs.
+    pub workers: u64,
+    /// Seconds since the pool started.
+    pub uptime_s: u64,
+    /// Use by tenant.
+    pub tenants: Vec<TenantStatus>,
+}
+
+/// What a tenant holds and has used since the pool started.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct TenantStatus {
+    /// The name.
+    pub tenant: String,
+    /// Bytes of pages that its tables hold.
+    pub memory_bytes_used: u64,
+    /// Tables.
+    pub tables: u64,
+    /// Programs that ran to their end.
+    pub programs: u64,
+    /// Encoded bytes that its programs read.
+    pub bytes_scanned: u64,
+    /// CPU time of its programs, in nanoseconds.
+    pub cpu_ns: u64,
+}

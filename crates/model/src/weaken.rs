@@ -1,0 +1,86 @@
+//! What remains of a filter when some of its parts cannot run at the node: a weaker condition that lets
+//! every right row pass (Ibex, section 5.1: partial filtering).
+//!
+//! Invariant: for every row, if the filter is true then so is what [`weaken`] returns.
+
+use crate::Expr;
+
+/// The part of a filter that can run.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Weakened {
+    /// All of it.
+    Exact(Expr),
+    /// A weaker condition, and why.
+    Superset(Expr, String),
+    /// Nothing, and why.
+    Refused(String),
+}
+
+/// Splits `filter` at the [`Expr::Opaque`] parts: conjuncts that contain one are dropped; a disjunction
+/// survives if each of its branches does; below a NOT, AND and OR change places.
+pub fn weaken(filter: &Expr) -> Weakened {
+    let Some(reason) = filter.opaque_reason() else {
+        return Weakened::Exact(filter.clone());
+    };
+    match implied(filter, false) {
+        Some(weaker) => Weakened::Superset(weaker, reason.to_string()),
+        None => Weakened::Refused(reason.to_string()),
+    }
+}
+
+/// A condition that holds wherever `expr` (or, if `negated`, its negation) is true; `None` for "always".
+fn implied(expr: &Expr, negated: bool) -> Option<Expr> {
+    match expr {
+        Expr::Not(inner) => implied(inner, !negated),
+        Expr::And(parts) if !negated => Expr::all(parts.iter().filter_map(|p| implied(p, false)).collect()),
+        Expr::Or(parts) if negated => Expr::all(parts.iter().filter_map(|p| implied(p, true)).collect()),
+        Expr::And(parts) | Expr::Or(parts) => {
+            let branches: Option<Vec<Expr>> = parts.iter().map(|p| implied(p, negated)).collect();
+            branches.map(|mut b| if b.len() == 1 { b.swap_remove(0) } else { Expr::Or(b) })
+        }
+        _ if expr.opaque_reason().is_some() => None,
+        _ if negated => Some(Expr::not(expr.clone())),
+        _ => Some(expr.clone()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn opaque() -> Expr {
+        Expr::Opaque { reason: "f".into() }
+    }
+
+    fn column(i: usize) -> Expr {
+        Expr::Column(i)
+    }
+
+    #[test]
+    fn a_filter_without_opaque_parts_stays_as_it_is() {
+        let filter = Expr::Or(vec![column(0), Expr::not(column(1))]);
+        assert_eq!(weaken(&filter), Weakened::Exact(filter.clone()));
+    }
+
+    #[test]
+    fn opaque_conjuncts_are_dropped() {
+        let filter = Expr::And(vec![column(0), opaque()]);
+        assert_eq!(weaken(&filter), Weakened::Superset(column(0), "f".into()));
+    }
+
+    #[test]
+    fn a_disjunction_survives_only_if_every_branch_does() {
+        let filter =
+            Expr::Or(vec![Expr::And(vec![column(0), opaque()]), Expr::And(vec![column(1), opaque()])]);
+        assert_eq!(weaken(&filter), Weakened::Superset(Expr::Or(vec![column(0), column(1)]), "f".into()));
+        assert_eq!(weaken(&Expr::Or(vec![column(0), opaque()])), Weakened::Refused("f".into()));
+    }
+
+    #[test]
+    fn below_a_not_and_and_or_change_places() {
+        let filter = Expr::not(Expr::Or(vec![column(0), opaque()]));
+        assert_eq!(weaken(&filter), Weakened::Superset(Expr::not(column(0)), "f".into()));
+        let filter = Expr::not(Expr::And(vec![column(0), opaque()]));
+        assert_eq!(weaken(&filter), Weakened::Refused("f".into()));
+    }
+}
