@@ -1,1 +1,17 @@
-//! placeholder
+//! The compute side of the connection: what an engine can ask of a pool ([`Pool`]), and the pool at the
+//! other end of a socket ([`RemotePool`]).
+//!
+//! Invariant: an answer is whole or an error. A stream that ends without error has given every batch of
+//! the result; a node that goes away in the middle shows as an error of kind `Unavailable`.
+
+#![forbid(unsafe_code)]
+
+pub mod pool;
+pub mod receipt;
+pub mod remote;
+pub mod url;
+
+pub use pool::{BatchStream, Execution, Pool};
+pub use receipt::ReceiptHandle;
+pub use remote::RemotePool;
+pub use url::PoolUrl;

@@ -1,0 +1,74 @@
+//! The trait between engines and pools: one implementation speaks to a node over a socket, another runs
+//! the same node in the engine's own process.
+
+use crate::ReceiptHandle;
+use arrow_array::RecordBatch;
+use arrow_schema::SchemaRef;
+use async_trait::async_trait;
+use farpool_model::{LoadMode, Prepared, Program, Result, Status, TableInfo, TableName};
+use futures::Stream;
+use std::fmt;
+use std::pin::Pin;
+
+/// Batches as they arrive. After an error nothing follows.
+pub type BatchStream = Pin<Box<dyn Stream<Item = Result<RecordBatch>> + Send>>;
+
+/// A pool of tables that runs programs.
+#[async_trait]
+pub trait Pool: Send + Sync + fmt::Debug {
+    /// Where the pool is: `embedded`, or `farpool://host:port`.
+    fn url(&self) -> String;
+
+    /// Whether results cross a network.
+    fn is_remote(&self) -> bool;
+
+    /// The tables that the caller's tenant can see, by name.
+    async fn tables(&self) -> Result<Vec<TableInfo>>;
+
+    /// One table; `NotFound` names similar ones.
+    async fn table(&self, name: &TableName) -> Result<TableInfo>;
+
+    /// How far the pool would carry out each operator of `program`; runs nothing.
+    async fn prepare(&self, program: &Program) -> Result<Prepared>;
+
+    /// Runs `program`. Gives one to `streams_wanted` streams, which together are the result and may be
+    /// read by different tasks. Batches have [`Prepared::schema`].
+    async fn execute(&self, program: &Program, streams_wanted: usize) -> Result<Execution>;
+
+    /// Makes, extends or replaces a table from `batches`, which have `schema`. The new version is seen
+    /// by others only when all of it is there; a failure leaves no trace.
+    async fn load(
+        &self,
+        name: &TableName,
+        mode: LoadMode,
+        schema: SchemaRef,
+        rows_hint: Option<u64>,
+        batches: BatchStream,
+    ) -> Result<TableInfo>;
+
+    /// Drops a table. Programs that are reading it finish undisturbed.
+    async fn drop_table(&self, name: &TableName) -> Result<()>;
+
+    /// The state of the pool.
+    async fn status(&self) -> Result<Status>;
+}
+
+/// A program that runs. Dropping its streams cancels it at the node.
+pub struct Execution {
+    /// How far each operator is carried out, and the schema of the batches.
+    pub prepared: Prepared,
+    /// The result.
+    pub streams: Vec<BatchStream>,
+    /// What it cost, once the last stream has ended.
+    pub receipt: ReceiptHandle,
+}
+
+impl fmt::Debug for Execution {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Execution")
+            .field("prepared", &self.prepared)
+            .field("streams", &self.streams.len())
+            .field("receipt", &self.receipt)
+            .finish()
+    }
+}

@@ -1,0 +1,106 @@
+//! Addresses of pools: `farpool://host:port`.
+
+use farpool_model::{Error, Result};
+use std::fmt;
+use std::str::FromStr;
+
+/// The port of a pool whose address names none.
+pub const PORT_DEFAULT: u16 = 9797;
+
+const SCHEME: &str = "farpool://";
+
+/// Where a node listens. Written `farpool://host:port`; scheme and port may be left out, and an IPv6
+/// address stands in brackets.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct PoolUrl {
+    host: String,
+    port: u16,
+}
+
+impl PoolUrl {
+    /// The host name or address, without brackets.
+    pub fn host(&self) -> &str {
+        &self.host
+    }
+
+    /// The port.
+    pub fn port(&self) -> u16 {
+        self.port
+    }
+}
+
+impl fmt::Display for PoolUrl {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if self.host.contains(':') {
+            write!(f, "{SCHEME}[{}]:{}", self.host, self.port)
+        } else {
+            write!(f, "{SCHEME}{}:{}", self.host, self.port)
+        }
+    }
+}
+
+impl FromStr for PoolUrl {
+    type Err = Error;
+
+    fn from_str(text: &str) -> Result<Self> {
+        parse(text).ok_or_else(|| {
+            Error::invalid(format!("{text:?} is not the address of a pool"))
+                .advise(format!("write farpool://host:port, for example farpool://localhost:{PORT_DEFAULT}"))
+        })
+    }
+}
+
+fn parse(text: &str) -> Option<PoolUrl> {
+    let rest = match text.split_once("://") {
+        Some(("farpool", rest)) => rest,
+        Some(_) => return None,
+        None => text,
+    };
+    let rest = rest.strip_suffix('/').unwrap_or(rest);
+    let (host, port) = match rest.strip_prefix('[') {
+        Some(bracketed) => {
+            let (host, after) = bracketed.split_once(']')?;
+            (host, if after.is_empty() { None } else { Some(after.strip_prefix(':')?) })
+        }
+        None => match rest.split_once(':') {
+            Some((host, port)) => (host, Some(port)),
+            None => (rest, None),
+        },
+    };
+    let port = match port {
+        Some(digits) => digits.parse().ok()?,
+        None => PORT_DEFAULT,
+    };
+    let bad = |c: char| c.is_whitespace() || c.is_control() || "/@?#[]".contains(c);
+    (!host.is_empty() && !host.contains(bad)).then(|| PoolUrl { host: host.to_string(), port })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn addresses_are_read_and_written() {
+        for (text, written) in [
+            ("farpool://localhost:1234", "farpool://localhost:1234"),
+            ("farpool://localhost", "farpool://localhost:9797"),
+            ("farpool://localhost/", "farpool://localhost:9797"),
+            ("10.0.0.1:80", "farpool://10.0.0.1:80"),
+            ("node-7", "farpool://node-7:9797"),
+            ("farpool://[::1]:5", "farpool://[::1]:5"),
+            ("[::1]", "farpool://[::1]:9797"),
+        ] {
+            assert_eq!(text.parse::<PoolUrl>().unwrap().to_string(), written);
+        }
+    }
+
+    #[test]
+    fn other_texts_are_refused_with_advice() {
+        for text in
+            ["", "http://x", "farpool://", "farpool://h:port", "h:70000", "::1", "[::1", "[::1]x", "a b"]
+        {
+            let error = text.parse::<PoolUrl>().unwrap_err();
+            assert!(error.advice.unwrap().contains("farpool://host:port"), "{text}");
+        }
+    }
+}
