@@ -387,6 +387,23 @@ struct Shown<'a> {
     schema: Option<&'a Schema>,
 }
 
+impl<'a> Shown<'a> {
+    fn at(&self, expr: &'a Expr) -> Shown<'a> {
+        Shown { expr, schema: self.schema }
+    }
+
+    fn joined(&self, f: &mut fmt::Formatter<'_>, parts: &'a [Expr], word: &str) -> fmt::Result {
+        f.write_str("(")?;
+        for (i, part) in parts.iter().enumerate() {
+            if i > 0 {
+                write!(f, " {word} ")?;
+            }
+            write!(f, "{}", self.at(part))?;
+        }
+        f.write_str(")")
+    }
+}
+
 impl fmt::Display for Expr {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         Shown { expr: self, schema: None }.fmt(f)
@@ -395,17 +412,7 @@ impl fmt::Display for Expr {
 
 impl fmt::Display for Shown<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let at = |expr| Shown { expr, schema: self.schema };
-        let joined = |f: &mut fmt::Formatter<'_>, parts: &[Expr], word: &str| {
-            f.write_str("(")?;
-            for (i, part) in parts.iter().enumerate() {
-                if i > 0 {
-                    write!(f, " {word} ")?;
-                }
-                at(part).fmt(f)?;
-            }
-            f.write_str(")")
-        };
+        let at = |expr| self.at(expr);
         match self.expr {
             Expr::Column(i) => match self.schema.and_then(|s| s.fields().get(*i)) {
                 Some(field) => f.write_str(field.name()),
@@ -413,8 +420,8 @@ impl fmt::Display for Shown<'_> {
             },
             Expr::Literal(literal) => literal.fmt(f),
             Expr::Compare(op, l, r) => write!(f, "{} {} {}", at(l), op.symbol(), at(r)),
-            Expr::And(parts) => joined(f, parts, "AND"),
-            Expr::Or(parts) => joined(f, parts, "OR"),
+            Expr::And(parts) => self.joined(f, parts, "AND"),
+            Expr::Or(parts) => self.joined(f, parts, "OR"),
             Expr::Not(e) => write!(f, "NOT ({})", at(e)),
             Expr::IsNull(e) => write!(f, "{} IS NULL", at(e)),
             Expr::InList(e, list) => {
