@@ -19,6 +19,9 @@ pub mod status;
 pub mod table;
 mod weaken;
 
+#[cfg(test)]
+mod tests;
+
 pub use answer::{Answer, OperatorAnswer, Prepared};
 pub use error::{Error, ErrorKind, Result};
 pub use expr::{ArithmeticOp, CompareOp, Expr};

@@ -1,0 +1,143 @@
+//! Programs and expressions: what they accept, what they refuse and with which words.
+
+use crate::*;
+use arrow_schema::{DataType, Field, Schema};
+
+fn schema() -> Schema {
+    Schema::new(vec![
+        Field::new("id", DataType::Int64, false),
+        Field::new("price", DataType::Decimal128(15, 2), true),
+        Field::new("name", DataType::Utf8View, true),
+        Field::new("ok", DataType::Boolean, true),
+    ])
+}
+
+fn int(value: i128) -> Expr {
+    Expr::Literal(Literal::new(Value::Int(value), DataType::Int64).unwrap())
+}
+
+fn less(left: Expr, right: Expr) -> Expr {
+    Expr::compare(CompareOp::Lt, left, right)
+}
+
+fn rows(filter: Option<Expr>, columns: &[usize]) -> Program {
+    Program { filter, ..Program::scan(TableName::new("t").unwrap(), &schema(), columns) }
+}
+
+#[test]
+fn a_program_knows_the_columns_it_reads_and_the_schema_it_gives() {
+    let program = rows(Some(less(Expr::Column(0), int(5))), &[2]);
+    assert_eq!(program.columns().into_iter().collect::<Vec<_>>(), [0, 2]);
+    let result = program.result_schema(&schema()).unwrap();
+    assert_eq!(result.field(0).name(), "name");
+    assert_eq!(result.fields().len(), 1);
+}
+
+#[test]
+fn wrong_types_are_named() {
+    let error = rows(Some(less(Expr::Column(1), int(5))), &[0]).result_schema(&schema()).unwrap_err();
+    assert_eq!(error.kind, ErrorKind::Invalid);
+    assert!(error.message.contains("Decimal128(15, 2)") && error.message.contains("Int64"), "{error}");
+    let error = rows(Some(Expr::Column(0)), &[0]).result_schema(&schema()).unwrap_err();
+    assert!(error.message.contains("must be boolean"), "{error}");
+    let error = rows(Some(Expr::IsNull(Box::new(Expr::Column(9)))), &[0]).result_schema(&schema()).unwrap_err();
+    assert!(error.message.contains("no column 9"), "{error}");
+}
+
+#[test]
+fn nesting_beyond_the_limit_is_refused() {
+    let mut deep = Expr::Column(3);
+    for _ in 0..limits::EXPR_DEPTH_MAX {
+        deep = Expr::not(deep);
+    }
+    assert!(deep.data_type(&schema()).is_ok());
+    let error = Expr::not(deep).data_type(&schema()).unwrap_err();
+    assert_eq!(error.kind, ErrorKind::OverLimit);
+}
+
+#[test]
+fn decimal_arithmetic_has_the_precision_of_arrows_kernels() {
+    let d = |p, s| DataType::Decimal128(p, s);
+    let of = |op, l, r| arithmetic(op, &l, &r);
+    assert_eq!(of(ArithmeticOp::Add, d(15, 2), d(15, 2)), d(16, 2));
+    assert_eq!(of(ArithmeticOp::Subtract, d(20, 0), d(15, 2)), d(23, 2));
+    assert_eq!(of(ArithmeticOp::Multiply, d(15, 2), d(16, 2)), d(32, 4));
+    assert_eq!(of(ArithmeticOp::Multiply, d(38, 4), d(38, 4)), d(38, 8));
+    assert_eq!(of(ArithmeticOp::Divide, d(15, 2), d(15, 2)), d(21, 6));
+    assert!(expr::arithmetic_type(ArithmeticOp::Multiply, &d(38, 20), &d(38, 20)).is_err());
+    assert!(expr::arithmetic_type(ArithmeticOp::Add, &DataType::Int32, &DataType::Int64).is_err());
+}
+
+fn arithmetic(op: ArithmeticOp, left: &DataType, right: &DataType) -> DataType {
+    expr::arithmetic_type(op, left, right).unwrap()
+}
+
+#[test]
+fn an_expression_reads_as_sql_would_write_it() {
+    let price = Expr::arithmetic(ArithmeticOp::Multiply, Expr::Column(1), Expr::Column(1));
+    let filter = Expr::And(vec![
+        less(Expr::Column(0), int(5)),
+        Expr::Like { value: Box::new(Expr::Column(2)), pattern: "S%".into(), case_insensitive: false },
+    ]);
+    let schema = schema();
+    assert_eq!(price.display(&schema).to_string(), "(price * price)");
+    assert_eq!(filter.display(&schema).to_string(), "(id < 5 AND name LIKE 'S%')");
+    assert_eq!(filter.to_string(), "(#0 < 5 AND #2 LIKE 'S%')");
+}
+
+#[test]
+fn only_divisions_that_cannot_fail_may_run_anywhere() {
+    let divide = |by| Expr::arithmetic(ArithmeticOp::Divide, Expr::Column(0), by);
+    assert!(divide(Expr::Column(0)).may_fail());
+    assert!(divide(int(0)).may_fail());
+    assert!(divide(int(-1)).may_fail(), "the least integer has no negative");
+    assert!(!divide(int(7)).may_fail());
+    assert!(less(divide(Expr::Column(0)), int(1)).may_fail(), "found below other nodes too");
+}
+
+#[test]
+fn an_aggregate_has_a_type_that_holds_its_result() {
+    use AggregateFunction::*;
+    let decimal = DataType::Decimal128(15, 2);
+    assert!(Count.accepts(None, &DataType::Int64));
+    assert!(!Sum.accepts(None, &DataType::Int64));
+    assert!(Sum.accepts(Some(&DataType::Int8), &DataType::Int64));
+    assert!(!Sum.accepts(Some(&DataType::Int8), &DataType::Int8));
+    assert!(Sum.accepts(Some(&decimal), &DataType::Decimal128(25, 2)));
+    assert!(!Sum.accepts(Some(&decimal), &DataType::Decimal128(25, 3)));
+    assert!(Avg.accepts(Some(&decimal), &DataType::Decimal128(19, 6)));
+    assert!(!Avg.accepts(Some(&DataType::Utf8View), &DataType::Float64));
+    assert!(Min.accepts(Some(&DataType::Utf8View), &DataType::Utf8View));
+}
+
+#[test]
+fn canonical_schemas_hold_what_the_pool_holds_and_name_what_it_does_not() {
+    let given = Schema::new(vec![
+        Field::new("a", DataType::Dictionary(Box::new(DataType::Int32), Box::new(DataType::Utf8)), true),
+        Field::new("b", DataType::Date64, true),
+    ]);
+    let held = schema::canonical_schema(&given).unwrap();
+    assert_eq!(held.field(0).data_type(), &DataType::Utf8View);
+    assert!(matches!(held.field(1).data_type(), DataType::Timestamp(..)));
+    let list = Schema::new(vec![Field::new_list("tags", Field::new_list_field(DataType::Utf8, true), true)]);
+    let error = schema::canonical_schema(&list).unwrap_err();
+    assert!(error.message.contains("\"tags\""), "{error}");
+    assert!(error.advice.is_some());
+    let twice = Schema::new(vec![given.field(0).clone(), given.field(0).clone()]);
+    assert!(schema::canonical_schema(&twice).is_err());
+}
+
+#[test]
+fn names_are_checked() {
+    assert!(TableName::new("").is_err());
+    assert!(TableName::new("a\nb").is_err());
+    assert!(TableName::new("x".repeat(limits::NAME_BYTES_MAX + 1)).is_err());
+    assert!(TableName::new("Größe 1").is_ok());
+}
+
+#[test]
+fn receipts_add_up() {
+    let mut a = Receipt { rows_scanned: 1, elapsed_ns: 5, ..Receipt::default() };
+    a.merge(&Receipt { rows_scanned: 2, bytes_on_wire: 7, elapsed_ns: 3, ..Receipt::default() });
+    assert_eq!((a.rows_scanned, a.bytes_on_wire, a.elapsed_ns), (3, 7, 5));
+}
