@@ -1,1 +1,14 @@
-//! placeholder
+//! The kernels that run next to the data: select, project, aggregate, group, distinct (Farview, section 5).
+//!
+//! A [`Plan`] is a [`farpool_model::Program`] compiled for one table schema. It is immutable and shared by
+//! all workers; what a worker changes is its own [`State`]. For each row group a worker calls
+//! [`Plan::process`]; at the end [`Plan::merge`] brings the partial states together.
+//!
+//! Invariant: which way a value was computed (on packed lanes, on dictionary codes, by Arrow's kernels)
+//! never shows in the result. Every fast path has a plain twin, and tests run both.
+
+#![forbid(unsafe_code)]
+
+mod plan;
+
+pub use plan::{Merge, Plan, State, Verdict, Work};
