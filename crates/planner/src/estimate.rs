@@ -1,0 +1,309 @@
+//! How many rows pass and how many bytes leave, estimated from a table's statistics.
+//!
+//! The model is System R's (Selinger et al. 1979, table 1): values uniform between minimum and maximum,
+//! equality 1/distinct, conjuncts independent, disjuncts by inclusion and exclusion. Two refinements: the
+//! bounds of one column in a conjunction are intersected before they are weighed, and NULL fractions are
+//! carried along so that NOT does not turn unknown into true.
+//!
+//! Invariant: every fraction is in [0, 1].
+
+use arrow_schema::DataType;
+use farpool_model::{
+    ColumnStatistics, CompareOp, Expr, Literal, Output, Program, TableInfo, Value, limits, schema,
+};
+
+/// The fraction of rows that a comparison lets pass about which nothing is known (System R's 1/3).
+const UNKNOWN_COMPARISON: f64 = 1.0 / 3.0;
+/// The fraction of values that equal a constant when the number of distinct values is not known.
+const UNKNOWN_EQUALITY: f64 = 0.1;
+/// The fraction of strings with a given beginning.
+const LIKE_PREFIX: f64 = 0.05;
+/// The fraction of strings that a pattern without a fixed beginning matches.
+const LIKE_ANYWHERE: f64 = 0.1;
+/// Bytes of a string or binary of unknown length, its view included.
+const BYTES_PER_STRING: f64 = 32.0;
+
+/// The fraction of the table's rows for which `expr` is true.
+pub fn selectivity(expr: &Expr, info: &TableInfo) -> f64 {
+    truth(expr, info).holds
+}
+
+/// The rows that pass the filter of `program`.
+pub fn rows_passed(program: &Program, info: &TableInfo) -> f64 {
+    let fraction = program.filter.as_ref().map_or(1.0, |filter| selectivity(filter, info));
+    info.rows as f64 * fraction
+}
+
+/// The rows of the result of `program`.
+pub fn rows(program: &Program, info: &TableInfo) -> f64 {
+    let passed = rows_passed(program, info);
+    let out = match &program.output {
+        Output::Rows(_) => passed,
+        Output::Aggregate { keys, .. } => groups(keys.iter().map(|k| &k.expr), passed, info),
+    };
+    program.limit.map_or(out, |limit| out.min(limit as f64))
+}
+
+/// The bytes of the result of `program`, as plain Arrow.
+pub fn bytes(program: &Program, info: &TableInfo) -> f64 {
+    let width: f64 = match &program.output {
+        Output::Rows(columns) => columns.iter().map(|c| width(&c.expr, info)).sum(),
+        Output::Aggregate { keys, aggregates } => {
+            let results = aggregates.iter().map(|a| type_width(&a.data_type));
+            keys.iter().map(|k| width(&k.expr, info)).chain(results).sum()
+        }
+    };
+    rows(program, info) * width
+}
+
+/// The number of distinct combinations of `keys` among `rows` rows; 1 without keys. Cardenas' formula:
+/// of `d` equally frequent combinations, `d (1 - e^(-rows/d))` are met.
+pub fn groups<'a>(keys: impl Iterator<Item = &'a Expr>, rows: f64, info: &TableInfo) -> f64 {
+    let domain: f64 = keys.map(|key| distinct_values(key, info)).product();
+    if domain <= 1.0 {
+        return 1.0;
+    }
+    let met = domain * (1.0 - (-rows / domain).exp());
+    // For tiny fractions the difference above loses all its digits; then nearly every row is its own group.
+    if rows / domain < 1e-6 { rows } else { met.min(rows) }
+}
+
+/// The distinct values of `expr` over the whole table, NULL included if there is one.
+fn distinct_values(expr: &Expr, info: &TableInfo) -> f64 {
+    let rows = (info.rows as f64).max(1.0);
+    match expr {
+        Expr::Literal(_) => 1.0,
+        Expr::Column(index) => match info.columns.get(*index) {
+            Some(column) => distinct(column, info) + f64::from(u8::from(column.null_count > 0)),
+            None => rows,
+        },
+        Expr::Compare(..) | Expr::And(_) | Expr::Or(_) | Expr::Not(_) | Expr::IsNull(_) => 2.0,
+        Expr::InList(..) | Expr::Like { .. } => 2.0,
+        Expr::Case { branches, otherwise } => {
+            let values = branches.iter().map(|(_, then)| then).chain(otherwise.as_deref());
+            values.map(|value| distinct_values(value, info)).sum::<f64>().min(rows)
+        }
+        _ => expr.children().into_iter().map(|c| distinct_values(c, info)).product::<f64>().min(rows),
+    }
+}
+
+fn distinct(column: &ColumnStatistics, info: &TableInfo) -> f64 {
+    let rows = (info.rows as f64).max(1.0);
+    if let Some(distinct) = column.distinct_count {
+        return (distinct as f64).clamp(1.0, rows);
+    }
+    // Not counted: more than were tracked, but no more than the domain has.
+    let guess = (rows / 10.0).max(limits::DISTINCT_TRACKED_MAX as f64).min(rows);
+    domain_values(column).map_or(guess, |domain| domain.clamp(1.0, rows))
+}
+
+/// The integers between minimum and maximum, both included.
+fn domain_values(column: &ColumnStatistics) -> Option<f64> {
+    let (min, max) = (column.min.as_ref()?.as_int()?, column.max.as_ref()?.as_int()?);
+    Some(max as f64 - min as f64 + 1.0)
+}
+
+/// The bytes of one value of `expr` as plain Arrow.
+pub fn width(expr: &Expr, info: &TableInfo) -> f64 {
+    match expr.data_type(&info.schema) {
+        Ok(data_type) => type_width(&data_type),
+        Err(_) => BYTES_PER_STRING,
+    }
+}
+
+fn type_width(data_type: &DataType) -> f64 {
+    match data_type {
+        DataType::Boolean => 1.0,
+        other => other.primitive_width().map_or(BYTES_PER_STRING, |bytes| bytes as f64),
+    }
+}
+
+/// The fractions of rows for which a condition is true, and NULL.
+#[derive(Clone, Copy)]
+struct Truth {
+    holds: f64,
+    unknown: f64,
+}
+
+impl Truth {
+    fn new(holds: f64, unknown: f64) -> Self {
+        let unknown = fraction(unknown);
+        Truth { holds: fraction(holds).min(1.0 - unknown), unknown }
+    }
+
+    fn fails(self) -> f64 {
+        fraction(1.0 - self.holds - self.unknown)
+    }
+
+    fn negated(self) -> Self {
+        Truth::new(self.fails(), self.unknown)
+    }
+}
+
+fn fraction(x: f64) -> f64 {
+    if x.is_nan() { 1.0 } else { x.clamp(0.0, 1.0) }
+}
+
+fn truth(expr: &Expr, info: &TableInfo) -> Truth {
+    let unknown = null_fraction(expr, info);
+    let of_known = |x: f64| Truth::new(x * (1.0 - unknown), unknown);
+    match expr {
+        Expr::Literal(literal) => match literal.value() {
+            Value::Bool(value) => Truth::new(f64::from(u8::from(*value)), 0.0),
+            _ => Truth::new(0.0, 1.0),
+        },
+        Expr::Compare(op, left, right) => of_known(comparison(*op, left, right, info)),
+        Expr::And(parts) => conjunction(parts, info),
+        Expr::Or(parts) => {
+            let negated: Vec<Truth> = parts.iter().map(|p| truth(p, info).negated()).collect();
+            all(&negated).negated()
+        }
+        Expr::Not(inner) => truth(inner, info).negated(),
+        Expr::IsNull(inner) => Truth::new(null_fraction(inner, info), 0.0),
+        Expr::InList(value, list) => {
+            let equal = |literal: &Literal| {
+                comparison(CompareOp::Eq, value, &Expr::Literal(literal.clone()), info)
+            };
+            of_known(list.iter().filter(|l| !l.is_null()).map(equal).sum())
+        }
+        Expr::Like { value, pattern, .. } => of_known(like(value, pattern, info)),
+        Expr::Column(_) => of_known(0.5),
+        _ => of_known(UNKNOWN_COMPARISON),
+    }
+}
+
+/// Independent conditions, all of which must hold.
+fn all(parts: &[Truth]) -> Truth {
+    let holds: f64 = parts.iter().map(|p| p.holds).product();
+    let none_fails: f64 = parts.iter().map(|p| 1.0 - p.fails()).product();
+    Truth::new(holds, none_fails - holds)
+}
+
+/// An AND: the bounds on each column are intersected first, so that `a >= 1 AND a < 3` is one range.
+fn conjunction(parts: &[Expr], info: &TableInfo) -> Truth {
+    let mut ranges: Vec<(usize, f64, f64)> = Vec::new();
+    let mut truths = Vec::new();
+    for part in parts {
+        match bound(part, info) {
+            Some((column, low, high)) => match ranges.iter_mut().find(|(c, ..)| *c == column) {
+                Some((_, l, h)) => (*l, *h) = (l.max(low), h.min(high)),
+                None => ranges.push((column, low, high)),
+            },
+            None => truths.push(truth(part, info)),
+        }
+    }
+    for (column, low, high) in ranges {
+        let unknown = null_fraction(&Expr::Column(column), info);
+        truths.push(Truth::new((high - low).max(0.0) * (1.0 - unknown), unknown));
+    }
+    all(&truths)
+}
+
+/// A part of the form `column < constant`: the column, and which part of its distribution is meant.
+fn bound(part: &Expr, info: &TableInfo) -> Option<(usize, f64, f64)> {
+    let Expr::Compare(op, left, right) = part else { return None };
+    let (op, column, literal) = column_and_literal(*op, left, right)?;
+    let statistics = info.columns.get(column)?;
+    numeric(statistics.min.as_ref()?)?;
+    let share = share_of(op, statistics, literal, info)?;
+    match op {
+        CompareOp::Lt | CompareOp::LtEq => Some((column, 0.0, share)),
+        CompareOp::Gt | CompareOp::GtEq => Some((column, 1.0 - share, 1.0)),
+        CompareOp::Eq | CompareOp::NotEq => None,
+    }
+}
+
+fn column_and_literal<'a>(
+    op: CompareOp,
+    left: &'a Expr,
+    right: &'a Expr,
+) -> Option<(CompareOp, usize, &'a Literal)> {
+    match (left, right) {
+        (Expr::Column(column), Expr::Literal(literal)) => Some((op, *column, literal)),
+        (Expr::Literal(literal), Expr::Column(column)) => Some((op.swapped(), *column, literal)),
+        _ => None,
+    }
+}
+
+/// The share of the non-NULL values for which the comparison holds.
+fn comparison(op: CompareOp, left: &Expr, right: &Expr, info: &TableInfo) -> f64 {
+    let known = column_and_literal(op, left, right).and_then(|(op, column, literal)| {
+        if literal.is_null() {
+            return Some(0.0);
+        }
+        share_of(op, info.columns.get(column)?, literal, info)
+    });
+    known.unwrap_or_else(|| {
+        let most = distinct_values(left, info).max(distinct_values(right, info)).max(1.0);
+        match op {
+            CompareOp::Eq => (1.0 / most).min(UNKNOWN_EQUALITY),
+            CompareOp::NotEq => 1.0 - (1.0 / most).min(UNKNOWN_EQUALITY),
+            _ => UNKNOWN_COMPARISON,
+        }
+    })
+}
+
+fn share_of(op: CompareOp, column: &ColumnStatistics, literal: &Literal, info: &TableInfo) -> Option<f64> {
+    use std::cmp::Ordering::{Greater, Less};
+    let (min, max) = (column.min.as_ref()?, column.max.as_ref()?);
+    let (below, above) = (literal.compare(min)? == Less, literal.compare(max)? == Greater);
+    let equal = if below || above { 0.0 } else { 1.0 / distinct(column, info) };
+    let less = if below {
+        0.0
+    } else if above {
+        1.0
+    } else {
+        match (numeric(min), numeric(max), numeric(literal)) {
+            // The value itself takes its share of the range, so that bounds of integers add up.
+            (Some(min), Some(max), Some(value)) => {
+                let step = if schema::is_integer_like(literal.data_type()) { 1.0 } else { 0.0 };
+                let span = max - min + step;
+                if span > 0.0 { (value - min) / span } else { 0.0 }
+            }
+            _ => UNKNOWN_COMPARISON,
+        }
+    };
+    let at_most = (less + equal).min(1.0);
+    Some(fraction(match op {
+        CompareOp::Eq => equal,
+        CompareOp::NotEq => 1.0 - equal,
+        CompareOp::Lt => less,
+        CompareOp::LtEq => at_most,
+        CompareOp::Gt => 1.0 - at_most,
+        CompareOp::GtEq => 1.0 - less,
+    }))
+}
+
+fn numeric(literal: &Literal) -> Option<f64> {
+    match literal.value() {
+        Value::Int(v) => Some(*v as f64),
+        Value::Float(v) if v.is_finite() => Some(*v),
+        _ => None,
+    }
+}
+
+fn like(value: &Expr, pattern: &str, info: &TableInfo) -> f64 {
+    match pattern.find(['%', '_', '\\']) {
+        None => (1.0 / distinct_values(value, info).max(1.0)).min(UNKNOWN_EQUALITY),
+        Some(_) if pattern.chars().all(|c| c == '%') => 1.0,
+        Some(0) => LIKE_ANYWHERE,
+        Some(_) => LIKE_PREFIX,
+    }
+}
+
+/// The fraction of rows for which the value is NULL, if its columns are NULL independently.
+fn null_fraction(expr: &Expr, info: &TableInfo) -> f64 {
+    match expr {
+        Expr::Column(index) => match info.columns.get(*index) {
+            Some(column) if info.rows > 0 => fraction(column.null_count as f64 / info.rows as f64),
+            _ => 0.0,
+        },
+        Expr::Literal(literal) => f64::from(u8::from(literal.is_null())),
+        Expr::IsNull(_) | Expr::Case { .. } | Expr::Opaque { .. } => 0.0,
+        Expr::And(_) | Expr::Or(_) | Expr::Not(_) => 0.0,
+        _ => {
+            let known = expr.children().into_iter().map(|c| 1.0 - null_fraction(c, info));
+            fraction(1.0 - known.product::<f64>())
+        }
+    }
+}

@@ -1,0 +1,82 @@
+//! A program and its answers as text for a person: a line for each operator, with how far the pool
+//! carries it out and why no further.
+
+use farpool_model::{Answer, OperatorAnswer, Output, Prepared, Program, TableInfo};
+use std::fmt::Write;
+
+/// The program as the pool will run it, indented by two spaces below a heading line.
+///
+/// ```text
+/// lineitem v3 at embedded: 6001215 rows, about 5916591 pass, about 4 leave
+///   filter     exact     l_shipdate <= 1998-09-02
+///   group      exact     l_returnflag, l_linestatus: sum(l_quantity), …
+/// ```
+pub fn explain(place: &str, prepared: &Prepared, more: &[OperatorAnswer], info: &TableInfo) -> String {
+    let program = &prepared.effective;
+    let passed = crate::estimate::rows_passed(program, info);
+    let out = crate::estimate::rows(program, info);
+    let mut text = format!("{} {} at {place}: {} rows", program.table, prepared.version, info.rows);
+    if program.filter.is_some() {
+        let _ = write!(text, ", about {passed:.0} pass");
+    }
+    if matches!(program.output, Output::Aggregate { .. }) || program.limit.is_some() {
+        let _ = write!(text, ", about {out:.0} leave");
+    }
+    text.push('\n');
+    for answer in prepared.answers.iter().chain(more) {
+        operator_line(&mut text, answer);
+    }
+    text
+}
+
+fn operator_line(text: &mut String, operator: &OperatorAnswer) {
+    let answer = match operator.answer {
+        Answer::Exact => "exact",
+        Answer::Superset => "superset",
+        Answer::Refused => "refused",
+    };
+    let _ = write!(text, "  {:<10} {answer:<9} {}", operator.name, operator.detail);
+    if let Some(reason) = &operator.reason {
+        let _ = write!(text, " ({reason})");
+    }
+    text.push('\n');
+}
+
+/// The program on one line, for the plan of an engine.
+pub fn one_line(program: &Program, info: &TableInfo) -> String {
+    let schema = &info.schema;
+    let mut text = format!("table={}", program.table);
+    if let Some(filter) = &program.filter {
+        let _ = write!(text, ", filter={}", filter.display(schema));
+    }
+    match &program.output {
+        Output::Rows(columns) => {
+            let shown: Vec<String> = columns.iter().map(|c| c.expr.display(schema).to_string()).collect();
+            let _ = write!(text, ", rows=[{}]", shown.join(", "));
+        }
+        Output::Aggregate { keys, aggregates } => {
+            let keys: Vec<String> = keys.iter().map(|k| k.expr.display(schema).to_string()).collect();
+            let _ = write!(text, ", keys=[{}]", keys.join(", "));
+            if !aggregates.is_empty() {
+                let shown: Vec<String> = aggregates.iter().map(|a| aggregate(a, info)).collect();
+                let _ = write!(text, ", aggregates=[{}]", shown.join(", "));
+            }
+        }
+    }
+    if let Some(limit) = program.limit {
+        let _ = write!(text, ", limit={limit}");
+    }
+    text
+}
+
+fn aggregate(aggregate: &farpool_model::Aggregate, info: &TableInfo) -> String {
+    let argument = match &aggregate.argument {
+        Some(argument) => argument.display(&info.schema).to_string(),
+        None => "*".to_string(),
+    };
+    let filter = match &aggregate.filter {
+        Some(filter) => format!(" FILTER (WHERE {})", filter.display(&info.schema)),
+        None => String::new(),
+    };
+    format!("{}({argument}){filter}", aggregate.function.name())
+}

@@ -1,0 +1,99 @@
+//! Which part of a query goes to the pool: conditions one by one, and whether an aggregation or a
+//! projection that could run there should.
+//!
+//! Invariant: a condition is `Exact` only if the program with it passes every check of
+//! [`Program::result_schema`]; anything else stays with the engine as well.
+
+use crate::estimate;
+use arrow_schema::{DataType, Schema};
+use farpool_model::{Answer, Expr, Output, Program, TableInfo, Weakened, limits, weaken};
+
+/// Groups per row above which an in-process pool leaves a GROUP BY to the engine. 1 is never: the pool's
+/// grouping works on encoded keys and merges by radix, so it has no point from which the engine's wins in
+/// principle; lower it if a measurement shows one.
+pub const EMBEDDED_GROUPS_PER_ROW_MAX: f64 = 1.0;
+
+/// Where a condition is decided.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Placed {
+    /// `Exact`: by the pool alone. `Superset`: the pool thins out, the engine decides. `Refused`: by the
+    /// engine alone.
+    pub answer: Answer,
+    /// What to send to the pool: the condition itself, [`Expr::Opaque`] parts included, so that the pool
+    /// can say what it refuses; `Opaque` as a whole if it is not even well formed.
+    pub expr: Expr,
+    /// Why it is not `Exact`.
+    pub reason: Option<String>,
+}
+
+/// Splits a condition at its ANDs.
+pub fn conjuncts(condition: Expr) -> Vec<Expr> {
+    match condition {
+        Expr::And(parts) => parts.into_iter().flat_map(conjuncts).collect(),
+        other => vec![other],
+    }
+}
+
+/// One condition of several; `None` of none. The reverse of [`conjuncts`].
+pub fn conjunction(conditions: impl IntoIterator<Item = Expr>) -> Option<Expr> {
+    Expr::all(conditions.into_iter().flat_map(conjuncts).collect())
+}
+
+/// Decides where `condition`, one conjunct of a filter over a table with `schema`, is decided.
+pub fn place(condition: Expr, schema: &Schema) -> Placed {
+    let (answer, reason) = match weaken(&condition) {
+        Weakened::Exact(expr) => (check(&expr, schema).map(|()| Answer::Exact), None),
+        Weakened::Superset(expr, reason) => (check(&expr, schema).map(|()| Answer::Superset), Some(reason)),
+        Weakened::Refused(reason) => (Ok(Answer::Refused), Some(reason)),
+    };
+    match answer {
+        Ok(answer) => Placed { answer, expr: condition, reason },
+        Err(reason) => {
+            let expr = Expr::Opaque { reason: reason.clone() };
+            Placed { answer: Answer::Refused, expr, reason: Some(reason) }
+        }
+    }
+}
+
+/// Well typed, boolean, and small enough that a whole filter of such conditions stays within the limits.
+fn check(condition: &Expr, schema: &Schema) -> Result<(), String> {
+    if condition.node_count() > limits::EXPR_NODES_MAX / 4 {
+        return Err("the condition is too long".to_string());
+    }
+    // The AND that will hold it adds a level.
+    match Expr::And(vec![condition.clone()]).data_type(schema) {
+        Ok(DataType::Boolean) => Ok(()),
+        Ok(other) => Err(format!("the condition has type {other}")),
+        Err(error) => Err(error.message),
+    }
+}
+
+/// Whether to run `program` at the pool although the engine could do a part of it. The whole of it is
+/// known to be `Exact`.
+///
+/// # Errors
+/// The reason why not.
+pub fn worthwhile(program: &Program, info: &TableInfo, is_remote: bool) -> Result<(), String> {
+    match &program.output {
+        Output::Aggregate { .. } if is_remote => Ok(()),
+        Output::Aggregate { keys, .. } => {
+            let rows = estimate::rows_passed(program, info).max(1.0);
+            let groups = estimate::groups(keys.iter().map(|k| &k.expr), rows, info);
+            if groups > 1.0 && groups / rows > EMBEDDED_GROUPS_PER_ROW_MAX {
+                return Err(format!("about {groups:.0} groups of {rows:.0} rows"));
+            }
+            Ok(())
+        }
+        Output::Rows(columns) => {
+            // Values computed at the pool should not be larger than what they are computed of.
+            let computed: f64 = columns.iter().map(|c| estimate::width(&c.expr, info)).sum();
+            let mut inputs = std::collections::BTreeSet::new();
+            columns.iter().for_each(|c| c.expr.collect_columns(&mut inputs));
+            let needed: f64 = inputs.iter().map(|&i| estimate::width(&Expr::Column(i), info)).sum();
+            if computed > needed {
+                return Err("the computed columns are wider than the stored ones".to_string());
+            }
+            Ok(())
+        }
+    }
+}
