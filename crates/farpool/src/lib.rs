@@ -1,1 +1,67 @@
-//! placeholder
+//! Farpool: a compressed memory pool that runs the first operators of a query next to the data.
+//!
+//! A pool is either in this process ([`EmbeddedPool`]) or a node elsewhere ([`connect`]); both are a
+//! [`Pool`], and both answer SQL through a [`Session`]. What a query cost is in its [`Receipt`].
+//!
+//! ```
+//! # #[tokio::main(flavor = "current_thread")]
+//! # async fn main() -> farpool::Result<()> {
+//! use farpool::{EmbeddedPool, LoadMode, Session, SessionOptions};
+//! # let folder = tempfile::tempdir().unwrap();
+//! # let file = folder.path().join("trips.csv");
+//! # std::fs::write(&file, "city,fare\nOslo,12\nRome,7\nOslo,9\n").unwrap();
+//!
+//! let pool = EmbeddedPool::open(256 << 20)?;
+//! farpool::load_files(&*pool, "trips", LoadMode::Create, &[&file]).await?;
+//!
+//! let session = Session::new(SessionOptions::default());
+//! session.register_pool("farpool", pool).await?;
+//! let query = session.sql("select count(*) from trips where city = 'Oslo'").await?;
+//! let rows = query.collect().await?;
+//! assert_eq!(rows[0].num_rows(), 1);
+//! println!("{} bytes were scanned", query.receipt().bytes_scanned);
+//! # Ok(())
+//! # }
+//! ```
+
+#![forbid(unsafe_code)]
+
+mod embedded;
+mod files;
+mod machine;
+mod morsels;
+mod query_files;
+
+pub use embedded::EmbeddedPool;
+pub use farpool_datafusion::{FileOpener, PoolTable, Query, Session, SessionOptions, split_statements};
+pub use farpool_model as model;
+pub use farpool_model::{
+    Error, ErrorKind, LoadMode, Program, Receipt, Result, Status, TableInfo, TableName, TenantName,
+};
+pub use farpool_node as node;
+pub use farpool_transfer::{BatchStream, Execution, Pool, PoolUrl, RemotePool};
+pub use files::{FileLoad, load_files, stream_blocking};
+pub use machine::{memory_bytes_default, processors};
+pub use query_files::QueryFiles;
+
+use std::sync::Arc;
+
+/// Connects to the node at `url` (`farpool://host:port`), showing `token` if there is one.
+///
+/// # Errors
+/// `Invalid` for a text that is no address, `Unavailable` when no node answers there, `Denied` when it
+/// does not accept the token.
+///
+/// ```no_run
+/// # async fn example() -> farpool::Result<()> {
+/// let pool = farpool::connect("farpool://127.0.0.1:9797", None).await?;
+/// for table in pool.tables().await? {
+///     println!("{}: {} rows", table.name, table.rows);
+/// }
+/// # Ok(())
+/// # }
+/// ```
+pub async fn connect(url: &str, token: Option<&str>) -> Result<Arc<dyn Pool>> {
+    let url: PoolUrl = url.parse()?;
+    Ok(Arc::new(RemotePool::connect(&url, token.map(str::to_string)).await?))
+}

@@ -1,0 +1,33 @@
+//! `farpool drop`: removes tables from a node.
+
+use super::pool_args::PoolArgs;
+use super::stop::{Outcome, Stop};
+use farpool::TableName;
+use std::io::Write;
+
+/// Drop tables of a memory node
+///
+/// Queries that are reading a table finish undisturbed; its memory is free when the last one has.
+#[derive(clap::Args, Debug)]
+#[command(after_help = "Example:\n  farpool drop trips")]
+pub struct Args {
+    /// The tables
+    #[arg(value_name = "TABLE", required = true)]
+    tables: Vec<String>,
+
+    #[command(flatten)]
+    pool: PoolArgs,
+}
+
+/// Drops them in the order given, up to the first that does not exist.
+pub fn run(args: Args) -> Outcome {
+    super::run_until_interrupted(async move {
+        let names = args.tables.iter().map(TableName::new).collect::<farpool::Result<Vec<_>>>()?;
+        let pool = args.pool.connect().await?;
+        for name in &names {
+            pool.drop_table(name).await?;
+            writeln!(std::io::stdout(), "dropped {name}").map_err(Stop::output)?;
+        }
+        Ok(())
+    })
+}

@@ -1,0 +1,123 @@
+//! The commands of the program, a file each, and what they share.
+//!
+//! Results go to standard output, everything else to standard error. The exit status is 0, 1 (the query
+//! or the data is at fault), 2 (the command line is), 3 (the pool cannot be reached or failed) or 130
+//! (Ctrl-C).
+
+mod demo;
+mod drop;
+mod load;
+mod output;
+mod pool_args;
+mod progress;
+mod serve;
+mod size;
+mod sql;
+mod status;
+mod stop;
+mod tables;
+
+use clap::{Parser, Subcommand};
+use std::future::Future;
+use std::process::ExitCode;
+use std::time::Duration;
+use stop::{Outcome, Stop};
+
+const EXAMPLES: &str = "\
+Examples:
+  farpool demo                                               see what it does, on data made on the spot
+  farpool sql -c \"select count(*) from 'trips.parquet'\"      query a file, no server needed
+  farpool serve --memory 8GiB                                run a memory node
+  farpool load trips trips-*.parquet                         put a table into it
+  farpool sql --pool farpool://127.0.0.1 -c \"select max(fare) from trips\"
+
+'farpool help COMMAND' tells more about each command.
+Exit status: 0; 1 the query or the data is at fault; 2 the command line is; 3 the pool cannot be reached
+or failed; 130 Ctrl-C.";
+
+/// A compressed memory pool that runs the first operators of a query next to the data.
+#[derive(Parser, Debug)]
+#[command(name = "farpool", version, about, after_help = EXAMPLES, propagate_version = true)]
+#[command(arg_required_else_help = true, max_term_width = 100)]
+struct Cli {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Subcommand, Debug)]
+enum Command {
+    Demo(demo::Args),
+    Sql(sql::Args),
+    Serve(serve::Args),
+    Load(load::Args),
+    Tables(tables::Args),
+    Drop(drop::Args),
+    Status(status::Args),
+}
+
+/// Reads the command line, does what it says and gives the exit status.
+pub fn main() -> ExitCode {
+    let cli = Cli::parse();
+    start_log();
+    let outcome = match cli.command {
+        Command::Demo(args) => demo::run(args),
+        Command::Sql(args) => sql::run(args),
+        Command::Serve(args) => serve::run(args),
+        Command::Load(args) => load::run(args),
+        Command::Tables(args) => tables::run(args),
+        Command::Drop(args) => drop::run(args),
+        Command::Status(args) => status::run(args),
+    };
+    match outcome {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(stop) => stop.report(),
+    }
+}
+
+/// What the libraries log goes to standard error, warnings and worse unless `FARPOOL_LOG` says otherwise.
+fn start_log() {
+    let filter = tracing_subscriber::EnvFilter::try_from_env("FARPOOL_LOG")
+        .unwrap_or_else(|_| tracing_subscriber::EnvFilter::new("warn"));
+    tracing_subscriber::fmt()
+        .with_env_filter(filter)
+        .with_writer(std::io::stderr)
+        .with_ansi(false)
+        .with_target(false)
+        .without_time()
+        .init();
+}
+
+/// Runs `work` to its end or to Ctrl-C, which drops it where it stands: whatever it was running at a node
+/// is cancelled by that.
+fn run_until_interrupted<W>(work: W) -> Outcome
+where
+    W: Future<Output = Outcome> + Send + 'static,
+{
+    let runtime = runtime()?;
+    let outcome = runtime.block_on(async {
+        // On a thread of its own, so that a write to a stuck pipe does not keep Ctrl-C from being seen.
+        let mut work = tokio::spawn(work);
+        tokio::select! {
+            outcome = &mut work => outcome.unwrap_or_else(|error| Err(Stop::from(defect(&error)))),
+            _ = tokio::signal::ctrl_c() => {
+                work.abort();
+                // Time to tell the node. It notices without, when the connection closes.
+                let _ = tokio::time::timeout(Duration::from_millis(200), work).await;
+                Err(Stop::Interrupted)
+            }
+        }
+    });
+    runtime.shutdown_timeout(Duration::from_millis(200));
+    outcome
+}
+
+fn defect(error: &tokio::task::JoinError) -> farpool::Error {
+    farpool::Error::internal(format!("the command did not finish: {error}"))
+        .advise("this is a defect in farpool: please report it with the command that led to it")
+}
+
+fn runtime() -> Outcome<tokio::runtime::Runtime> {
+    tokio::runtime::Builder::new_multi_thread().enable_all().build().map_err(|error| {
+        Stop::from(farpool::Error::over_limit(format!("cannot start threads: {}", stop::reason(&error))))
+    })
+}

@@ -1,0 +1,82 @@
+//! Results on standard output, in the format that was asked for, batch by batch as they arrive.
+
+pub mod grid;
+mod rows;
+mod table;
+
+use super::stop::{Outcome, Stop};
+use arrow::array::RecordBatch;
+use arrow::datatypes::SchemaRef;
+use clap::ValueEnum;
+use std::io::{self, BufWriter, IsTerminal, Stdout};
+
+/// How the rows of a query are printed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum Format {
+    /// Aligned columns for people
+    Table,
+    /// Comma-separated values with a header; NULL is empty
+    Csv,
+    /// One JSON object on a line for each row
+    Json,
+    /// An Arrow IPC stream for each statement
+    Arrow,
+}
+
+/// How lists and states are printed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum TextFormat {
+    /// For people
+    Table,
+    /// For programs
+    Json,
+}
+
+/// Standard output, buffered.
+pub type Out = BufWriter<Stdout>;
+
+/// Takes the rows of one statement.
+pub trait RowWriter: Send {
+    /// Prints a batch, or keeps it until more is known.
+    fn write(&mut self, batch: &RecordBatch) -> Outcome;
+
+    /// Prints what was kept, and the end if the format has one.
+    fn finish(self: Box<Self>) -> Outcome;
+}
+
+/// A writer of rows of `schema`. `first` says that nothing was printed before.
+pub fn writer(format: Format, schema: &SchemaRef, first: bool) -> Outcome<Box<dyn RowWriter>> {
+    let out = BufWriter::with_capacity(64 << 10, io::stdout());
+    Ok(match format {
+        Format::Table => Box::new(table::TableWriter::new(out, schema, first)?),
+        Format::Csv => Box::new(rows::CsvWriter::new(out, schema, first)?),
+        Format::Json => Box::new(rows::JsonWriter::new(out)),
+        Format::Arrow => Box::new(rows::ArrowWriter::new(out, schema)?),
+    })
+}
+
+/// Refuses to send bytes that no person can read to a terminal.
+pub fn check(format: Format) -> Outcome {
+    if format == Format::Arrow && io::stdout().is_terminal() {
+        return Err(Stop::usage(
+            "an Arrow stream is not for a terminal",
+            "send it to a file: farpool sql --format arrow … > result.arrows",
+        ));
+    }
+    Ok(())
+}
+
+/// What Arrow's writers say when they fail: standard output's trouble, or a value that has no text.
+fn stop(error: arrow::error::ArrowError) -> Stop {
+    match error {
+        arrow::error::ArrowError::IoError(_, source) => Stop::output(source),
+        other => csv_closed(&other).unwrap_or_else(|| {
+            Stop::Failed(farpool::Error::invalid(format!("cannot write the result: {other}")))
+        }),
+    }
+}
+
+/// The CSV writer keeps only the text of an IO error.
+fn csv_closed(error: &arrow::error::ArrowError) -> Option<Stop> {
+    error.to_string().contains("Broken pipe").then_some(Stop::OutputClosed)
+}

@@ -1,0 +1,110 @@
+//! The formats for programs: CSV, JSON lines and Arrow IPC.
+//!
+//! Strings leave as plain `Utf8` and binaries as plain `Binary`, which every reader knows; views are how
+//! the pool shares memory, and of no use to others.
+
+use super::{Out, RowWriter, stop};
+use crate::cli::stop::{Outcome, Stop};
+use arrow::array::{ArrayRef, RecordBatch};
+use arrow::compute::cast;
+use arrow::csv;
+use arrow::datatypes::{DataType, Field, Schema, SchemaRef};
+use arrow::ipc::writer::StreamWriter;
+use arrow::json::{WriterBuilder, writer::LineDelimited};
+use std::io::Write;
+use std::sync::Arc;
+
+/// Comma-separated values.
+pub struct CsvWriter {
+    writer: csv::Writer<Out>,
+    schema: SchemaRef,
+    any: bool,
+}
+
+impl CsvWriter {
+    /// Results of several statements have an empty line between them.
+    pub fn new(mut out: Out, schema: &SchemaRef, first: bool) -> Outcome<Self> {
+        if !first {
+            writeln!(out).map_err(Stop::output)?;
+        }
+        Ok(CsvWriter { writer: csv::WriterBuilder::new().build(out), schema: schema.clone(), any: false })
+    }
+}
+
+impl RowWriter for CsvWriter {
+    fn write(&mut self, batch: &RecordBatch) -> Outcome {
+        self.any = true;
+        self.writer.write(batch).map_err(stop)
+    }
+
+    fn finish(mut self: Box<Self>) -> Outcome {
+        if !self.any {
+            // The header comes with the first batch.
+            let empty = RecordBatch::new_empty(self.schema.clone());
+            self.writer.write(&empty).map_err(stop)?;
+        }
+        self.writer.into_inner().flush().map_err(Stop::output)
+    }
+}
+
+/// A JSON object on a line for each row; a NULL is `null`.
+pub struct JsonWriter {
+    writer: arrow::json::Writer<Out, LineDelimited>,
+}
+
+impl JsonWriter {
+    /// Writes to `out`.
+    pub fn new(out: Out) -> Self {
+        JsonWriter { writer: WriterBuilder::new().with_explicit_nulls(true).build(out) }
+    }
+}
+
+impl RowWriter for JsonWriter {
+    fn write(&mut self, batch: &RecordBatch) -> Outcome {
+        self.writer.write(batch).map_err(stop)
+    }
+
+    fn finish(mut self: Box<Self>) -> Outcome {
+        self.writer.finish().map_err(stop)?;
+        self.writer.into_inner().flush().map_err(Stop::output)
+    }
+}
+
+/// An Arrow IPC stream.
+pub struct ArrowWriter {
+    writer: StreamWriter<Out>,
+    schema: SchemaRef,
+}
+
+impl ArrowWriter {
+    /// Writes the schema to `out`.
+    pub fn new(out: Out, schema: &SchemaRef) -> Outcome<Self> {
+        let fields = schema.fields().iter();
+        let fields: Vec<Field> =
+            fields.map(|f| f.as_ref().clone().with_data_type(plain_type(f.data_type()))).collect();
+        let schema = Arc::new(Schema::new(fields));
+        Ok(ArrowWriter { writer: StreamWriter::try_new(out, &schema).map_err(stop)?, schema })
+    }
+}
+
+impl RowWriter for ArrowWriter {
+    fn write(&mut self, batch: &RecordBatch) -> Outcome {
+        let columns = batch.columns().iter().zip(self.schema.fields());
+        let columns: Result<Vec<ArrayRef>, _> = columns.map(|(c, f)| cast(c, f.data_type())).collect();
+        let plain = RecordBatch::try_new(self.schema.clone(), columns.map_err(stop)?).map_err(stop)?;
+        self.writer.write(&plain).map_err(stop)
+    }
+
+    fn finish(mut self: Box<Self>) -> Outcome {
+        self.writer.finish().map_err(stop)?;
+        self.writer.get_mut().flush().map_err(Stop::output)
+    }
+}
+
+fn plain_type(data_type: &DataType) -> DataType {
+    match data_type {
+        DataType::Utf8View => DataType::Utf8,
+        DataType::BinaryView => DataType::Binary,
+        other => other.clone(),
+    }
+}

@@ -1,0 +1,67 @@
+//! Rows for people. The first rows decide how wide the columns are; later ones that need more stick out,
+//! so that a result of any length is printed as it comes and little of it is held.
+
+use super::grid::{Align, Grid};
+use super::{Out, RowWriter, stop};
+use crate::cli::stop::{Outcome, Stop};
+use arrow::array::RecordBatch;
+use arrow::datatypes::SchemaRef;
+use arrow::util::display::{ArrayFormatter, FormatOptions};
+use std::io::Write;
+
+/// Rows that are looked at before the widths are settled.
+const ROWS_MEASURED: usize = 1000;
+
+/// Aligned columns.
+pub struct TableWriter {
+    out: Out,
+    grid: Grid,
+    head_printed: bool,
+}
+
+impl TableWriter {
+    /// Results of several statements have an empty line between them.
+    pub fn new(mut out: Out, schema: &SchemaRef, first: bool) -> Outcome<Self> {
+        if !first {
+            writeln!(out).map_err(Stop::output)?;
+        }
+        let columns = schema.fields().iter().map(|field| {
+            let align = if field.data_type().is_numeric() { Align::Right } else { Align::Left };
+            (field.name().as_str(), align)
+        });
+        Ok(TableWriter { out, grid: Grid::new(&columns.collect::<Vec<_>>()), head_printed: false })
+    }
+
+    fn print(&mut self) -> Outcome {
+        if !self.head_printed {
+            self.head_printed = true;
+            self.out.write_all(self.grid.head().as_bytes()).map_err(Stop::output)?;
+        }
+        self.out.write_all(self.grid.take_rows().as_bytes()).map_err(Stop::output)
+    }
+}
+
+impl RowWriter for TableWriter {
+    fn write(&mut self, batch: &RecordBatch) -> Outcome {
+        let options = FormatOptions::default().with_null("NULL");
+        let columns = batch.columns().iter();
+        let columns: Result<Vec<_>, _> = columns.map(|c| ArrayFormatter::try_new(c, &options)).collect();
+        let columns = columns.map_err(stop)?;
+        for row in 0..batch.num_rows() {
+            let cells = columns.iter().map(|column| column.value(row).try_to_string());
+            self.grid.row(cells.collect::<Result<Vec<_>, _>>().map_err(stop)?);
+            if self.grid.len() >= ROWS_MEASURED {
+                self.print()?;
+            }
+        }
+        if self.head_printed {
+            self.print()?;
+        }
+        Ok(())
+    }
+
+    fn finish(mut self: Box<Self>) -> Outcome {
+        self.print()?;
+        self.out.flush().map_err(Stop::output)
+    }
+}

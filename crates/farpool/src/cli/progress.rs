@@ -1,0 +1,92 @@
+//! Progress bars on standard error: only on a terminal, and only for what takes more than half a second.
+
+use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+use std::borrow::Cow;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+const PATIENCE: Duration = Duration::from_millis(500);
+const REFRESH: Duration = Duration::from_millis(100);
+
+/// What is counted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Unit {
+    /// Bytes of files.
+    Bytes,
+    /// Rows.
+    Rows,
+}
+
+/// A bar that follows a counter until it is dropped. Nothing of it remains on the screen.
+pub struct Progress {
+    bar: ProgressBar,
+    stop: Arc<AtomicBool>,
+    painter: Option<JoinHandle<()>>,
+}
+
+impl Progress {
+    /// Follows `done`, of `total`, under `label`; `rows`, if given, are shown beside it.
+    pub fn follow(
+        label: impl Into<Cow<'static, str>>,
+        unit: Unit,
+        total: u64,
+        done: Arc<AtomicU64>,
+        rows: Option<Arc<AtomicU64>>,
+    ) -> Self {
+        let bar = ProgressBar::with_draw_target(Some(total), ProgressDrawTarget::hidden());
+        bar.set_style(style(unit, rows.is_some()));
+        bar.set_prefix(label);
+        let stop = Arc::new(AtomicBool::new(false));
+        let painter = console_is_there().then(|| {
+            let (bar, stop) = (bar.clone(), stop.clone());
+            std::thread::spawn(move || paint(&bar, &stop, &done, rows.as_deref()))
+        });
+        Progress { bar, stop, painter }
+    }
+}
+
+impl Drop for Progress {
+    fn drop(&mut self) {
+        self.stop.store(true, Ordering::Relaxed);
+        if let Some(painter) = self.painter.take() {
+            painter.thread().unpark();
+            // A painter that panicked has nothing more to say.
+            painter.join().unwrap_or_default();
+        }
+        self.bar.finish_and_clear();
+    }
+}
+
+fn console_is_there() -> bool {
+    use std::io::IsTerminal;
+    std::io::stderr().is_terminal()
+}
+
+fn paint(bar: &ProgressBar, stop: &AtomicBool, done: &AtomicU64, rows: Option<&AtomicU64>) {
+    let start = Instant::now();
+    let mut visible = false;
+    while !stop.load(Ordering::Relaxed) {
+        if !visible && start.elapsed() >= PATIENCE {
+            bar.set_draw_target(ProgressDrawTarget::stderr());
+            visible = true;
+        }
+        bar.set_position(done.load(Ordering::Relaxed));
+        if let Some(rows) = rows {
+            bar.set_message(super::size::counted(rows.load(Ordering::Relaxed), "row"));
+        }
+        std::thread::park_timeout(REFRESH);
+    }
+}
+
+fn style(unit: Unit, with_rows: bool) -> ProgressStyle {
+    let amounts = match unit {
+        Unit::Bytes => "{binary_bytes}/{binary_total_bytes} {binary_bytes_per_sec}",
+        Unit::Rows => "{human_pos}/{human_len} rows, {per_sec}",
+    };
+    let rows = if with_rows { " {msg}" } else { "" };
+    let template = format!("{{prefix}} [{{bar:24}}] {amounts}{rows} {{eta}} left");
+    ProgressStyle::with_template(&template)
+        .map_or_else(|_| ProgressStyle::default_bar(), |style| style.progress_chars("=> "))
+}

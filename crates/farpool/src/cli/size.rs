@@ -1,0 +1,148 @@
+//! Sizes, counts and durations as people write and read them.
+
+use farpool::{Error, Result};
+use std::time::Duration;
+
+const UNITS: [(&str, u64); 13] = [
+    ("kib", 1 << 10),
+    ("mib", 1 << 20),
+    ("gib", 1 << 30),
+    ("tib", 1 << 40),
+    ("kb", 1_000),
+    ("mb", 1_000_000),
+    ("gb", 1_000_000_000),
+    ("tb", 1_000_000_000_000),
+    ("k", 1 << 10),
+    ("m", 1 << 20),
+    ("g", 1 << 30),
+    ("t", 1 << 40),
+    ("b", 1),
+];
+
+/// Reads a size such as `4GiB`, `1.5 GiB`, `512MB` or `1048576`.
+pub fn parse(text: &str) -> Result<usize> {
+    let refused = |why: &str| {
+        Err(Error::invalid(format!("{text:?} is not a size: {why}")).advise("write 512MiB, 4GiB or 1GB"))
+    };
+    let lower = text.trim().to_ascii_lowercase();
+    let unit = UNITS.iter().find(|(suffix, _)| lower.ends_with(suffix));
+    let (digits, factor) = unit.map_or((lower.as_str(), 1), |(suffix, factor)| {
+        (lower[..lower.len() - suffix.len()].trim_end(), *factor)
+    });
+    let plain = !digits.is_empty() && digits.bytes().all(|b| b.is_ascii_digit() || b == b'.');
+    let Some(number) = digits.parse::<f64>().ok().filter(|_| plain) else {
+        return refused("a number and a unit are expected");
+    };
+    let bytes = number * factor as f64;
+    if bytes < 1.0 {
+        return refused("it is zero");
+    }
+    if bytes >= (1u64 << 60) as f64 {
+        return refused("no machine has that much");
+    }
+    Ok(bytes as usize)
+}
+
+/// A size in the largest binary unit that keeps it at or above one: `4.0 GiB`.
+pub fn bytes(count: u64) -> String {
+    let units = ["B", "KiB", "MiB", "GiB", "TiB", "PiB"];
+    let mut value = count as f64;
+    let mut unit = 0;
+    // 1023.95 and more would read as 1024.0 of the smaller unit.
+    while value >= 1023.95 && unit + 1 < units.len() {
+        value /= 1024.0;
+        unit += 1;
+    }
+    if unit == 0 { format!("{count} B") } else { format!("{value:.1} {}", units[unit]) }
+}
+
+/// A count with its thousands apart: `6,001,215`.
+pub fn count(number: u64) -> String {
+    let digits = number.to_string();
+    let mut text = String::with_capacity(digits.len() + digits.len() / 3);
+    for (position, digit) in digits.chars().enumerate() {
+        if position > 0 && (digits.len() - position).is_multiple_of(3) {
+            text.push(',');
+        }
+        text.push(digit);
+    }
+    text
+}
+
+/// A count and what is counted, in the plural where it has to be: `1 row`, `2 rows`.
+pub fn counted(number: u64, thing: &str) -> String {
+    let plural = if number == 1 { "" } else { "s" };
+    format!("{} {thing}{plural}", count(number))
+}
+
+/// A duration with three significant digits or so: `850 µs`, `12.3 ms`, `1.23 s`, `2 min 5 s`.
+pub fn duration(time: Duration) -> String {
+    let seconds = time.as_secs_f64();
+    match seconds {
+        s if s < 0.000_999_5 => format!("{:.0} µs", s * 1e6),
+        s if s < 0.009_995 => format!("{:.2} ms", s * 1e3),
+        s if s < 0.099_95 => format!("{:.1} ms", s * 1e3),
+        s if s < 0.999_5 => format!("{:.0} ms", s * 1e3),
+        s if s < 99.95 => format!("{s:.2} s"),
+        s => whole_units(s.round() as u64),
+    }
+}
+
+fn whole_units(seconds: u64) -> String {
+    let (days, hours, minutes) = (seconds / 86_400, seconds / 3_600 % 24, seconds / 60 % 60);
+    match (days, hours) {
+        (0, 0) => format!("{minutes} min {} s", seconds % 60),
+        (0, _) => format!("{hours} h {minutes} min"),
+        _ => format!("{days} d {hours} h"),
+    }
+}
+
+/// How many times smaller: `3.5x`; `-` when there is nothing to compare.
+pub fn factor(before: u64, after: u64) -> String {
+    if before == 0 || after == 0 {
+        return "-".to_string();
+    }
+    let factor = before as f64 / after as f64;
+    if factor < 99.95 { format!("{factor:.1}x") } else { format!("{}x", count(factor.round() as u64)) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sizes_are_read_as_people_write_them() {
+        for (text, expected) in [
+            ("4GiB", 4usize << 30),
+            ("512MiB", 512 << 20),
+            ("1GB", 1_000_000_000),
+            ("1.5 gib", 3 << 29),
+            ("2g", 2 << 30),
+            ("64k", 64 << 10),
+            ("1048576", 1 << 20),
+            ("100B", 100),
+        ] {
+            assert_eq!(parse(text).unwrap(), expected, "{text}");
+        }
+        for text in ["", "GiB", "-1GiB", "4 potatoes", "0", "1e9", "nan", "inf", "1.2.3MiB", "9999999TiB"] {
+            assert!(parse(text).is_err(), "{text}");
+        }
+    }
+
+    #[test]
+    fn numbers_read_well() {
+        assert_eq!(bytes(0), "0 B");
+        assert_eq!(bytes(1023), "1023 B");
+        assert_eq!(bytes(4 << 30), "4.0 GiB");
+        assert_eq!(bytes((1 << 20) - 1), "1.0 MiB");
+        assert_eq!(count(0), "0");
+        assert_eq!(count(6_001_215), "6,001,215");
+        assert_eq!(counted(1, "row"), "1 row");
+        assert_eq!(counted(0, "row"), "0 rows");
+        assert_eq!(duration(Duration::from_micros(12_340)), "12.3 ms");
+        assert_eq!(duration(Duration::from_secs(3_700)), "1 h 1 min");
+        assert_eq!(factor(10, 4), "2.5x");
+        assert_eq!(factor(4_000_000, 4), "1,000,000x");
+        assert_eq!(factor(1, 0), "-");
+    }
+}

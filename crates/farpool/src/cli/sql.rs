@@ -1,0 +1,189 @@
+//! `farpool sql`: runs statements on files, or on the tables of a node, and prints their rows.
+
+use super::output::{self, Format};
+use super::pool_args::TokenArgs;
+use super::size;
+use super::stop::{Outcome, Stop, file_error};
+use farpool::{PoolUrl, Receipt, Session, SessionOptions};
+use futures::StreamExt;
+use std::fs::File;
+use std::io::{IsTerminal, Read, Write};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Instant;
+
+const EXAMPLES: &str = "\
+Examples:
+  farpool sql -c \"select count(*) from 'trips.parquet'\"
+  farpool sql -c \"select city, avg(fare) from 'trips-*.csv' group by city\" --format csv > fares.csv
+  farpool sql --pool farpool://node7:9797 -c \"select max(fare) from trips\" --receipt receipt.json
+  farpool sql --pool farpool://node7:9797 --explain -c \"select * from trips where fare > 100\"
+  echo \"select 1; select 2\" | farpool sql
+
+A file is a table: FROM 'x.parquet', 'x.csv', 'x.arrow', or a pattern such as 'x-*.parquet'. Only the
+columns that the query needs are read, into a pool in this process. With --pool, other names are tables
+of that node.
+With --format json a row is one object on a line; with arrow, each statement is one IPC stream. Several
+statements give their results one after the other.
+The receipt is one JSON object: rows_scanned, rows_skipped, rows_returned, bytes_scanned, bytes_skipped,
+bytes_on_wire, cpu_ns, elapsed_ns, operators: [{name, detail, answer, reason}]; of all statements together.";
+
+/// Run SQL on files, or on the tables of a memory node
+#[derive(clap::Args, Debug)]
+#[command(after_help = EXAMPLES)]
+pub struct Args {
+    /// A statement, or several with `;` between them; may be given more than once
+    #[arg(short, long = "command", value_name = "SQL", conflicts_with = "file")]
+    command: Vec<String>,
+
+    /// Read the statements from a file; without -c and -f they come from standard input
+    #[arg(short, long, value_name = "FILE")]
+    file: Option<PathBuf>,
+
+    /// Query the tables of this memory node
+    #[arg(long, value_name = "URL")]
+    pool: Option<PoolUrl>,
+
+    #[command(flatten)]
+    token: TokenArgs,
+
+    /// Fetch columns as they are and do everything here, for comparison
+    #[arg(long)]
+    no_pushdown: bool,
+
+    /// Also say, on standard error, what the pool is asked to do, its answers, and what is left to do here
+    #[arg(long)]
+    explain: bool,
+
+    /// How to print the rows
+    #[arg(long, value_enum, default_value = "table")]
+    format: Format,
+
+    /// Write what the statements cost to this file, as JSON
+    #[arg(long, value_name = "FILE")]
+    receipt: Option<PathBuf>,
+
+    /// Memory for files that are queried [default: half of what the machine has]
+    #[arg(long, value_name = "SIZE", value_parser = size::parse)]
+    memory: Option<usize>,
+}
+
+/// Runs the statements in order, up to the first that fails.
+pub fn run(args: Args) -> Outcome {
+    output::check(args.format)?;
+    let texts = texts(&args)?;
+    let receipt_file = args.receipt.as_deref().map(ReceiptFile::create).transpose()?;
+    super::run_until_interrupted(async move {
+        let statements = statements(&texts)?;
+        let session = open_session(&args).await?;
+        let mut receipt = Receipt::default();
+        for (index, statement) in statements.iter().enumerate() {
+            run_statement(&session, statement, &args, index == 0, &mut receipt).await?;
+        }
+        receipt_file.map_or(Ok(()), |file| file.write(&receipt))
+    })
+}
+
+fn texts(args: &Args) -> Outcome<Vec<String>> {
+    if !args.command.is_empty() {
+        return Ok(args.command.clone());
+    }
+    if let Some(path) = args.file.as_deref() {
+        let text = std::fs::read_to_string(path).map_err(|error| file_error("read", path, &error))?;
+        return Ok(vec![text]);
+    }
+    if std::io::stdin().is_terminal() {
+        eprintln!("reading SQL from standard input; Ctrl-D ends it (see also: farpool sql --help)");
+    }
+    let mut text = String::new();
+    std::io::stdin()
+        .read_to_string(&mut text)
+        .map_err(|error| farpool::Error::invalid(format!("cannot read standard input: {error}")))?;
+    Ok(vec![text])
+}
+
+fn statements(texts: &[String]) -> Outcome<Vec<String>> {
+    let mut statements = Vec::new();
+    for text in texts {
+        statements.extend(farpool::split_statements(text)?);
+    }
+    if statements.is_empty() {
+        return Err(Stop::Failed(
+            farpool::Error::invalid("there is no SQL statement to run")
+                .advise("give one with -c \"select …\", in a file with -f, or on standard input"),
+        ));
+    }
+    Ok(statements)
+}
+
+async fn open_session(args: &Args) -> Outcome<Session> {
+    let options = SessionOptions { pushdown: !args.no_pushdown, ..SessionOptions::default() };
+    let session = Session::new(options);
+    if let Some(url) = &args.pool {
+        let pool = farpool::connect(&url.to_string(), args.token.find().as_deref()).await?;
+        session.register_pool("farpool", pool).await?;
+    }
+    let files = farpool::QueryFiles::new(args.memory.unwrap_or_else(farpool::memory_bytes_default));
+    let files = files.on_load(|label, load| Box::new(super::load::watch(label, load)));
+    session.set_file_opener(Arc::new(files));
+    Ok(session)
+}
+
+async fn run_statement(
+    session: &Session,
+    statement: &str,
+    args: &Args,
+    first: bool,
+    receipt: &mut Receipt,
+) -> Outcome {
+    let start = Instant::now();
+    let query = session.sql(statement).await?;
+    if args.explain {
+        eprintln!("{}", query.explain().trim_end());
+    }
+    let mut batches = query.execute().await?;
+    let schema = query.schema().clone();
+    let mut rows = 0;
+    if !schema.fields().is_empty() {
+        let mut writer = output::writer(args.format, &schema, first)?;
+        while let Some(batch) = batches.next().await {
+            let batch = batch?;
+            rows += batch.num_rows();
+            writer.write(&batch)?;
+        }
+        writer.finish()?;
+    }
+    drop(batches);
+    add_receipt(receipt, &query.receipt());
+    if args.format == Format::Table && !schema.fields().is_empty() {
+        let rows = size::counted(farpool::model::cast::u64_from(rows), "row");
+        eprintln!("({rows}, {})", size::duration(start.elapsed()));
+    }
+    Ok(())
+}
+
+/// Statements run one after the other: their times add up, where those of one query's programs overlap.
+fn add_receipt(total: &mut Receipt, more: &Receipt) {
+    let elapsed_ns = total.elapsed_ns + more.elapsed_ns;
+    total.merge(more);
+    total.elapsed_ns = elapsed_ns;
+}
+
+/// The file for the receipt, opened before anything runs so that a bad path does not cost a query.
+struct ReceiptFile {
+    path: PathBuf,
+    file: File,
+}
+
+impl ReceiptFile {
+    fn create(path: &Path) -> Outcome<Self> {
+        let file = File::create(path).map_err(|error| file_error("write", path, &error))?;
+        Ok(ReceiptFile { path: path.to_path_buf(), file })
+    }
+
+    fn write(mut self, receipt: &Receipt) -> Outcome {
+        let json = serde_json::to_string_pretty(receipt)
+            .map_err(|error| farpool::Error::internal(error.to_string()))?;
+        writeln!(self.file, "{json}").map_err(|error| file_error("write", &self.path, &error).into())
+    }
+}

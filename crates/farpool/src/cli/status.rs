@@ -1,0 +1,94 @@
+//! `farpool status`: what a node says about itself.
+
+use super::output::TextFormat;
+use super::output::grid::{Align, Grid};
+use super::pool_args::PoolArgs;
+use super::size;
+use super::stop::{Outcome, Stop};
+use farpool::Status;
+use std::io::Write;
+use std::time::Duration;
+
+/// Show the memory, load and tenants of a memory node
+#[derive(clap::Args, Debug)]
+#[command(
+    after_help = "Examples:\n  farpool status\n  farpool status --pool farpool://node7:9797 --format json"
+)]
+pub struct Args {
+    /// How to print it; `json` is one object
+    #[arg(long, value_enum, default_value = "table")]
+    format: TextFormat,
+
+    #[command(flatten)]
+    pool: PoolArgs,
+}
+
+/// Asks and prints.
+pub fn run(args: Args) -> Outcome {
+    super::run_until_interrupted(async move {
+        let pool = args.pool.connect().await?;
+        let status = pool.status().await?;
+        let text = match args.format {
+            TextFormat::Table => as_text(&pool.url(), &status),
+            TextFormat::Json => {
+                let json = serde_json::to_string_pretty(&status)
+                    .map_err(|error| farpool::Error::internal(error.to_string()))?;
+                json + "\n"
+            }
+        };
+        std::io::stdout().write_all(text.as_bytes()).map_err(Stop::output)
+    })
+}
+
+fn as_text(url: &str, status: &Status) -> String {
+    let lines = [
+        ("pool", url.to_string()),
+        ("version", status.version.clone()),
+        ("up", size::duration(Duration::from_secs(status.uptime_s))),
+        ("memory", memory(status)),
+        ("huge pages", status.huge_pages.clone()),
+        ("tables", size::count(status.tables)),
+        ("connections", size::count(status.connections)),
+        ("programs running", size::count(status.programs_running)),
+        ("workers", size::count(status.workers)),
+    ];
+    let mut text: String = lines.iter().map(|(name, value)| format!("{name:<17} {value}\n")).collect();
+    if !status.tenants.is_empty() {
+        text.push('\n');
+        text.push_str(&tenants(status));
+    }
+    text
+}
+
+fn memory(status: &Status) -> String {
+    let (used, limit) = (status.memory_bytes_used, status.memory_bytes_limit);
+    let percent = if limit == 0 { 0.0 } else { used as f64 * 100.0 / limit as f64 };
+    format!(
+        "{} of {} used ({percent:.0} %), pages of {}",
+        size::bytes(used),
+        size::bytes(limit),
+        size::bytes(status.page_bytes)
+    )
+}
+
+fn tenants(status: &Status) -> String {
+    let mut grid = Grid::new(&[
+        ("tenant", Align::Left),
+        ("tables", Align::Right),
+        ("memory", Align::Right),
+        ("programs", Align::Right),
+        ("scanned", Align::Right),
+        ("CPU time", Align::Right),
+    ]);
+    for tenant in &status.tenants {
+        grid.row(vec![
+            tenant.tenant.clone(),
+            size::count(tenant.tables),
+            size::bytes(tenant.memory_bytes_used),
+            size::count(tenant.programs),
+            size::bytes(tenant.bytes_scanned),
+            size::duration(Duration::from_nanos(tenant.cpu_ns)),
+        ]);
+    }
+    grid.to_string()
+}

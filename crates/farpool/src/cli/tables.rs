@@ -1,0 +1,142 @@
+//! `farpool tables`: lists the tables of a node, or the columns of one.
+
+use super::output::grid::{Align, Grid};
+use super::pool_args::PoolArgs;
+use super::size;
+use super::stop::{Outcome, Stop};
+use farpool::{TableInfo, TableName};
+use serde_json::{Value, json};
+use std::io::Write;
+
+/// List the tables of a memory node, or the columns of one
+#[derive(clap::Args, Debug)]
+#[command(after_help = "Examples:\n  farpool tables\n  farpool tables trips\n  farpool tables --format json")]
+pub struct Args {
+    /// Show the columns of this table
+    table: Option<String>,
+
+    /// How to print them; `json` is one object on a line for each table
+    #[arg(long, value_enum, default_value = "table")]
+    format: super::output::TextFormat,
+
+    #[command(flatten)]
+    pool: PoolArgs,
+}
+
+/// Asks and prints.
+pub fn run(args: Args) -> Outcome {
+    super::run_until_interrupted(async move {
+        let name = args.table.as_deref().map(TableName::new).transpose()?;
+        let pool = args.pool.connect().await?;
+        let tables = match &name {
+            Some(name) => vec![pool.table(name).await?],
+            None => pool.tables().await?,
+        };
+        let text = match (args.format, &name) {
+            (super::output::TextFormat::Json, _) => as_json(&tables),
+            (_, Some(_)) => columns(&tables[0]),
+            (_, None) => overview(&tables),
+        };
+        if tables.is_empty() {
+            eprintln!("no tables yet; 'farpool load TABLE FILE' adds one");
+        }
+        std::io::stdout().write_all(text.as_bytes()).map_err(Stop::output)
+    })
+}
+
+fn overview(tables: &[TableInfo]) -> String {
+    if tables.is_empty() {
+        return String::new();
+    }
+    let mut grid = Grid::new(&[
+        ("table", Align::Left),
+        ("rows", Align::Right),
+        ("columns", Align::Right),
+        ("plain", Align::Right),
+        ("in the pool", Align::Right),
+        ("ratio", Align::Right),
+        ("version", Align::Right),
+    ]);
+    for table in tables {
+        grid.row(vec![
+            table.name.to_string(),
+            size::count(table.rows),
+            table.columns.len().to_string(),
+            size::bytes(table.bytes_plain),
+            size::bytes(table.bytes_encoded),
+            size::factor(table.bytes_plain, table.bytes_encoded),
+            table.version.to_string(),
+        ]);
+    }
+    grid.to_string()
+}
+
+fn columns(table: &TableInfo) -> String {
+    let mut grid = Grid::new(&[
+        ("column", Align::Left),
+        ("type", Align::Left),
+        ("NULLs", Align::Right),
+        ("distinct", Align::Right),
+        ("least", Align::Left),
+        ("greatest", Align::Left),
+        ("in the pool", Align::Right),
+    ]);
+    for (field, column) in table.schema.fields().iter().zip(&table.columns) {
+        let value = |v: &Option<farpool::model::Literal>| v.as_ref().map_or("-".to_string(), shortened);
+        grid.row(vec![
+            field.name().clone(),
+            field.data_type().to_string(),
+            size::count(column.null_count),
+            column.distinct_count.map_or("-".to_string(), size::count),
+            value(&column.min),
+            value(&column.max),
+            size::bytes(column.bytes_encoded),
+        ]);
+    }
+    let title = format!(
+        "{}: {}, {} plain, {} in the pool ({})\n",
+        table.name,
+        size::counted(table.rows, "row"),
+        size::bytes(table.bytes_plain),
+        size::bytes(table.bytes_encoded),
+        size::factor(table.bytes_plain, table.bytes_encoded)
+    );
+    title + &grid.to_string()
+}
+
+/// Long strings would push the other columns off the screen.
+fn shortened(literal: &farpool::model::Literal) -> String {
+    const CHARACTERS: usize = 28;
+    let text = literal.to_string();
+    match text.char_indices().nth(CHARACTERS) {
+        Some((end, _)) => format!("{}…", &text[..end]),
+        None => text,
+    }
+}
+
+fn as_json(tables: &[TableInfo]) -> String {
+    tables.iter().map(|table| format!("{}\n", table_json(table))).collect()
+}
+
+fn table_json(table: &TableInfo) -> Value {
+    let fields = table.schema.fields().iter().zip(&table.columns);
+    let columns = fields.map(|(field, column)| {
+        json!({
+            "name": field.name(),
+            "type": field.data_type().to_string(),
+            "null_count": column.null_count,
+            "distinct_count": column.distinct_count,
+            "min": column.min.as_ref().map(ToString::to_string),
+            "max": column.max.as_ref().map(ToString::to_string),
+            "bytes_encoded": column.bytes_encoded,
+        })
+    });
+    json!({
+        "name": table.name,
+        "version": table.version,
+        "rows": table.rows,
+        "bytes_plain": table.bytes_plain,
+        "bytes_encoded": table.bytes_encoded,
+        "columns": columns.collect::<Vec<_>>(),
+    })
+}

@@ -1,0 +1,111 @@
+//! The pool in the engine's own process: the same node as behind a socket, without the socket.
+//!
+//! Invariant: a query uses no threads but those that poll its streams; each poll does one morsel at most.
+
+use crate::morsels;
+use arrow::datatypes::SchemaRef;
+use async_trait::async_trait;
+use farpool_model::{LoadMode, Prepared, Program, Result, Status, TableInfo, TableName, TenantName};
+use farpool_node::{Node, NodeConfig};
+use farpool_transfer::{BatchStream, Execution, Pool};
+use futures::StreamExt;
+use std::sync::Arc;
+
+/// A pool in this process.
+///
+/// ```
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> farpool::Result<()> {
+/// use farpool::{EmbeddedPool, LoadMode, Pool, Session, SessionOptions};
+///
+/// # let folder = tempfile::tempdir().unwrap();
+/// # let file = folder.path().join("trips.csv");
+/// # std::fs::write(&file, "city,fare\nOslo,12\nRome,7\nOslo,9\n").unwrap();
+/// let pool = EmbeddedPool::open(256 << 20)?;
+/// farpool::load_files(&*pool, "trips", LoadMode::Create, &[&file]).await?;
+///
+/// let session = Session::new(SessionOptions::default());
+/// session.register_pool("farpool", pool).await?;
+/// let query = session.sql("select city, sum(fare) from trips group by city").await?;
+/// assert_eq!(query.collect().await?.iter().map(|batch| batch.num_rows()).sum::<usize>(), 2);
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Clone, Debug)]
+pub struct EmbeddedPool {
+    node: Arc<Node>,
+    tenant: TenantName,
+}
+
+impl EmbeddedPool {
+    /// Opens an empty pool of at most `memory_bytes`, of which only what tables need is ever taken from
+    /// the system.
+    ///
+    /// # Errors
+    /// What the system says about the memory.
+    pub fn open(memory_bytes: usize) -> Result<Arc<Self>> {
+        let node = Node::start(NodeConfig { memory_bytes, workers: 0, tokens: None })?;
+        Ok(Self::over(node, TenantName::default()))
+    }
+
+    /// The pool that `tenant` has at `node`, for programs that serve a node and query it too.
+    pub fn over(node: Arc<Node>, tenant: TenantName) -> Arc<Self> {
+        Arc::new(EmbeddedPool { node, tenant })
+    }
+
+    /// The node underneath.
+    pub fn node(&self) -> &Arc<Node> {
+        &self.node
+    }
+}
+
+#[async_trait]
+impl Pool for EmbeddedPool {
+    fn url(&self) -> String {
+        "embedded".to_string()
+    }
+
+    fn is_remote(&self) -> bool {
+        false
+    }
+
+    async fn tables(&self) -> Result<Vec<TableInfo>> {
+        Ok(self.node.catalog().tables(&self.tenant))
+    }
+
+    async fn table(&self, name: &TableName) -> Result<TableInfo> {
+        self.node.catalog().info(&self.tenant, name)
+    }
+
+    async fn prepare(&self, program: &Program) -> Result<Prepared> {
+        self.node.prepare(&self.tenant, program)
+    }
+
+    async fn execute(&self, program: &Program, streams_wanted: usize) -> Result<Execution> {
+        let run = self.node.start_run(&self.tenant, program)?;
+        Ok(morsels::execute(self.node.clone(), self.tenant.clone(), run, streams_wanted))
+    }
+
+    async fn load(
+        &self,
+        name: &TableName,
+        mode: LoadMode,
+        schema: SchemaRef,
+        rows_hint: Option<u64>,
+        mut batches: BatchStream,
+    ) -> Result<TableInfo> {
+        let mut load = self.node.catalog().begin_load(&self.tenant, name, &schema, mode, rows_hint)?;
+        while let Some(batch) = batches.next().await {
+            load.push(&batch?)?;
+        }
+        load.commit()
+    }
+
+    async fn drop_table(&self, name: &TableName) -> Result<()> {
+        self.node.catalog().drop_table(&self.tenant, name)
+    }
+
+    async fn status(&self) -> Result<Status> {
+        Ok(self.node.status_for(&self.tenant))
+    }
+}

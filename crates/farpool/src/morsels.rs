@@ -1,0 +1,170 @@
+//! A run as streams that pull it along: each poll claims a morsel and does it on the polling thread.
+//!
+//! Invariants: every batch of the run leaves through exactly one stream; a stream that finds all morsels
+//! claimed sleeps until another stream has finished one, because only then can there be more to do (the
+//! merge of an aggregation); when the last stream has ended or was dropped, the receipt is there, and a
+//! run that nobody reads any more is cancelled.
+
+use arrow::array::RecordBatch;
+use farpool_model::{Error, Result, TenantName};
+use farpool_node::Node;
+use farpool_node::clock::{Stopwatch, thread_cpu_ns};
+use farpool_pipeline::{Run, Step};
+use farpool_transfer::{BatchStream, Execution, ReceiptHandle};
+use futures::Stream;
+use std::collections::VecDeque;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::pin::Pin;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::task::{Context, Poll, Waker};
+
+/// Gives `streams` (at least one) streams that together are the result of `run`.
+pub(crate) fn execute(node: Arc<Node>, tenant: TenantName, run: Arc<Run>, streams: usize) -> Execution {
+    let streams = streams.max(1);
+    let shared = Arc::new(Shared {
+        node,
+        tenant,
+        run: run.clone(),
+        receipt: ReceiptHandle::new(),
+        watch: Stopwatch::start(),
+        open: AtomicUsize::new(streams),
+        complete: AtomicBool::new(false),
+        failure: Mutex::new(None),
+        sleepers: Mutex::new(Vec::new()),
+    });
+    let receipt = shared.receipt.clone();
+    let stream =
+        |_| Box::pin(Morsels { shared: shared.clone(), ready: VecDeque::new(), ended: false }) as BatchStream;
+    Execution { prepared: run.prepared().clone(), streams: (0..streams).map(stream).collect(), receipt }
+}
+
+/// What the streams of one run have in common.
+struct Shared {
+    node: Arc<Node>,
+    tenant: TenantName,
+    run: Arc<Run>,
+    receipt: ReceiptHandle,
+    watch: Stopwatch,
+    open: AtomicUsize,
+    complete: AtomicBool,
+    failure: Mutex<Option<Error>>,
+    sleepers: Mutex<Vec<Waker>>,
+}
+
+impl Shared {
+    /// One step on this thread, its CPU time added to the run.
+    fn step(&self) -> Result<Step> {
+        let start = thread_cpu_ns();
+        // A panic is a defect of the operators: the query fails, the engine lives.
+        let step = catch_unwind(AssertUnwindSafe(|| self.run.step())).unwrap_or_else(|_| {
+            Err(Error::internal("an operator panicked").advise("please report the query that led to it"))
+        });
+        self.run.add_cpu(thread_cpu_ns().saturating_sub(start));
+        step
+    }
+
+    fn sleep(&self, waker: &Waker) {
+        self.sleepers.lock().unwrap_or_else(PoisonError::into_inner).push(waker.clone());
+    }
+
+    /// Notes why the run failed. The other streams find it cancelled, and say what was really wrong.
+    fn first_failure(&self, error: Error) -> Error {
+        let mut failure = self.failure.lock().unwrap_or_else(PoisonError::into_inner);
+        failure.get_or_insert(error).clone()
+    }
+
+    fn wake_all(&self) {
+        let sleepers = std::mem::take(&mut *self.sleepers.lock().unwrap_or_else(PoisonError::into_inner));
+        sleepers.into_iter().for_each(Waker::wake);
+    }
+
+    /// One stream fewer; the last one settles the account.
+    fn leave(&self) {
+        if self.open.fetch_sub(1, Ordering::AcqRel) > 1 {
+            return;
+        }
+        let complete = self.complete.load(Ordering::Acquire);
+        if !complete {
+            self.run.cancel();
+        }
+        let mut receipt = self.run.receipt();
+        receipt.elapsed_ns = self.watch.elapsed_ns();
+        self.node.record(&self.tenant, &receipt, complete);
+        self.receipt.set(receipt);
+    }
+}
+
+/// One of the streams.
+struct Morsels {
+    shared: Arc<Shared>,
+    ready: VecDeque<RecordBatch>,
+    ended: bool,
+}
+
+impl Morsels {
+    fn end(&mut self) {
+        if !std::mem::replace(&mut self.ended, true) {
+            self.shared.leave();
+        }
+    }
+
+    /// A failure concerns the whole run: the other streams must not go on as if they had everything.
+    fn fail(&mut self, error: Error) -> Poll<Option<Result<RecordBatch>>> {
+        let error = self.shared.first_failure(error);
+        self.shared.run.cancel();
+        self.shared.wake_all();
+        self.end();
+        Poll::Ready(Some(Err(error)))
+    }
+
+    fn done(&mut self) -> Poll<Option<Result<RecordBatch>>> {
+        self.shared.complete.store(true, Ordering::Release);
+        self.shared.wake_all();
+        self.end();
+        Poll::Ready(None)
+    }
+}
+
+impl Stream for Morsels {
+    type Item = Result<RecordBatch>;
+
+    fn poll_next(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<Self::Item>> {
+        let mut asleep = false;
+        loop {
+            if let Some(batch) = self.ready.pop_front() {
+                return Poll::Ready(Some(Ok(batch)));
+            }
+            if self.ended {
+                return Poll::Ready(None);
+            }
+            match self.shared.step() {
+                Ok(Step::Batches(batches)) => {
+                    self.shared.wake_all();
+                    self.ready.extend(batches);
+                }
+                Ok(Step::Worked) => {
+                    self.shared.wake_all();
+                    // The engine gets its thread back between morsels: a cancelled query stops here.
+                    context.waker().wake_by_ref();
+                    return Poll::Pending;
+                }
+                // Looked at again after lying down, or a step that ended just before would not wake us.
+                Ok(Step::Busy) if !asleep => {
+                    self.shared.sleep(context.waker());
+                    asleep = true;
+                }
+                Ok(Step::Busy) => return Poll::Pending,
+                Ok(Step::Done) => return self.done(),
+                Err(error) => return self.fail(error),
+            }
+        }
+    }
+}
+
+impl Drop for Morsels {
+    fn drop(&mut self) {
+        self.end();
+        self.shared.wake_all();
+    }
+}

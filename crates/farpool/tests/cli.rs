@@ -1,0 +1,291 @@
+//! The program as its users meet it: each command, each format, in-process and against a node.
+
+mod cli_support;
+
+use arrow::array::{Array, AsArray, RecordBatch};
+use arrow::datatypes::Int64Type;
+use cli_support::*;
+use serde_json::{Value, json};
+
+fn folder() -> tempfile::TempDir {
+    tempfile::tempdir().unwrap()
+}
+
+#[test]
+fn help_and_version_are_there_for_every_command() {
+    assert!(farpool(&["--version"]).ok().starts_with("farpool 0."));
+    let help = farpool(&["--help"]).ok();
+    for command in ["demo", "sql", "serve", "load", "tables", "drop", "status"] {
+        assert!(help.contains(command), "{command} is missing in:\n{help}");
+        let own = farpool(&[command, "--help"]).ok();
+        assert!(own.contains("Example"), "no example in:\n{own}");
+        assert!(own.lines().all(|line| line.chars().count() <= 110), "too wide:\n{own}");
+    }
+}
+
+#[test]
+fn files_of_every_format_are_tables() {
+    let folder = folder();
+    let files = [
+        trips_parquet(folder.path(), "t.parquet", 1000),
+        trips_csv(folder.path(), "t.csv", 1000),
+        trips_arrow(folder.path(), "t.arrow", 1000),
+    ];
+    for file in files {
+        let sql = format!(
+            "select city, count(*) as n, sum(fare) as s, count(note) as notes from '{}' \
+             where id >= 100 group by city order by city",
+            text(&file)
+        );
+        let expected = "city,n,s,notes\nOslo,300,14850.0,150\nRome,300,14850.0,150\nZürich,300,14850.0,150\n";
+        assert_eq!(sql_csv(&sql), expected, "{}", file.display());
+    }
+}
+
+#[test]
+fn patterns_join_files_and_files_join_each_other() {
+    let folder = folder();
+    trips_parquet(folder.path(), "part-1.parquet", 10);
+    trips_parquet(folder.path(), "part-2.parquet", 5);
+    let pattern = folder.path().join("part-*.parquet");
+    assert_eq!(sql_csv(&format!("select count(*) as n from '{}'", text(&pattern))), "n\n15\n");
+    let one = folder.path().join("part-1.parquet");
+    let two = folder.path().join("part-2.parquet");
+    let sql = format!(
+        "select sum(a.id + b.id) as s from '{}' a join '{}' b on a.id = b.id",
+        text(&one),
+        text(&two)
+    );
+    assert_eq!(sql_csv(&sql), "s\n20\n");
+}
+
+#[test]
+fn a_table_is_printed_for_people() {
+    let done = farpool(&["sql", "-c", "select 'a' as name, 7 as n union all select NULL, 1000 order by n"]);
+    assert!(done.stderr.contains("(2 rows, "), "{}", done.stderr);
+    let expected = "name │    n\n─────┼─────\na    │    7\nNULL │ 1000\n";
+    assert_eq!(done.ok(), expected);
+}
+
+#[test]
+fn long_results_come_whole_in_every_format() {
+    let sql = "select * from generate_series(1, 30000)";
+    let rows = |format: &str| farpool(&["sql", "--format", format, "-c", sql]).ok().lines().count();
+    assert_eq!(rows("table"), 30_002);
+    assert_eq!(rows("csv"), 30_001);
+    assert_eq!(rows("json"), 30_000);
+}
+
+#[test]
+fn csv_has_a_header_even_without_rows() {
+    assert_eq!(sql_csv("select 1 as a, 'x,\"y\"' as b, NULL as c"), "a,b,c\n1,\"x,\"\"y\"\"\",\n");
+    assert_eq!(sql_csv("select 1 as a where false"), "a\n");
+}
+
+#[test]
+fn json_is_an_object_on_a_line_for_each_row() {
+    let sql =
+        "select 1 as a, 'x\ny' as b, NULL as c, date '2024-02-29' as d, cast(1.50 as decimal(9,2)) as e";
+    let out = farpool(&["sql", "--format", "json", "-c", sql]).ok();
+    assert_eq!(out.lines().count(), 1);
+    let row: Value = serde_json::from_str(&out).unwrap();
+    assert_eq!(row["a"], json!(1));
+    assert_eq!(row["b"], json!("x\ny"));
+    assert_eq!(row["c"], Value::Null);
+    assert!(row.as_object().unwrap().contains_key("c"), "NULL is null, not left out");
+    assert_eq!(row["d"], json!("2024-02-29"));
+}
+
+#[test]
+fn an_arrow_stream_has_plain_strings() {
+    let folder = folder();
+    let file = trips_parquet(folder.path(), "t.parquet", 20_000);
+    let sql = format!("select id, city, note from '{}'", text(&file));
+    let done = farpool(&["sql", "--format", "arrow", "-c", &sql]);
+    assert_eq!(done.status, Some(0), "{}", done.stderr);
+    let reader = arrow::ipc::reader::StreamReader::try_new(done.stdout_bytes.as_slice(), None).unwrap();
+    assert_eq!(reader.schema().field(1).data_type(), &arrow::datatypes::DataType::Utf8);
+    let batches: Vec<RecordBatch> = reader.map(Result::unwrap).collect();
+    assert_eq!(batches.iter().map(RecordBatch::num_rows).sum::<usize>(), 20_000);
+    let ids: i64 =
+        batches.iter().map(|b| b.column(0).as_primitive::<Int64Type>().values().iter().sum::<i64>()).sum();
+    assert_eq!(ids, 19_999 * 20_000 / 2);
+    assert_eq!(batches.iter().map(|b| b.column(2).null_count()).sum::<usize>(), 10_000);
+}
+
+#[test]
+fn statements_come_from_commands_a_file_or_standard_input() {
+    let expected = "a\n1\n\nb\n2\n";
+    let csv = ["sql", "--format", "csv"];
+    let with = |more: &[&str]| farpool(&[&csv, more].concat()).ok();
+    assert_eq!(with(&["-c", "select 1 as a; select 2 as b"]), expected);
+    assert_eq!(with(&["-c", "select 1 as a", "-c", "select 2 as b;"]), expected);
+    let folder = folder();
+    let file = folder.path().join("q.sql");
+    std::fs::write(&file, "-- one\nselect 1 as a;\n-- two\nselect 2 as b;\n").unwrap();
+    assert_eq!(with(&["-f", text(&file)]), expected);
+    assert_eq!(farpool_reading(&csv, "select 1 as a;\nselect 2 as b\n").ok(), expected);
+}
+
+#[test]
+fn explain_and_receipt_go_together() {
+    let folder = folder();
+    let file = trips_parquet(folder.path(), "t.parquet", 1000);
+    let receipt = folder.path().join("r.json");
+    let sql = format!("select sum(fare) as s from '{}' where id < 100", text(&file));
+    let args = ["sql", "--explain", "--receipt", text(&receipt), "--format", "csv", "-c", &sql];
+    let done = farpool(&args);
+    assert!(done.stderr.contains("exact"), "no answers in:\n{}", done.stderr);
+    assert_eq!(done.ok(), "s\n4950.0\n");
+    let receipt: Value = serde_json::from_str(&std::fs::read_to_string(&receipt).unwrap()).unwrap();
+    assert_eq!(receipt["rows_scanned"], json!(1000));
+    assert_eq!(receipt["rows_returned"], json!(1));
+    assert_eq!(receipt["bytes_on_wire"], json!(0));
+    for name in ["bytes_scanned", "bytes_skipped", "cpu_ns", "elapsed_ns"] {
+        assert!(receipt[name].is_u64(), "{name} in {receipt}");
+    }
+    let operators = receipt["operators"].as_array().unwrap();
+    assert!(!operators.is_empty());
+    for operator in operators {
+        assert!(operator["name"].is_string() && operator["answer"] == json!("exact"), "{operator}");
+        assert!(operator.as_object().unwrap().contains_key("reason"), "{operator}");
+    }
+}
+
+#[test]
+fn a_node_takes_tables_answers_and_drops_them() {
+    let folder = folder();
+    let file = trips_parquet(folder.path(), "t.parquet", 100_000);
+    let server = Server::start(&[]);
+    assert!(server.ready_line.starts_with("listening on farpool://127.0.0.1:"), "{}", server.ready_line);
+    assert!(server.ready_line.contains("memory 256.0 MiB, huge pages: "), "{}", server.ready_line);
+
+    let loaded = server.load("trips", &file);
+    assert!(loaded.starts_with("trips: 100,000 rows in "), "{loaded}");
+    assert!(loaded.contains("plain") && loaded.contains("in the pool"), "{loaded}");
+
+    let listed = server.run(&["tables"]).ok();
+    assert!(listed.contains("trips") && listed.contains("100,000"), "{listed}");
+    let columns = server.run(&["tables", "trips"]).ok();
+    assert!(columns.contains("Decimal128(12, 2)") && columns.contains("'Zürich'"), "{columns}");
+    let json: Value = serde_json::from_str(&server.run(&["tables", "--format", "json"]).ok()).unwrap();
+    assert_eq!((&json["name"], &json["rows"]), (&json!("trips"), &json!(100_000)));
+    assert_eq!(json["columns"][5]["null_count"], json!(50_000));
+
+    let sql_on = |table: &str| {
+        format!("select city, count(*) as n from {table} where price > 50 group by city order by city")
+    };
+    let sql = &sql_on("trips");
+    assert_eq!(server.csv(sql), sql_csv(&sql_on(&format!("'{}'", text(&file)))));
+    let without = server.run(&["sql", "--no-pushdown", "--format", "csv", "-c", sql]).ok();
+    assert_eq!(server.csv(sql), without);
+
+    let status = server.status();
+    assert_eq!(status["tables"], json!(1));
+    assert_eq!(status["programs_running"], json!(0));
+    assert!(status["memory_bytes_used"].as_u64().unwrap() > 0);
+    let people = server.run(&["status"]).ok();
+    assert!(people.contains("programs running  0") && people.contains("default"), "{people}");
+
+    assert_eq!(server.run(&["drop", "trips"]).ok(), "dropped trips\n");
+    assert_eq!(server.run(&["tables"]).ok(), "");
+    assert_eq!(server.status()["memory_bytes_used"], json!(0));
+}
+
+#[test]
+fn push_down_saves_bytes_on_the_wire() {
+    let folder = folder();
+    let server = Server::with_table("trips", &trips_parquet(folder.path(), "t.parquet", 200_000));
+    let bytes = |more: &[&str]| {
+        let file = folder.path().join("r.json");
+        let sql = "select count(*) as n, sum(price) as s from trips where fare < 3";
+        let args = [&["sql", "--format", "csv", "--receipt", text(&file), "-c", sql], more].concat();
+        let rows = server.run(&args).ok();
+        let receipt: Value = serde_json::from_str(&std::fs::read_to_string(&file).unwrap()).unwrap();
+        (rows, receipt["bytes_on_wire"].as_u64().unwrap())
+    };
+    let (with, on) = bytes(&[]);
+    let (without, off) = bytes(&["--no-pushdown"]);
+    assert_eq!(with, without);
+    assert!(on > 0 && on * 100 < off, "{on} bytes with push-down, {off} without");
+}
+
+#[test]
+fn append_and_replace_do_what_they_say() {
+    let folder = folder();
+    let server = Server::with_table("t", &trips_parquet(folder.path(), "a.parquet", 70));
+    let more = trips_csv(folder.path(), "b.csv", 30);
+    let twice = trips_parquet(folder.path(), "c.parquet", 30);
+    server.run(&["load", "t", text(&twice)]).fails(1, &["t", "exists", "--replace", "--append"]);
+    let out = server.run(&["load", "--append", "t", text(&twice)]).ok();
+    assert!(out.contains("30 rows") && out.contains("100 rows in all"), "{out}");
+    assert_eq!(server.csv("select count(*) as n, max(id) as m from t"), "n,m\n100,69\n");
+    server.run(&["load", "--replace", "t", text(&twice), text(&twice)]).ok();
+    assert_eq!(server.csv("select count(*) as n, max(id) as m from t"), "n,m\n60,29\n");
+    server.run(&["load", "csv", text(&more)]).ok();
+    assert_eq!(server.csv("select count(*) as n, sum(fare) as s from csv"), "n,s\n30,435.0\n");
+}
+
+#[test]
+fn a_node_and_a_file_meet_in_one_query() {
+    let folder = folder();
+    let server = Server::with_table("trips", &trips_parquet(folder.path(), "t.parquet", 300));
+    let cities = folder.path().join("cities.csv");
+    std::fs::write(&cities, "name,country\nOslo,Norway\nRome,Italy\n").unwrap();
+    let sql = format!(
+        "select country, count(*) as n from trips join '{}' on city = name group by country order by 1",
+        text(&cities)
+    );
+    assert_eq!(server.csv(&sql), "country,n\nItaly,100\nNorway,100\n");
+}
+
+#[test]
+fn a_closed_pipe_ends_the_program_quietly() {
+    let mut child = program(&["sql", "--format", "csv", "-c", "select * from generate_series(1, 3000000)"])
+        .spawn()
+        .unwrap();
+    drop(child.stdout.take());
+    let done = Running::of(child).wait();
+    assert_eq!((done.status, done.stderr.as_str()), (Some(0), ""));
+}
+
+#[test]
+fn a_node_stops_when_it_is_told_to() {
+    for name in ["INT", "TERM"] {
+        let (status, stderr) = Server::start(&[]).stop(name);
+        assert_eq!((status, stderr.as_str()), (Some(0), "stopped\n"));
+    }
+}
+
+#[test]
+fn an_open_address_without_tokens_gets_a_warning() {
+    let server = Server::start(&["--listen", "0.0.0.0:0"]);
+    let (status, stderr) = server.stop("INT");
+    assert_eq!(status, Some(0));
+    assert!(stderr.contains("warning") && stderr.contains("--tokens"), "{stderr}");
+}
+
+#[test]
+fn tokens_keep_tenants_apart() {
+    let folder = folder();
+    let tokens = folder.path().join("tokens");
+    std::fs::write(&tokens, "s3cret-a alice\ns3cret-b bob\n").unwrap();
+    let file = trips_parquet(folder.path(), "t.parquet", 10);
+    let server = Server::start(&["--tokens", text(&tokens)]);
+    server.run(&["load", "--token", "s3cret-a", "t", text(&file)]).ok();
+    let count = ["sql", "--format", "csv", "-c", "select count(*) as n from t"];
+    assert_eq!(server.run(&[&count[..], &["--token", "s3cret-a"]].concat()).ok(), "n\n10\n");
+    server.run(&[&count[..], &["--token", "s3cret-b"]].concat()).fails(1, &["t"]);
+    let mut command = program(&["tables", "--pool", &server.url]);
+    command.env("FARPOOL_TOKEN", "s3cret-a");
+    assert!(Running::start(command).wait().ok().contains('t'));
+}
+
+#[test]
+fn the_demo_runs_and_its_answers_agree() {
+    let out = farpool(&["demo", "--scale", "0.01", "--runs", "1", "--memory", "512MiB"]).ok();
+    for part in ["Q1", "Q6", "Q3", "LIKE", "network", "Try next", "farpool serve"] {
+        assert!(out.contains(part), "{part} is missing in:\n{out}");
+    }
+    assert!(out.lines().all(|line| line.chars().count() <= 100), "too wide:\n{out}");
+}

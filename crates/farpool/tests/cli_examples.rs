@@ -1,0 +1,35 @@
+//! The examples that the README points to: they run, and print what they say.
+
+#[path = "cli_support/mod.rs"]
+mod support;
+
+use std::path::PathBuf;
+use std::process::Command;
+use support::{Running, Server, text, trips_parquet};
+
+/// Cargo builds the examples next to the tests.
+fn example(name: &str, args: &[&str]) -> String {
+    let tests = std::env::current_exe().unwrap();
+    let profile = tests.parent().and_then(|deps| deps.parent()).unwrap();
+    let path: PathBuf = profile.join("examples").join(name);
+    let mut command = Command::new(path);
+    command.args(args).stdout(std::process::Stdio::piped()).stderr(std::process::Stdio::piped());
+    Running::start(command).wait().ok()
+}
+
+#[test]
+fn the_embedded_example_loads_and_queries_a_file() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = trips_parquet(folder.path(), "t.parquet", 1234);
+    let out = example("embedded", &[text(&file)]);
+    assert!(out.contains("1234 rows") && out.contains("scanned"), "{out}");
+}
+
+#[test]
+fn the_remote_example_speaks_to_a_node() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = trips_parquet(folder.path(), "t.parquet", 1234);
+    let server = Server::start(&[]);
+    let out = example("remote", &[&server.url, text(&file)]);
+    assert!(out.contains("1234 rows") && out.contains("crossed the network"), "{out}");
+}
