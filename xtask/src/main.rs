@@ -1,2 +1,76 @@
-//! placeholder
-fn main(){}
+//! The project's own commands, the same by hand and in CI: `cargo xtask check | bench | rivals | edges`.
+//!
+//! Invariant: everything is built with the one profile and the one set of features ([`cargo::WORKSPACE`]),
+//! so that checks, tests and benchmarks share what they build. This crate stays free of the project's
+//! libraries: the checks that need no build answer within seconds.
+
+#![forbid(unsafe_code)]
+
+mod cargo;
+mod check;
+#[path = "../../crates/farpool/tests/edges.rs"]
+mod edges;
+mod rivals;
+
+use anyhow::{Result, bail};
+use clap::{Parser, Subcommand};
+use std::process::ExitCode;
+
+/// Checks and benchmarks of farpool.
+#[derive(Parser)]
+#[command(name = "cargo xtask")]
+struct Arguments {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Subcommand)]
+enum Command {
+    /// Format, rules of the tree, lints, tests with examples and doc tests, documentation.
+    Check,
+    /// Run a benchmark suite and print a table with ratios; `cargo xtask bench --help` has the options.
+    #[command(disable_help_flag = true)]
+    Bench {
+        /// The suite and its options.
+        #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
+        arguments: Vec<String>,
+    },
+    /// Install the programs that benchmarks compare with into a folder outside the tree.
+    Rivals,
+    /// Only the rules of the tree: edges between crates, ARCHITECTURE.md, headers of files.
+    Edges,
+}
+
+fn main() -> ExitCode {
+    let result = match Arguments::parse().command {
+        Command::Check => check::run(),
+        Command::Bench { arguments } => bench(&arguments),
+        Command::Rivals => rivals::install(),
+        Command::Edges => rules_of_the_tree(),
+    };
+    match result {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("error: {error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+/// Builds and runs `farpool-bench`, which has the suites.
+fn bench(arguments: &[String]) -> Result<()> {
+    let arguments = arguments.iter().map(String::as_str);
+    cargo::run(
+        ["run", "--release", "--quiet", "--package", "farpool-bench", "--"].into_iter().chain(arguments),
+    )
+}
+
+/// Prints every broken rule.
+pub(crate) fn rules_of_the_tree() -> Result<()> {
+    let wrong = edges::violations(&cargo::root()).map_err(anyhow::Error::msg)?;
+    wrong.iter().for_each(|line| eprintln!("{line}"));
+    match wrong.len() {
+        0 => Ok(()),
+        count => bail!("{count} rules of the tree are broken (see above)"),
+    }
+}

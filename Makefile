@@ -1,0 +1,33 @@
+# On a machine with only Rust and a C compiler, `make demo` builds farpool and shows it at work.
+# What is missing is installed with apt where that can be done; otherwise the message says what to install.
+
+SHELL := /bin/bash
+CARGO ?= cargo
+# The program stands where cargo puts it: CARGO_TARGET_DIR is honoured.
+TARGET := $(or $(CARGO_TARGET_DIR),target)
+
+.PHONY: help demo test check bench needs
+
+help:
+	@echo 'make demo    build farpool and run its demonstration'
+	@echo 'make test    everything CI runs: checks, lints, tests, documentation, quick benchmarks'
+	@echo 'make check   the same without benchmarks (cargo xtask check)'
+	@echo 'make bench   the TPC-H benchmark at scale factor 1 (takes minutes; "cargo xtask rivals" first)'
+	@echo
+	@echo 'The program is built as $(TARGET)/release/farpool.'
+
+demo: needs
+	$(CARGO) build --release --locked
+	$(TARGET)/release/farpool demo
+
+test: check
+	$(CARGO) xtask bench tpch --quick
+
+check: needs
+	$(CARGO) xtask check
+
+bench: needs
+	$(CARGO) xtask bench tpch
+
+needs:
+	@scripts/install-needs

@@ -1,0 +1,190 @@
+//! The rules of the tree, checked: which crate may use which, where DataFusion may be named, what
+//! `ARCHITECTURE.md` says, and that every source file says what it is. `cargo xtask check` runs the same
+//! functions before anything is built.
+//!
+//! Invariant: [`EDGES`] is the one place where the edges between crates stand. A crate may use what it
+//! reaches along them, directly or not.
+
+use cargo_metadata::{DependencyKind, Metadata, MetadataCommand, Package, PackageId};
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::{Path, PathBuf};
+
+/// Who may use whom: a crate's folder under `crates/`, and the crates below it.
+pub const EDGES: &[(&str, &[&str])] = &[
+    ("model", &[]),
+    ("memory", &["model"]),
+    ("columns", &["memory"]),
+    ("operators", &["columns"]),
+    ("pipeline", &["operators"]),
+    ("store", &["columns"]),
+    ("wire", &["model"]),
+    ("node", &["pipeline", "store", "wire"]),
+    ("planner", &["model"]),
+    ("transfer", &["wire", "columns"]),
+    ("datafusion", &["planner", "transfer"]),
+    ("farpool", &["node", "datafusion"]),
+    ("bench", &["farpool"]),
+    ("xtask", &[]),
+];
+
+/// The only crates that may name DataFusion.
+pub const NAME_DATAFUSION: &[&str] = &["datafusion", "farpool"];
+
+/// Everything that breaks a rule, a line each; empty when the tree is in order.
+pub fn violations(root: &Path) -> Result<Vec<String>, String> {
+    let metadata = MetadataCommand::new()
+        .manifest_path(root.join("Cargo.toml"))
+        .exec()
+        .map_err(|error| format!("cargo metadata: {error}"))?;
+    let mut wrong = edge_violations(&metadata);
+    wrong.extend(datafusion_violations(&metadata)?);
+    wrong.extend(architecture_violations(root, &metadata)?);
+    wrong.extend(header_violations(root)?);
+    Ok(wrong)
+}
+
+/// Dependencies between our crates that [`EDGES`] does not allow. Those of tests are free.
+fn edge_violations(metadata: &Metadata) -> Vec<String> {
+    let reach = reachable();
+    let mut wrong = Vec::new();
+    for package in metadata.workspace_packages() {
+        let name = folder(package);
+        let Some(allowed) = reach.get(name.as_str()) else {
+            wrong.push(format!("crate {name} is not in the table of edges"));
+            continue;
+        };
+        for dependency in package.dependencies.iter().filter(|d| d.kind != DependencyKind::Development) {
+            let Some(path) = &dependency.path else { continue };
+            let to = path.file_name().unwrap_or_default();
+            if !allowed.contains(to) {
+                wrong.push(format!("{name} may not use {to}: it may use {allowed:?}"));
+            }
+        }
+    }
+    wrong
+}
+
+/// What each crate reaches along [`EDGES`].
+fn reachable() -> BTreeMap<&'static str, BTreeSet<&'static str>> {
+    let direct: BTreeMap<_, _> = EDGES.iter().copied().collect();
+    let mut reach = BTreeMap::new();
+    for (name, below) in EDGES {
+        let mut found = BTreeSet::new();
+        let mut open: Vec<&str> = below.to_vec();
+        while let Some(next) = open.pop() {
+            if found.insert(next) {
+                open.extend(direct.get(next).copied().unwrap_or_default());
+            }
+        }
+        reach.insert(*name, found);
+    }
+    reach
+}
+
+/// Crates that name DataFusion and may not, and DataFusion below the node.
+fn datafusion_violations(metadata: &Metadata) -> Result<Vec<String>, String> {
+    let names_it = |package: &&Package| package.dependencies.iter().any(|d| d.name.starts_with("datafusion"));
+    let mut wrong: Vec<String> = metadata
+        .workspace_packages()
+        .into_iter()
+        .filter(names_it)
+        .map(folder)
+        .filter(|name| !NAME_DATAFUSION.contains(&name.as_str()))
+        .map(|name| format!("{name} names DataFusion: only {NAME_DATAFUSION:?} may"))
+        .collect();
+    let node = metadata.workspace_packages().into_iter().find(|p| folder(p) == "node");
+    let node = node.ok_or("there is no crate `node`")?;
+    let below = dependency_tree(metadata, &node.id)?;
+    wrong.extend(
+        metadata
+            .packages
+            .iter()
+            .filter(|p| below.contains(&p.id) && p.name.starts_with("datafusion"))
+            .map(|p| format!("the node depends on {}: it must run without an engine", p.name)),
+    );
+    Ok(wrong)
+}
+
+/// Every package that `root` needs to be built, itself included.
+fn dependency_tree(metadata: &Metadata, root: &PackageId) -> Result<BTreeSet<PackageId>, String> {
+    let resolve = metadata.resolve.as_ref().ok_or("cargo metadata gave no dependency graph")?;
+    let nodes: BTreeMap<_, _> = resolve.nodes.iter().map(|node| (&node.id, node)).collect();
+    let mut found = BTreeSet::new();
+    let mut open = vec![root];
+    while let Some(id) = open.pop() {
+        if found.insert(id.clone()) {
+            let needed = nodes.get(id).into_iter().flat_map(|node| &node.deps);
+            let needed = needed.filter(|d| d.dep_kinds.iter().any(|k| k.kind != DependencyKind::Development));
+            open.extend(needed.map(|d| &d.pkg));
+        }
+    }
+    Ok(found)
+}
+
+/// Crates that `ARCHITECTURE.md` does not name, and paths in it that do not exist.
+fn architecture_violations(root: &Path, metadata: &Metadata) -> Result<Vec<String>, String> {
+    let file = root.join("ARCHITECTURE.md");
+    let text = std::fs::read_to_string(&file).map_err(|error| format!("{}: {error}", file.display()))?;
+    let quoted: BTreeSet<&str> = text
+        .lines()
+        .flat_map(|line| line.split('`').skip(1).step_by(2))
+        .map(|q| q.trim_end_matches('/'))
+        .collect();
+    let mut wrong = Vec::new();
+    for package in metadata.workspace_packages() {
+        let directory = package.manifest_path.parent().unwrap_or(&package.manifest_path);
+        let path = directory.strip_prefix(&metadata.workspace_root).unwrap_or(directory);
+        if !quoted.contains(path.as_str()) {
+            wrong.push(format!("ARCHITECTURE.md does not name `{path}`"));
+        }
+    }
+    let is_path = |q: &&&str| q.contains('/') && !q.contains(|c: char| c.is_whitespace() || c == ':');
+    let missing = quoted.iter().filter(is_path).filter(|path| !root.join(path).exists());
+    wrong.extend(missing.map(|path| format!("ARCHITECTURE.md mentions `{path}`, which does not exist")));
+    Ok(wrong)
+}
+
+/// Source files that do not open with what they are.
+fn header_violations(root: &Path) -> Result<Vec<String>, String> {
+    let mut wrong = Vec::new();
+    for folder in ["crates", "bench", "fuzz", "xtask"] {
+        for file in rust_files(&root.join(folder))? {
+            let text = std::fs::read_to_string(&file).map_err(|e| format!("{}: {e}", file.display()))?;
+            if !text.starts_with("//! ") {
+                let file = file.strip_prefix(root).unwrap_or(&file);
+                wrong.push(format!(
+                    "{}: the first line must say, after `//!`, what the file is",
+                    file.display()
+                ));
+            }
+        }
+    }
+    Ok(wrong)
+}
+
+fn rust_files(folder: &Path) -> Result<Vec<PathBuf>, String> {
+    let mut files = Vec::new();
+    let Ok(entries) = std::fs::read_dir(folder) else { return Ok(files) };
+    for entry in entries {
+        let path = entry.map_err(|error| format!("{}: {error}", folder.display()))?.path();
+        if path.is_dir() && !path.ends_with("target") {
+            files.extend(rust_files(&path)?);
+        } else if path.extension().is_some_and(|e| e == "rs") {
+            files.push(path);
+        }
+    }
+    files.sort();
+    Ok(files)
+}
+
+/// The name of a crate's folder, under which the table knows it.
+fn folder(package: &Package) -> String {
+    package.manifest_path.parent().and_then(|p| p.file_name()).unwrap_or_default().to_string()
+}
+
+#[test]
+fn the_tree_follows_its_rules() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).ancestors().nth(2).expect("crates/farpool has a root");
+    let wrong = violations(root).expect("the tree can be read");
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}

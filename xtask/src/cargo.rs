@@ -1,0 +1,37 @@
+//! Running cargo, always in the root of the tree and with the same profile and features.
+
+use anyhow::{Context, Result, bail};
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+/// Selects the whole tree in the one profile. Another selection could resolve to other features of the
+/// dependencies, and cargo would build them a second time.
+pub const WORKSPACE: [&str; 3] = ["--release", "--locked", "--workspace"];
+
+/// The root of the tree.
+pub fn root() -> PathBuf {
+    let here = Path::new(env!("CARGO_MANIFEST_DIR"));
+    here.parent().unwrap_or(here).to_path_buf()
+}
+
+/// Runs cargo with `arguments`; an error names the command.
+pub fn run<'a>(arguments: impl IntoIterator<Item = &'a str>) -> Result<()> {
+    run_with(arguments, &[])
+}
+
+/// Runs cargo with `arguments` and additional environment variables.
+pub fn run_with<'a>(
+    arguments: impl IntoIterator<Item = &'a str>,
+    environment: &[(&str, &str)],
+) -> Result<()> {
+    let arguments: Vec<&str> = arguments.into_iter().collect();
+    let shown = format!("cargo {}", arguments.join(" "));
+    let program = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
+    let mut command = Command::new(program);
+    command.args(&arguments).current_dir(root()).envs(environment.iter().copied());
+    let status = command.status().with_context(|| format!("cannot start `{shown}`"))?;
+    if !status.success() {
+        bail!("`{shown}` failed ({status})");
+    }
+    Ok(())
+}

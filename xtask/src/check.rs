@@ -1,0 +1,41 @@
+//! `cargo xtask check`: what must hold before a change is merged, in the order of what it costs.
+//!
+//! Warnings are fatal in CI (when the variable CI is set) and only printed otherwise.
+
+use crate::cargo::{self, WORKSPACE};
+use anyhow::Result;
+
+/// Runs every step; stops at the first that fails.
+pub fn run() -> Result<()> {
+    step("format", || cargo::run(["fmt", "--all", "--check"]))?;
+    step("rules of the tree", crate::rules_of_the_tree)?;
+    step("build", || cargo::run(["build"].into_iter().chain(WORKSPACE).chain(["--all-targets"])))?;
+    // The doc tests follow the other tests in the same command, which builds nothing twice.
+    step("tests", || cargo::run(["test"].into_iter().chain(WORKSPACE)))?;
+    step("lints", lints)?;
+    step("documentation", documentation)?;
+    println!("everything checked");
+    Ok(())
+}
+
+fn lints() -> Result<()> {
+    let fatal = if in_ci() { ["--", "-D", "warnings"].as_slice() } else { &[] };
+    let targets = ["clippy"].into_iter().chain(WORKSPACE).chain(["--all-targets"]);
+    cargo::run(targets.chain(fatal.iter().copied()))
+}
+
+fn documentation() -> Result<()> {
+    let environment = if in_ci() { [("RUSTDOCFLAGS", "-D warnings")].as_slice() } else { &[] };
+    // The examples are named so that the features are those of the lints: nothing is checked twice.
+    let targets = ["doc"].into_iter().chain(WORKSPACE).chain(["--no-deps", "--lib", "--bins", "--examples"]);
+    cargo::run_with(targets, environment)
+}
+
+fn in_ci() -> bool {
+    std::env::var_os("CI").is_some_and(|value| !value.is_empty() && value != "false")
+}
+
+fn step(name: &str, run: impl FnOnce() -> Result<()>) -> Result<()> {
+    println!("== {name}");
+    run()
+}
