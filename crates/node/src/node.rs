@@ -7,11 +7,11 @@ use crate::clock::{self, Stopwatch};
 use crate::tokens::Tokens;
 use crate::totals::Totals;
 use arrow_array::RecordBatch;
-use farpool_memory::{HugePages, Pool, PoolConfig};
+use farpool_memory::{Pool, PoolConfig};
 use farpool_model::{
     Error, Prepared, Program, Receipt, Result, Status, TenantName, TenantStatus, cast, limits,
 };
-use farpool_pipeline::{Run, Scheduler, Sink};
+use farpool_pipeline::{Region, Run, Scheduler, Sink};
 use farpool_store::Catalog;
 use parking_lot::Mutex;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -93,8 +93,9 @@ impl Node {
         Run::start(prepared, table)
     }
 
-    /// Has the workers run `run`; `sink` gets its batches and in the end its receipt.
-    pub fn submit(&self, tenant: &TenantName, run: Arc<Run>, sink: Arc<dyn Sink>) {
+    /// Has the workers run `run` within the share of `region`; `sink` gets its batches and in the end its
+    /// receipt.
+    pub fn submit(&self, tenant: &TenantName, region: &Arc<Region>, run: Arc<Run>, sink: Arc<dyn Sink>) {
         let accounted = Accounted {
             sink,
             run: run.clone(),
@@ -102,7 +103,7 @@ impl Node {
             totals: self.totals.clone(),
             watch: Stopwatch::start(),
         };
-        self.scheduler.submit(run, Arc::new(accounted));
+        self.scheduler.submit_to(region, run, Arc::new(accounted));
     }
 
     /// Adds a program that its owner stepped to the totals of `tenant`; `finished` says whether it ran to
@@ -133,10 +134,10 @@ impl Node {
         let tenants = self.tenants(&usage.tenants);
         Status {
             version: env!("CARGO_PKG_VERSION").to_string(),
-            memory_bytes_limit: cast::u64_from(usage.bytes_limit),
-            memory_bytes_used: cast::u64_from(usage.bytes_used),
+            memory_bytes_limit: usage.bytes_limit,
+            memory_bytes_used: usage.bytes_used,
             page_bytes: cast::u64_from(limits::PAGE_BYTES),
-            huge_pages: huge_pages_name(usage.huge_pages).to_string(),
+            huge_pages: usage.huge_pages.name().to_string(),
             tables: tenants.iter().map(|t| t.tables).sum(),
             connections: self.connections.load(Ordering::Relaxed),
             programs_running: cast::u64_from(self.scheduler.running()),
@@ -259,12 +260,4 @@ fn work(scheduler: &Scheduler) {
     // A panic is a defect of one program's operators: it must not cost the node a worker.
     let step = || scheduler.work(&clock::thread_cpu_ns);
     while catch_unwind(AssertUnwindSafe(step)).unwrap_or(true) {}
-}
-
-fn huge_pages_name(pages: HugePages) -> &'static str {
-    match pages {
-        HugePages::Explicit => "explicit",
-        HugePages::Transparent => "transparent",
-        HugePages::None => "none",
-    }
 }

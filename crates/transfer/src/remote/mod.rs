@@ -1,20 +1,104 @@
 //! The pool at the other end of a socket.
+//!
+//! All requests share a connection, which is made anew when it is found broken; a request that can be
+//! repeated without harm is then sent once more. A second connection is made only when the first has as
+//! many requests open as a node allows.
 
-use crate::{BatchStream, Execution, Pool, PoolUrl};
+mod connection;
+mod dial;
+mod load;
+mod query;
+mod sender;
+
+use crate::{BatchStream, Execution, Pool, PoolUrl, ReceiptHandle};
 use arrow_schema::SchemaRef;
 use async_trait::async_trait;
-use farpool_model::{LoadMode, Prepared, Program, Result, Status, TableInfo, TableName};
+use connection::{Channel, Connection};
+use farpool_model::{ErrorKind, LoadMode, Prepared, Program, Result, Status, TableInfo, TableName, schema};
+use farpool_wire::{Request, Response, substrait};
+use parking_lot::Mutex;
+use std::collections::HashMap;
+use std::fmt;
+use std::sync::Arc;
 
 /// A node reached over TCP.
-#[derive(Debug)]
 pub struct RemotePool {
     url: PoolUrl,
+    token: Option<String>,
+    connections: tokio::sync::Mutex<Vec<Arc<Connection>>>,
+    /// The schemas of tables as they were last described, which the numbers of columns in programs refer to.
+    schemas: Mutex<HashMap<TableName, SchemaRef>>,
 }
 
 impl RemotePool {
-    /// Connects to the node at `url`.
-    pub async fn connect(_url: &PoolUrl, _token: Option<String>) -> Result<Self> {
-        todo!()
+    /// Connects to the node at `url`, showing `token` if there is one.
+    ///
+    /// # Errors
+    /// `Unavailable` when nobody is there or it is somebody else; `Denied` for the token.
+    pub async fn connect(url: &PoolUrl, token: Option<String>) -> Result<Self> {
+        let first = dial::dial(url, token.as_deref()).await?;
+        Ok(RemotePool {
+            url: url.clone(),
+            token,
+            connections: tokio::sync::Mutex::new(vec![Arc::new(first)]),
+            schemas: Mutex::default(),
+        })
+    }
+
+    /// A connection that works, as far as is known.
+    async fn connection(&self) -> Result<Arc<Connection>> {
+        let mut connections = self.connections.lock().await;
+        connections.retain(|connection| !connection.is_closed());
+        if let Some(connection) = connections.iter().find(|connection| connection.has_room()) {
+            return Ok(connection.clone());
+        }
+        let connection = Arc::new(dial::dial(&self.url, self.token.as_deref()).await?);
+        connections.push(connection.clone());
+        Ok(connection)
+    }
+
+    /// Opens a stream with `request`.
+    async fn open(&self, request: &Request, doing: &'static str) -> Result<Channel> {
+        self.connection().await?.open(request, doing)
+    }
+
+    /// Sends a request with one answer.
+    async fn ask(&self, request: &Request, doing: &'static str) -> Result<Response> {
+        let mut channel = self.open(request, doing).await?;
+        let message = channel.receive().await?;
+        channel.end();
+        match Response::decode(&message, None)? {
+            Response::Error(error) => Err(error),
+            response => Ok(response),
+        }
+    }
+
+    /// The same for requests that change nothing: once more if the connection broke.
+    async fn ask_again(&self, request: &Request, doing: &'static str) -> Result<Response> {
+        match self.ask(request, doing).await {
+            Err(error) if error.kind == ErrorKind::Unavailable => self.ask(request, doing).await,
+            outcome => outcome,
+        }
+    }
+
+    /// The plan for `program`, for which the schema of its table must be known.
+    async fn plan(&self, program: &Program) -> Result<Vec<u8>> {
+        let known = self.schemas.lock().get(&program.table).cloned();
+        let schema = match known {
+            Some(schema) => schema,
+            None => self.table(&program.table).await?.schema,
+        };
+        substrait::encode_program(program, &schema)
+    }
+
+    async fn start(&self, request: &Request) -> Result<(Prepared, Channel)> {
+        let mut channel = self.open(request, "a query was running").await?;
+        let prepared = query::prepared(&mut channel).await?;
+        Ok((prepared, channel))
+    }
+
+    fn learn(&self, table: &TableInfo) {
+        self.schemas.lock().insert(table.name.clone(), table.schema.clone());
     }
 }
 
@@ -29,37 +113,82 @@ impl Pool for RemotePool {
     }
 
     async fn tables(&self) -> Result<Vec<TableInfo>> {
-        todo!()
+        match self.ask_again(&Request::Tables, "it listed its tables").await? {
+            Response::Tables(tables) => {
+                tables.iter().for_each(|table| self.learn(table));
+                Ok(tables)
+            }
+            other => Err(query::unexpected(other.kind())),
+        }
     }
 
-    async fn table(&self, _name: &TableName) -> Result<TableInfo> {
-        todo!()
+    async fn table(&self, name: &TableName) -> Result<TableInfo> {
+        match self.ask_again(&Request::Table { name: name.clone() }, "it described a table").await? {
+            Response::Table(table) => {
+                self.learn(&table);
+                Ok(table)
+            }
+            other => Err(query::unexpected(other.kind())),
+        }
     }
 
-    async fn prepare(&self, _program: &Program) -> Result<Prepared> {
-        todo!()
+    async fn prepare(&self, program: &Program) -> Result<Prepared> {
+        let request = Request::Prepare { plan: self.plan(program).await? };
+        match self.ask_again(&request, "it looked at a query").await? {
+            Response::Prepared { prepared, .. } => Ok(prepared),
+            other => Err(query::unexpected(other.kind())),
+        }
     }
 
-    async fn execute(&self, _program: &Program, _streams_wanted: usize) -> Result<Execution> {
-        todo!()
+    async fn execute(&self, program: &Program, _streams_wanted: usize) -> Result<Execution> {
+        let request = Request::Execute { plan: self.plan(program).await? };
+        let started = match self.start(&request).await {
+            // Nothing of the result has come yet: it is safe to ask once more.
+            Err(error) if error.kind == ErrorKind::Unavailable => self.start(&request).await,
+            outcome => outcome,
+        };
+        let (prepared, channel) = started?;
+        let receipt = ReceiptHandle::new();
+        let rows = query::Rows::new(channel, prepared.schema.clone(), receipt.clone());
+        Ok(Execution { prepared, streams: vec![Box::pin(rows)], receipt })
     }
 
     async fn load(
         &self,
-        _name: &TableName,
-        _mode: LoadMode,
-        _schema: SchemaRef,
-        _rows_hint: Option<u64>,
-        _batches: BatchStream,
+        name: &TableName,
+        mode: LoadMode,
+        schema: SchemaRef,
+        rows_hint: Option<u64>,
+        batches: BatchStream,
     ) -> Result<TableInfo> {
-        todo!()
+        let schema = schema::canonical_schema(&schema)?;
+        let request = Request::LoadBegin { table: name.clone(), mode, schema: schema.clone(), rows_hint };
+        let channel = self.open(&request, "a table was being loaded").await?;
+        let table = load::load(channel, &schema, batches).await?;
+        self.learn(&table);
+        Ok(table)
     }
 
-    async fn drop_table(&self, _name: &TableName) -> Result<()> {
-        todo!()
+    async fn drop_table(&self, name: &TableName) -> Result<()> {
+        match self.ask(&Request::Drop { table: name.clone() }, "it dropped a table").await? {
+            Response::Dropped => {
+                self.schemas.lock().remove(name);
+                Ok(())
+            }
+            other => Err(query::unexpected(other.kind())),
+        }
     }
 
     async fn status(&self) -> Result<Status> {
-        todo!()
+        match self.ask_again(&Request::Status, "it told its state").await? {
+            Response::Status(status) => Ok(status),
+            other => Err(query::unexpected(other.kind())),
+        }
+    }
+}
+
+impl fmt::Debug for RemotePool {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("RemotePool").field("url", &self.url.to_string()).finish_non_exhaustive()
     }
 }

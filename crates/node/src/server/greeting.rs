@@ -1,0 +1,120 @@
+//! The first words of a connection: is this a farpool client, do we share a version, whose is it? And how
+//! to part from somebody so that they can still read why.
+
+use crate::Node;
+use bytes::{Buf, BytesMut};
+use farpool_model::{Error, Result, TenantName, limits};
+use farpool_wire::{
+    Assembler, Message, Outgoing, PREFACE, Request, Response, check_preface, negotiate, reply_to_stranger,
+    split_frame,
+};
+use std::io;
+use std::time::Duration;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpStream;
+use tokio::time::timeout;
+
+/// How long somebody whose connection is closed may take to read why.
+pub(super) const FAREWELL: Duration = Duration::from_secs(1);
+
+/// What became of a greeting.
+pub(super) enum Greeting {
+    /// A client of this tenant, and what it has sent since.
+    Welcome(TenantName, BytesMut),
+    /// Somebody to part from, with these last bytes.
+    Refused(Vec<u8>, Error),
+    /// They left without a word.
+    Gone,
+}
+
+/// Waits for the hello and answers it.
+pub(super) async fn greet(socket: &mut TcpStream, node: &Node) -> Greeting {
+    let patience = Duration::from_millis(limits::HANDSHAKE_MS_MAX);
+    match timeout(patience, exchange(socket, node)).await {
+        Ok(greeting) => greeting.unwrap_or(Greeting::Gone),
+        Err(_) => {
+            let seconds = limits::HANDSHAKE_MS_MAX / 1000;
+            let error = Error::unavailable(format!("there was no hello within {seconds} s"));
+            Greeting::Refused(error_bytes(&error), error)
+        }
+    }
+}
+
+/// Sends `bytes`, and waits a moment for the other side to close: a socket that is closed with unread
+/// bytes in it takes the last ones sent with it.
+pub(super) async fn part(socket: &mut TcpStream, bytes: &[u8]) {
+    let parting = async {
+        socket.write_all(bytes).await?;
+        socket.shutdown().await?;
+        let mut ignored = [0; 4096];
+        while socket.read(&mut ignored).await? > 0 {}
+        io::Result::Ok(())
+    };
+    drop(timeout(FAREWELL, parting).await);
+}
+
+/// A message about the connection itself, after the preface.
+pub(super) fn error_bytes(error: &Error) -> Vec<u8> {
+    let mut bytes = PREFACE.to_vec();
+    if let Ok(messages) = Response::Error(error.clone()).encode() {
+        messages.into_iter().for_each(|message| write(&mut bytes, message));
+    }
+    bytes
+}
+
+async fn exchange(socket: &mut TcpStream, node: &Node) -> io::Result<Greeting> {
+    let mut received = BytesMut::with_capacity(4096);
+    loop {
+        match check_preface(&received) {
+            Ok(true) => break,
+            Ok(false) if socket.read_buf(&mut received).await? == 0 => return Ok(Greeting::Gone),
+            Ok(false) => {}
+            Err(error) => return Ok(Greeting::Refused(reply_to_stranger(&received).to_vec(), error)),
+        }
+    }
+    received.advance(PREFACE.len());
+    let mut assembler = Assembler::new();
+    let answer = loop {
+        match next_message(&mut received, &mut assembler).and_then(|m| m.map(|m| hello(&m, node)).transpose())
+        {
+            Ok(Some(answer)) => break answer,
+            Ok(None) if socket.read_buf(&mut received).await? == 0 => return Ok(Greeting::Gone),
+            Ok(None) => {}
+            Err(error) => return Ok(Greeting::Refused(error_bytes(&error), error)),
+        }
+    };
+    let (tenant, messages) = answer;
+    let mut bytes = PREFACE.to_vec();
+    messages.into_iter().for_each(|message| write(&mut bytes, message));
+    socket.write_all(&bytes).await?;
+    Ok(Greeting::Welcome(tenant, received))
+}
+
+/// The first message. Before the hello, nothing larger than a hello is taken in.
+fn next_message(received: &mut BytesMut, assembler: &mut Assembler) -> Result<Option<Message>> {
+    while let Some((header, payload)) = split_frame(received)? {
+        if header.stream != 0 || header.kind != farpool_wire::FrameKind::Hello {
+            return Err(Error::corrupt(format!("{} came before Hello", header.kind.name())));
+        }
+        if let Some(message) = assembler.push(header, payload)? {
+            return Ok(Some(message));
+        }
+    }
+    Ok(None)
+}
+
+fn hello(message: &Message, node: &Node) -> Result<(TenantName, Vec<Outgoing>)> {
+    let Request::Hello { version_min, version_max, token, client } = Request::decode(message, None)? else {
+        return Err(Error::corrupt("the first message is not Hello"));
+    };
+    let version = negotiate(version_min, version_max)?;
+    let tenant = node.tenant(token.as_deref())?;
+    tracing::debug!(%tenant, client, "a client connects");
+    let server = concat!("farpool ", env!("CARGO_PKG_VERSION")).to_string();
+    let welcome = Response::Hello { version, server, tenant: tenant.clone() };
+    Ok((tenant, welcome.encode()?))
+}
+
+fn write(bytes: &mut Vec<u8>, message: Outgoing) {
+    message.frames(0).iter().for_each(|piece| bytes.extend_from_slice(piece));
+}

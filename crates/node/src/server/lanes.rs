@@ -1,0 +1,236 @@
+//! The messages that wait to leave on one connection, a lane for each open stream, and whose turn it is.
+//!
+//! Invariants: frames of one message leave in order and none comes between them on its stream; streams
+//! take turns frame by frame; a metered message starts only while its stream's window is open, so that at
+//! most one message more than the window is ever under way to a client that does not read. No IO here.
+
+use bytes::{Buf, Bytes};
+use farpool_model::{Error, Result, cast, limits};
+use farpool_wire::{FRAME_HEADER_BYTES, Outgoing, Window};
+use std::collections::{HashMap, VecDeque};
+
+/// A message and what of it has not left.
+#[derive(Debug)]
+struct Queued {
+    metered: bool,
+    started: bool,
+    bytes_on_wire: u64,
+    pieces: VecDeque<Bytes>,
+}
+
+impl Queued {
+    fn new(stream: u32, message: Outgoing) -> Self {
+        Queued {
+            metered: message.kind().is_flow_controlled(),
+            started: false,
+            bytes_on_wire: message.bytes_on_wire(),
+            pieces: message.frames(stream).into(),
+        }
+    }
+
+    /// Moves the next frame to `out` and gives its size.
+    fn take_frame(&mut self, out: &mut Vec<Bytes>) -> usize {
+        self.started = true;
+        let Some(header) = self.pieces.pop_front() else { return 0 };
+        let mut payload = usize::try_from(header.as_ref().get_u32_le()).unwrap_or(usize::MAX);
+        let bytes = FRAME_HEADER_BYTES + payload;
+        out.push(header);
+        while payload > 0 {
+            let Some(piece) = self.pieces.pop_front() else { break };
+            payload -= piece.len();
+            out.push(piece);
+        }
+        bytes
+    }
+}
+
+/// Bytes that may be queued on a stream before its program waits.
+const WINDOW_BYTES: u64 = limits::STREAM_WINDOW_BYTES as u64;
+
+/// One open stream.
+struct Lane<W> {
+    work: W,
+    queue: VecDeque<Queued>,
+    bytes_queued: u64,
+    window: Window,
+    waiting: bool,
+    ended: bool,
+    bytes_total: u64,
+}
+
+impl<W> Lane<W> {
+    fn sendable(&self) -> bool {
+        self.queue.front().is_some_and(|m| m.started || !m.metered || self.window.is_open())
+    }
+
+    fn has_room(&self) -> bool {
+        self.queue.len() < limits::QUEUED_BATCHES_MAX && self.bytes_queued < WINDOW_BYTES
+    }
+}
+
+/// All open streams of a connection. `W` is what the connection keeps for a stream.
+pub(crate) struct Lanes<W> {
+    lanes: HashMap<u32, Lane<W>>,
+    turns: VecDeque<u32>,
+}
+
+/// What leaves next.
+#[derive(Default)]
+pub(crate) struct Picked {
+    /// Headers and bodies, in order.
+    pub segments: Vec<Bytes>,
+    /// Whether a stream that was full has room now.
+    pub room: bool,
+}
+
+impl<W> Lanes<W> {
+    /// No streams.
+    pub fn new() -> Self {
+        Lanes { lanes: HashMap::new(), turns: VecDeque::new() }
+    }
+
+    /// Opens a stream for a request of `bytes_received`.
+    ///
+    /// # Errors
+    /// When the stream is open already, or too many are. Both are the client's mistake.
+    pub fn open(&mut self, stream: u32, bytes_received: u64, work: W) -> Result<()> {
+        if self.lanes.len() >= limits::STREAMS_PER_CONNECTION_MAX {
+            return Err(Error::over_limit(format!(
+                "a connection may have {} requests open at once",
+                limits::STREAMS_PER_CONNECTION_MAX
+            )));
+        }
+        if self.lanes.contains_key(&stream) {
+            return Err(Error::corrupt(format!("a second request on stream {stream}, which is still open")));
+        }
+        let lane = Lane {
+            work,
+            queue: VecDeque::new(),
+            bytes_queued: 0,
+            window: Window::new(),
+            waiting: false,
+            ended: false,
+            bytes_total: bytes_received,
+        };
+        self.lanes.insert(stream, lane);
+        Ok(())
+    }
+
+    /// How many streams are open.
+    pub fn len(&self) -> usize {
+        self.lanes.len()
+    }
+
+    /// What the connection keeps for a stream, while it is open and its last message is not yet queued.
+    pub fn work(&mut self, stream: u32) -> Option<&mut W> {
+        self.lanes.get_mut(&stream).filter(|lane| !lane.ended).map(|lane| &mut lane.work)
+    }
+
+    /// Queues a message; false when the stream is not open (any more).
+    pub fn push(&mut self, stream: u32, message: Outgoing) -> bool {
+        let Some(lane) = self.lanes.get_mut(&stream).filter(|lane| !lane.ended) else { return false };
+        let message = Queued::new(stream, message);
+        lane.bytes_queued += message.bytes_on_wire;
+        lane.bytes_total += message.bytes_on_wire;
+        lane.queue.push_back(message);
+        self.take_place(stream);
+        true
+    }
+
+    /// Queues the last message of a stream, which closes when it has left.
+    pub fn end(&mut self, stream: u32, message: Outgoing) {
+        if self.push(stream, message)
+            && let Some(lane) = self.lanes.get_mut(&stream)
+        {
+            lane.ended = true;
+        }
+    }
+
+    /// Opens the window of a stream by `bytes`. Credit for a stream that has ended means nothing.
+    ///
+    /// # Errors
+    /// When the credit is absurd.
+    pub fn grant(&mut self, stream: u32, bytes: u64) -> Result<()> {
+        if let Some(lane) = self.lanes.get_mut(&stream) {
+            lane.window.granted(bytes)?;
+            self.take_place(stream);
+        }
+        Ok(())
+    }
+
+    /// Adds received bytes to the stream's count.
+    pub fn received(&mut self, stream: u32, bytes: u64) {
+        if let Some(lane) = self.lanes.get_mut(&stream) {
+            lane.bytes_total += bytes;
+        }
+    }
+
+    /// Bytes of the stream, both ways, frames included; queued ones count as sent.
+    pub fn bytes_total(&self, stream: u32) -> u64 {
+        self.lanes.get(&stream).map_or(0, |lane| lane.bytes_total)
+    }
+
+    /// Closes a stream at once; what is queued does not leave any more.
+    pub fn remove(&mut self, stream: u32) -> Option<W> {
+        self.lanes.remove(&stream).map(|lane| lane.work)
+    }
+
+    /// Closes all streams at once.
+    pub fn drain(&mut self) -> Vec<W> {
+        self.turns.clear();
+        self.lanes.drain().map(|(_, lane)| lane.work).collect()
+    }
+
+    /// Whether a program should go on making batches for the stream. True also when the stream is closed:
+    /// then nothing is queued and the program soon learns that it is cancelled.
+    pub fn has_room(&self, stream: u32) -> bool {
+        self.lanes.get(&stream).is_none_or(Lane::has_room)
+    }
+
+    /// Takes frames, a stream after the other, until they make `bytes_max`.
+    pub fn pick(&mut self, bytes_max: usize) -> Picked {
+        let mut picked = Picked::default();
+        let mut bytes = 0;
+        while bytes < bytes_max {
+            let Some(stream) = self.turns.pop_front() else { break };
+            bytes += self.pick_frame(stream, &mut picked);
+        }
+        picked
+    }
+
+    fn pick_frame(&mut self, stream: u32, picked: &mut Picked) -> usize {
+        let Some(lane) = self.lanes.get_mut(&stream) else { return 0 };
+        lane.waiting = false;
+        if !lane.sendable() {
+            return 0;
+        }
+        let had_room = lane.has_room();
+        let Some(message) = lane.queue.front_mut() else { return 0 };
+        if message.metered && !message.started {
+            lane.window.sent(message.bytes_on_wire);
+        }
+        let bytes = message.take_frame(&mut picked.segments);
+        lane.bytes_queued -= cast::u64_from(bytes);
+        if message.pieces.is_empty() {
+            lane.queue.pop_front();
+        }
+        picked.room |= !had_room && lane.has_room();
+        if lane.ended && lane.queue.is_empty() {
+            // Closed before the bytes are out: the client may use the number again once it has them.
+            self.lanes.remove(&stream);
+        } else {
+            self.take_place(stream);
+        }
+        bytes
+    }
+
+    fn take_place(&mut self, stream: u32) {
+        if let Some(lane) = self.lanes.get_mut(&stream)
+            && !lane.waiting
+            && lane.sendable()
+        {
+            lane.waiting = true;
+            self.turns.push_back(stream);
+        }
+    }
+}

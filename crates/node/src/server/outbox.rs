@@ -1,0 +1,209 @@
+//! The sending side of a connection: whoever has something to send queues it and may write it itself.
+//!
+//! One thread at a time writes; the others only queue, and the one that writes looks again before it
+//! stops, so that nothing is left behind. The end of a small result thus leaves from the worker that made
+//! it, without waiting for another thread to wake; what the socket does not take at once is left to the
+//! writer task. Writes are vectored and at most a frame or two long, which stays in the CPU caches.
+
+use super::lanes::Lanes;
+use bytes::{Buf, Bytes};
+use farpool_model::{Error, Result, limits};
+use farpool_wire::Outgoing;
+use parking_lot::Mutex;
+use std::collections::VecDeque;
+use std::io::{self, IoSlice};
+use std::sync::Arc;
+use tokio::net::TcpStream;
+use tokio::sync::Notify;
+
+/// Segments of one vectored write; the system takes 1024.
+const SEGMENTS_PER_WRITE: usize = 128;
+
+/// Writes that a worker makes before it leaves the rest to the writer task.
+const WRITES_BY_WORKER: usize = 2;
+
+/// The sending side of a connection.
+pub(crate) struct Outbox<W> {
+    socket: Arc<TcpStream>,
+    state: Mutex<State<W>>,
+    writer: Notify,
+    on_room: Box<dyn Fn() + Send + Sync>,
+}
+
+struct State<W> {
+    lanes: Lanes<W>,
+    unwritten: VecDeque<Bytes>,
+    writing: bool,
+    closed: bool,
+}
+
+enum Progress {
+    /// Nothing is left, or another thread is writing.
+    Done,
+    /// The caller has made as many writes as it wanted, and there is more.
+    More,
+    /// The socket takes no more at the moment.
+    Blocked,
+}
+
+impl<W> Outbox<W> {
+    /// An outbox for `socket`. `on_room` is called when a stream that was full has room again.
+    pub fn new(socket: Arc<TcpStream>, on_room: Box<dyn Fn() + Send + Sync>) -> Self {
+        let state = State { lanes: Lanes::new(), unwritten: VecDeque::new(), writing: false, closed: false };
+        Outbox { socket, state: Mutex::new(state), writer: Notify::new(), on_room }
+    }
+
+    /// Looks at or changes the streams. Nothing leaves before [`Outbox::flush`] or [`Outbox::wake`].
+    pub fn with<T>(&self, change: impl FnOnce(&mut Lanes<W>) -> T) -> T {
+        change(&mut self.state.lock().lanes)
+    }
+
+    /// Opens a stream; see [`Lanes::open`].
+    pub fn open(&self, stream: u32, bytes_received: u64, work: W) -> Result<()> {
+        let mut state = self.state.lock();
+        if state.closed {
+            return Err(Error::unavailable("the connection is closing"));
+        }
+        state.lanes.open(stream, bytes_received, work)
+    }
+
+    /// Queues a message and has the writer task send it.
+    pub fn push(&self, stream: u32, message: Outgoing) {
+        if self.with(|lanes| lanes.push(stream, message)) {
+            self.wake();
+        }
+    }
+
+    /// Has the writer task send what is queued.
+    pub fn wake(&self) {
+        self.writer.notify_one();
+    }
+
+    /// Sends from this thread what the socket takes at once; the writer task sends the rest.
+    pub fn flush(&self) {
+        match self.write(WRITES_BY_WORKER) {
+            Ok(Progress::Done) => {}
+            // The writer task meets the same failure and closes the connection.
+            Ok(Progress::More | Progress::Blocked) | Err(_) => self.wake(),
+        }
+    }
+
+    /// Closes all streams; gives what the connection kept for them. Nothing more leaves but what is half
+    /// written and, if there is one, a last message about the connection itself.
+    pub fn close(&self, last: Option<Outgoing>) -> Vec<W> {
+        let mut state = self.state.lock();
+        state.closed = true;
+        state.unwritten.extend(last.into_iter().flat_map(|message| message.frames(0)));
+        state.lanes.drain()
+    }
+
+    /// Whether everything that was queued has been handed to the system.
+    pub fn is_idle(&self) -> bool {
+        let state = self.state.lock();
+        state.lanes.len() == 0 && !state.writing && state.unwritten.is_empty()
+    }
+
+    /// The writer task: sends what is queued, until the socket fails.
+    pub async fn run(&self) -> io::Result<()> {
+        loop {
+            self.writer.notified().await;
+            self.write_all().await?;
+        }
+    }
+
+    /// Sends all that is queued now, unless another thread is at it.
+    pub async fn write_all(&self) -> io::Result<()> {
+        loop {
+            match self.write(usize::MAX)? {
+                Progress::Done => return Ok(()),
+                Progress::More => tokio::task::yield_now().await,
+                Progress::Blocked => self.socket.writable().await?,
+            }
+        }
+    }
+
+    fn write(&self, writes_max: usize) -> io::Result<Progress> {
+        let Some(mut segments) = self.begin() else { return Ok(Progress::Done) };
+        let mut writes = 0;
+        loop {
+            match write_some(&self.socket, &mut segments) {
+                Ok(()) => writes += 1,
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                    self.pause(segments);
+                    return Ok(Progress::Blocked);
+                }
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) => {
+                    self.pause(VecDeque::new());
+                    return Err(error);
+                }
+            }
+            if segments.is_empty() {
+                match self.next() {
+                    Some(more) => segments = more,
+                    None => return Ok(Progress::Done),
+                }
+            }
+            if writes >= writes_max {
+                self.pause(segments);
+                return Ok(Progress::More);
+            }
+        }
+    }
+
+    /// Becomes the one that writes, if there is something to write and nobody else does.
+    fn begin(&self) -> Option<VecDeque<Bytes>> {
+        {
+            let mut state = self.state.lock();
+            if state.writing {
+                return None;
+            }
+            state.writing = true;
+        }
+        self.next()
+    }
+
+    /// What to write next; ends the caller's turn as the writer when there is nothing.
+    fn next(&self) -> Option<VecDeque<Bytes>> {
+        let mut room = false;
+        let segments = {
+            let mut state = self.state.lock();
+            let mut segments = std::mem::take(&mut state.unwritten);
+            if segments.is_empty() {
+                let picked = state.lanes.pick(limits::FRAME_BYTES_MAX);
+                room = picked.room;
+                segments = picked.segments.into();
+            }
+            state.writing = !segments.is_empty();
+            segments
+        };
+        if room {
+            (self.on_room)();
+        }
+        (!segments.is_empty()).then_some(segments)
+    }
+
+    /// Ends the caller's turn as the writer and leaves `segments` to the next one.
+    fn pause(&self, mut segments: VecDeque<Bytes>) {
+        let mut state = self.state.lock();
+        state.writing = false;
+        segments.append(&mut state.unwritten);
+        state.unwritten = segments;
+    }
+}
+
+/// Writes the first segments and drops what was taken.
+fn write_some(socket: &TcpStream, segments: &mut VecDeque<Bytes>) -> io::Result<()> {
+    let slices: Vec<IoSlice<'_>> =
+        segments.iter().take(SEGMENTS_PER_WRITE).map(|segment| IoSlice::new(segment)).collect();
+    let mut written = socket.try_write_vectored(&slices)?;
+    while let Some(first) = segments.front_mut() {
+        if first.len() > written {
+            first.advance(written);
+            break;
+        }
+        written -= first.len();
+        segments.pop_front();
+    }
+    Ok(())
+}

@@ -1,0 +1,61 @@
+//! Where a program's batches become messages: in the worker that made them.
+
+use super::connection::Connection;
+use arrow_array::RecordBatch;
+use farpool_model::{Error, Receipt, Result};
+use farpool_pipeline::{Run, Sink};
+use farpool_wire::Response;
+use parking_lot::Mutex;
+use std::sync::{Arc, Weak};
+
+/// The stream of a program that runs.
+pub(super) struct StreamSink {
+    connection: Arc<Connection>,
+    stream: u32,
+    run: Weak<Run>,
+    /// Why a batch could not be sent.
+    failure: Mutex<Option<Error>>,
+}
+
+impl StreamSink {
+    /// A sink for the batches of `run`.
+    pub fn new(connection: Arc<Connection>, stream: u32, run: &Arc<Run>) -> Self {
+        StreamSink { connection, stream, run: Arc::downgrade(run), failure: Mutex::default() }
+    }
+
+    fn fail(&self, error: Error) {
+        self.failure.lock().get_or_insert(error);
+        if let Some(run) = self.run.upgrade() {
+            run.cancel();
+        }
+    }
+}
+
+impl Sink for StreamSink {
+    fn ready(&self) -> bool {
+        self.connection.outbox.with(|lanes| lanes.has_room(self.stream))
+    }
+
+    fn batch(&self, batch: RecordBatch) {
+        let outbox = &self.connection.outbox;
+        if outbox.with(|lanes| lanes.work(self.stream).is_none()) {
+            return;
+        }
+        match Response::Batch(batch).encode() {
+            Ok(messages) => messages.into_iter().for_each(|message| outbox.push(self.stream, message)),
+            Err(error) => self.fail(error),
+        }
+    }
+
+    fn finish(&self, outcome: Result<Receipt>) {
+        // A result without one of its batches is not a result, even if the program came to its end.
+        let failure = self.failure.lock().take();
+        match failure.map_or(outcome, Err) {
+            Ok(mut receipt) => {
+                receipt.bytes_on_wire = self.connection.outbox.with(|lanes| lanes.bytes_total(self.stream));
+                self.connection.answer(self.stream, &Response::Receipt(receipt));
+            }
+            Err(error) => self.connection.fail(self.stream, error),
+        }
+    }
+}

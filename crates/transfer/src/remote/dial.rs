@@ -1,0 +1,124 @@
+//! Getting through to a node: the socket, the preface, the hello; and what to tell a person when any of
+//! it fails.
+
+use super::connection::Connection;
+use crate::PoolUrl;
+use bytes::{Buf, BytesMut};
+use farpool_model::{Error, Result, limits};
+use farpool_wire::{
+    Assembler, Message, PREFACE, Request, Response, VERSION_MAX, VERSION_MIN, check_preface, split_frame,
+};
+use std::io::{self, ErrorKind};
+use std::time::Duration;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpStream;
+use tokio::time::timeout;
+
+/// Connects to the node at `url` and says hello.
+///
+/// # Errors
+/// `Unavailable` when nobody is there or it is somebody else; `Denied` for the token.
+pub(super) async fn dial(url: &PoolUrl, token: Option<&str>) -> Result<Connection> {
+    let patience = Duration::from_millis(limits::HANDSHAKE_MS_MAX);
+    let mut socket = match timeout(patience, TcpStream::connect((url.host(), url.port()))).await {
+        Ok(Ok(socket)) => socket,
+        Ok(Err(error)) => return Err(unreachable(url, &error)),
+        Err(_) => return Err(silent(url, "does not answer")),
+    };
+    socket.set_nodelay(true).map_err(|error| unreachable(url, &error))?;
+    match timeout(patience, hello(&mut socket, url, token)).await {
+        Ok(received) => Ok(Connection::start(socket, received?, url.to_string())),
+        Err(_) => Err(silent(url, "accepts connections but does not say that it is a farpool pool")),
+    }
+}
+
+/// Says hello and waits for the welcome; gives what came after it.
+async fn hello(socket: &mut TcpStream, url: &PoolUrl, token: Option<&str>) -> Result<BytesMut> {
+    let request = Request::Hello {
+        version_min: VERSION_MIN,
+        version_max: VERSION_MAX,
+        token: token.map(str::to_string),
+        client: concat!("farpool ", env!("CARGO_PKG_VERSION")).to_string(),
+    };
+    let mut bytes = PREFACE.to_vec();
+    for message in request.encode()? {
+        message.frames(0).iter().for_each(|piece| bytes.extend_from_slice(piece));
+    }
+    // A failure to write shows below too, and then after what the other side had to say.
+    let written = socket.write_all(&bytes).await;
+    let mut received = BytesMut::with_capacity(4096);
+    while !check_preface(&received).map_err(|error| stranger(url, error))? {
+        if read(socket, &mut received).await? == 0 {
+            return Err(written.err().map_or_else(|| hung_up(url), |error| unreachable(url, &error)));
+        }
+    }
+    received.advance(PREFACE.len());
+    welcome(socket, &mut received, url).await?;
+    Ok(received)
+}
+
+async fn welcome(socket: &mut TcpStream, received: &mut BytesMut, url: &PoolUrl) -> Result<()> {
+    let message = first_message(socket, received, url).await?;
+    match Response::decode(&message, None).map_err(|error| error.at(url))? {
+        Response::Hello { version, .. } if (VERSION_MIN..=VERSION_MAX).contains(&version) => Ok(()),
+        Response::Hello { version, .. } => Err(Error::invalid(format!(
+            "{url} speaks version {version} of the protocol, this program {VERSION_MIN} to {VERSION_MAX}"
+        ))
+        .advise("upgrade the older of the two")),
+        Response::Error(error) => Err(error.at(url)),
+        other => Err(Error::corrupt(format!("{url} greets with {}", other.kind().name()))),
+    }
+}
+
+async fn first_message(socket: &mut TcpStream, received: &mut BytesMut, url: &PoolUrl) -> Result<Message> {
+    let mut assembler = Assembler::new();
+    loop {
+        while let Some((header, payload)) = split_frame(received).map_err(|error| error.at(url))? {
+            if let Some(message) = assembler.push(header, payload).map_err(|error| error.at(url))? {
+                return Ok(message);
+            }
+        }
+        if read(socket, received).await? == 0 {
+            return Err(hung_up(url));
+        }
+    }
+}
+
+/// Reads some bytes; a connection that was reset has ended.
+async fn read(socket: &mut TcpStream, received: &mut BytesMut) -> Result<usize> {
+    received.reserve(4096);
+    Ok(socket.read_buf(received).await.unwrap_or(0))
+}
+
+fn unreachable(url: &PoolUrl, error: &io::Error) -> Error {
+    let (message, advice) = match error.kind() {
+        ErrorKind::ConnectionRefused => (
+            format!("nothing listens at {url}: connection refused"),
+            "start a pool there with `farpool serve`, or check host and port",
+        ),
+        // A name that does not resolve has no kind of its own.
+        ErrorKind::Other | ErrorKind::InvalidInput | ErrorKind::NotFound => {
+            (format!("cannot find the host of {url}: {error}"), "check the name of the host")
+        }
+        _ => (format!("cannot reach {url}: {error}"), "check host, port and network"),
+    };
+    Error::unavailable(message).advise(advice)
+}
+
+fn silent(url: &PoolUrl, what: &str) -> Error {
+    let seconds = limits::HANDSHAKE_MS_MAX / 1000;
+    Error::unavailable(format!("{url} {what} within {seconds} s"))
+        .advise("check host and port, and whether the machine is overloaded or a firewall stands between")
+}
+
+fn stranger(url: &PoolUrl, error: Error) -> Error {
+    let who = error.message.strip_prefix("the peer ").unwrap_or(&error.message);
+    let mut stranger = Error::unavailable(format!("{url} answers but {who}"));
+    stranger.advice = error.advice;
+    stranger
+}
+
+fn hung_up(url: &PoolUrl) -> Error {
+    Error::unavailable(format!("{url} answers but hangs up before it says hello"))
+        .advise("check that it is a farpool pool, and whether it has too many connections")
+}
