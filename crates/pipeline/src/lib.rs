@@ -1,1 +1,21 @@
-//! placeholder
+//! From a program to its result: what of it can run here, and how its morsels are driven.
+//!
+//! [`prepare`] answers for each operator of a [`farpool_model::Program`] and makes the program that runs
+//! instead. A [`Run`] is that program over one version of a table, cut into morsels (a row group each)
+//! which any number of threads may step through. A [`Scheduler`] shares worker threads among runs.
+//!
+//! Invariant: nothing here owns a thread, a clock or a socket. Whoever calls [`Run::step`] or
+//! [`Scheduler::work`] lends its thread for one morsel (Leis et al., "Morsel-driven parallelism",
+//! SIGMOD 2014; Farview, section 4.2 for regions).
+
+#![forbid(unsafe_code)]
+
+mod dispenser;
+mod prepare;
+mod run;
+mod scheduler;
+mod tally;
+
+pub use prepare::prepare;
+pub use run::{Budget, Run, Step};
+pub use scheduler::{Region, Scheduler, Sink};

@@ -1,0 +1,89 @@
+//! Hands out the numbers of independent tasks to any number of threads, each exactly once, and tells
+//! the one thread that completes the last of them.
+//!
+//! Invariant: `completed` reaches `total` exactly once, however many threads claim, complete and close;
+//! tasks that are closed off count as completed by the thread that closed.
+
+use std::ops::Range;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+/// See the file's comment.
+#[derive(Debug)]
+pub(crate) struct Dispenser {
+    total: usize,
+    next: AtomicUsize,
+    completed: AtomicUsize,
+}
+
+impl Dispenser {
+    /// Tasks `0..total`.
+    pub(crate) fn new(total: usize) -> Self {
+        Dispenser { total, next: AtomicUsize::new(0), completed: AtomicUsize::new(0) }
+    }
+
+    /// The next task, in ascending order; `None` when all are handed out.
+    pub(crate) fn claim(&self) -> Option<usize> {
+        // The load keeps idle threads that ask again and again from counting `next` up for ever.
+        if self.next.load(Ordering::Relaxed) >= self.total {
+            return None;
+        }
+        let task = self.next.fetch_add(1, Ordering::Relaxed);
+        (task < self.total).then_some(task)
+    }
+
+    /// `count` claimed or closed tasks are complete. True for the one call that completes the last task;
+    /// what the other threads wrote before their calls is visible to that caller.
+    pub(crate) fn complete(&self, count: usize) -> bool {
+        count > 0 && self.completed.fetch_add(count, Ordering::AcqRel) + count == self.total
+    }
+
+    /// Hands out nothing more. The tasks that nobody claimed are the caller's, to complete unexecuted.
+    pub(crate) fn close(&self) -> Range<usize> {
+        self.next.swap(self.total, Ordering::Relaxed).min(self.total)..self.total
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::sync::atomic::AtomicU32;
+
+    #[test]
+    fn every_task_goes_to_exactly_one_thread_and_one_thread_is_last() {
+        let tasks = 10_000;
+        let dispenser = Dispenser::new(tasks);
+        let seen: Vec<AtomicU32> = (0..tasks).map(|_| AtomicU32::new(0)).collect();
+        let last = AtomicU32::new(0);
+        std::thread::scope(|scope| {
+            for thread in 0..4 {
+                let (dispenser, seen, last) = (&dispenser, &seen, &last);
+                scope.spawn(move || {
+                    while let Some(task) = dispenser.claim() {
+                        seen[task].fetch_add(1, Ordering::Relaxed);
+                        last.fetch_add(u32::from(dispenser.complete(1)), Ordering::Relaxed);
+                        if thread == 0 && task > tasks / 2 {
+                            let closed = dispenser.close();
+                            closed.clone().for_each(|task| {
+                                seen[task].fetch_add(1, Ordering::Relaxed);
+                            });
+                            last.fetch_add(u32::from(dispenser.complete(closed.len())), Ordering::Relaxed);
+                        }
+                    }
+                });
+            }
+        });
+        assert!(seen.iter().all(|count| count.load(Ordering::Relaxed) == 1));
+        assert_eq!(last.load(Ordering::Relaxed), 1);
+    }
+
+    #[test]
+    fn closing_twice_gives_nothing_the_second_time() {
+        let dispenser = Dispenser::new(5);
+        assert_eq!(dispenser.claim(), Some(0));
+        assert_eq!(dispenser.close(), 1..5);
+        assert!(dispenser.close().is_empty());
+        assert_eq!(dispenser.claim(), None);
+        assert!(!dispenser.complete(4));
+        assert!(dispenser.complete(1));
+    }
+}

@@ -1,0 +1,308 @@
+//! Checks a program against a table and decides, operator by operator, what of it runs here
+//! (Ibex, section 5: what the node cannot run the host does, and the answer is the same either way).
+//!
+//! Invariant: the host that applies every operator that is not `exact` to the effective program's result
+//! gets what the program asked for. Hence, once a filter is not exact: nothing that folds or cuts rows may
+//! follow it, the columns that it reads must stay in the result, and nothing that may fail on some row
+//! may run, for the row may be one that the host's filter removes.
+//!
+//! An [`Expr::Opaque`] part does not say which columns it reads; a host that asks for one has to ask for
+//! those columns elsewhere in the program, or with a plain scan once it sees the refusal.
+
+use arrow_schema::{Schema, SchemaRef};
+use farpool_model::{
+    Aggregate, Answer, Error, Expr, NamedExpr, OperatorAnswer, Output, Prepared, Program, Result, Version,
+    Weakened, limits, weaken,
+};
+use std::collections::BTreeSet;
+
+/// Longest detail of an answer, in characters: it is for people to read.
+const DETAIL_CHARS_MAX: usize = 400;
+
+/// What of `program` runs over a table with `table_schema` (canonical) at `version`.
+///
+/// # Errors
+/// Only for programs that are wrong in themselves, never for what merely cannot run here: `Invalid` when
+/// it is ill-typed, `OverLimit` when it is too large, `NotFound` when it asks for another version.
+pub fn prepare(program: &Program, table_schema: &SchemaRef, version: Version) -> Result<Prepared> {
+    check_version(program, version)?;
+    check_size(program)?;
+    check_columns(program, table_schema)?;
+    let filter = FilterPart::of(program, table_schema)?;
+    check_output(program, table_schema)?;
+    let output = OutputPart::of(program, &filter, table_schema);
+    let limit = LimitPart::of(program, &filter, &output);
+
+    let effective = Program {
+        table: program.table.clone(),
+        version: program.version,
+        filter: filter.effective,
+        output: output.effective,
+        limit: limit.effective,
+    };
+    let schema = effective.result_schema(table_schema)?;
+    let scan = answer("scan", scan_detail(program, &effective, table_schema), None);
+    let answers =
+        std::iter::once(scan).chain(filter.answer).chain(output.answer).chain(limit.answer).collect();
+    Ok(Prepared { version, answers, effective, schema })
+}
+
+fn check_version(program: &Program, version: Version) -> Result<()> {
+    match program.version {
+        Some(wanted) if wanted != version => Err(Error::not_found(format!(
+            "table {:?} is at version {version}, not {wanted}",
+            program.table.as_str()
+        ))
+        .advise("prepare the query again")),
+        _ => Ok(()),
+    }
+}
+
+/// Limits of depth and number, without recursion: everything after this may recurse.
+fn check_size(program: &Program) -> Result<()> {
+    let mut nodes = 0;
+    let mut open: Vec<(&Expr, usize)> = program.expressions().into_iter().map(|e| (e, 1)).collect();
+    while let Some((expr, depth)) = open.pop() {
+        nodes += 1 + if let Expr::InList(_, list) = expr { list.len() } else { 0 };
+        if depth > limits::EXPR_DEPTH_MAX {
+            return Err(Error::over_limit(format!(
+                "an expression may be nested {} levels deep",
+                limits::EXPR_DEPTH_MAX
+            )));
+        }
+        if nodes > limits::EXPR_NODES_MAX {
+            return Err(Error::over_limit(format!(
+                "a program may have {} expression nodes",
+                limits::EXPR_NODES_MAX
+            )));
+        }
+        open.extend(expr.children().into_iter().map(|child| (child, depth + 1)));
+    }
+    Ok(())
+}
+
+/// Also of the parts that will be refused: their columns may have to be given to the host.
+fn check_columns(program: &Program, table_schema: &Schema) -> Result<()> {
+    let count = table_schema.fields().len();
+    match program.columns().last() {
+        Some(&last) if last >= count => {
+            Err(Error::invalid(format!("there is no column {last}: the table has {count} columns")))
+        }
+        _ => Ok(()),
+    }
+}
+
+/// The filter: what runs of it, and what that means for the operators after it.
+struct FilterPart {
+    effective: Option<Expr>,
+    answer: Option<OperatorAnswer>,
+    /// The columns that the host needs to apply it again; `None` when it need not.
+    host_columns: Option<BTreeSet<usize>>,
+}
+
+impl FilterPart {
+    fn of(program: &Program, table_schema: &Schema) -> Result<Self> {
+        let Some(filter) = &program.filter else {
+            return Ok(FilterPart { effective: None, answer: None, host_columns: None });
+        };
+        let mut columns = BTreeSet::new();
+        filter.collect_columns(&mut columns);
+        let (effective, refusal) = match weaken(filter) {
+            Weakened::Exact(filter) => (Some(filter), None),
+            Weakened::Superset(weaker, reason) => (without_failures(weaker), Some(reason)),
+            Weakened::Refused(reason) => (None, Some(reason)),
+        };
+        check_filter(program, effective.as_ref(), table_schema)?;
+        let refusal = refusal
+            .map(|reason| (if effective.is_some() { Answer::Superset } else { Answer::Refused }, reason));
+        let host_columns = refusal.is_some().then_some(columns);
+        let detail = filter.display(table_schema).to_string();
+        Ok(FilterPart { effective, answer: Some(answer("filter", detail, refusal)), host_columns })
+    }
+
+    fn is_exact(&self) -> bool {
+        self.host_columns.is_none()
+    }
+}
+
+/// Drops the conjuncts that may fail: the part that was weakened away may be what kept them from failing.
+fn without_failures(weaker: Expr) -> Option<Expr> {
+    let parts = match weaker {
+        Expr::And(parts) => parts,
+        other => vec![other],
+    };
+    Expr::all(parts.into_iter().filter(|part| !part.may_fail()).collect())
+}
+
+fn check_filter(program: &Program, filter: Option<&Expr>, table_schema: &Schema) -> Result<()> {
+    let probe = Program { filter: filter.cloned(), output: Output::Rows(Vec::new()), ..program.clone() };
+    probe.result_schema(table_schema).map(|_| ())
+}
+
+/// Types of all that is asked for, also of what will not run because of the filter or an opaque neighbour.
+fn check_output(program: &Program, table_schema: &Schema) -> Result<()> {
+    let output = match &program.output {
+        Output::Rows(columns) => Output::Rows(columns.iter().filter(|c| runs(&c.expr)).cloned().collect()),
+        Output::Aggregate { keys, aggregates } => {
+            let asked = keys.len() + aggregates.len();
+            let keys: Vec<_> = keys.iter().filter(|k| runs(&k.expr)).cloned().collect();
+            let aggregates: Vec<_> = aggregates.iter().filter(|a| aggregate_runs(a)).cloned().collect();
+            if asked > 0 && keys.is_empty() && aggregates.is_empty() {
+                return Ok(());
+            }
+            Output::Aggregate { keys, aggregates }
+        }
+    };
+    let probe = Program { filter: None, output, ..program.clone() };
+    probe.result_schema(table_schema).map(|_| ())
+}
+
+fn runs(expr: &Expr) -> bool {
+    expr.opaque_reason().is_none()
+}
+
+fn aggregate_runs(aggregate: &Aggregate) -> bool {
+    aggregate.argument.iter().chain(&aggregate.filter).all(runs)
+}
+
+/// Projection or aggregation.
+struct OutputPart {
+    effective: Output,
+    answer: Option<OperatorAnswer>,
+    /// Whether the effective output has a row for each row that the program asks for.
+    keeps_rows: bool,
+}
+
+impl OutputPart {
+    fn of(program: &Program, filter: &FilterPart, table_schema: &Schema) -> Self {
+        let refusal = match &program.output {
+            Output::Rows(columns) => project_refusal(columns, filter),
+            Output::Aggregate { keys, aggregates } => aggregate_refusal(keys, aggregates, filter),
+        };
+        let keeps_rows = refusal.is_none() || matches!(program.output, Output::Rows(_));
+        let effective = match refusal {
+            None => program.output.clone(),
+            Some(_) => raw_columns(program, table_schema),
+        };
+        let refusal = refusal.map(|reason| (Answer::Refused, reason));
+        let answer = output_answer(&program.output, refusal, table_schema);
+        OutputPart { effective, answer, keeps_rows }
+    }
+}
+
+fn project_refusal(columns: &[NamedExpr], filter: &FilterPart) -> Option<String> {
+    if let Some(reason) = columns.iter().find_map(|c| c.expr.opaque_reason()) {
+        return Some(reason.to_string());
+    }
+    let host_columns = filter.host_columns.as_ref()?;
+    let given = |column| columns.iter().any(|c| c.expr == Expr::Column(column));
+    if !host_columns.iter().all(|&column| given(column)) {
+        return Some("the host needs the columns of the filter to apply it again".to_string());
+    }
+    let fails = columns.iter().any(|c| c.expr.may_fail());
+    fails.then(|| "it may fail on rows that the host's filter removes".to_string())
+}
+
+fn aggregate_refusal(keys: &[NamedExpr], aggregates: &[Aggregate], filter: &FilterPart) -> Option<String> {
+    let of_keys = keys.iter().find_map(|k| k.expr.opaque_reason());
+    let of_aggregates =
+        || aggregates.iter().flat_map(|a| a.argument.iter().chain(&a.filter)).find_map(Expr::opaque_reason);
+    if let Some(reason) = of_keys.or_else(of_aggregates) {
+        return Some(reason.to_string());
+    }
+    (!filter.is_exact()).then(|| "the host filters its input again".to_string())
+}
+
+/// Every column that some part of the program reads, under its own name.
+fn raw_columns(program: &Program, table_schema: &Schema) -> Output {
+    let columns = program.columns();
+    Output::Rows(columns.into_iter().map(|index| NamedExpr::column(table_schema, index)).collect())
+}
+
+fn output_answer(
+    output: &Output,
+    refusal: Option<(Answer, String)>,
+    table_schema: &Schema,
+) -> Option<OperatorAnswer> {
+    match output {
+        Output::Rows(columns) => {
+            // Plain columns are part of the scan, unless there is something to say about them.
+            let plain = columns.iter().all(|c| matches!(c.expr, Expr::Column(_)));
+            let detail = listed(columns.iter().map(|c| c.expr.display(table_schema).to_string()));
+            (!plain || refusal.is_some()).then(|| answer("project", detail, refusal))
+        }
+        Output::Aggregate { keys, aggregates } => {
+            let name = match (keys.is_empty(), aggregates.is_empty()) {
+                (true, _) => "aggregate",
+                (false, true) => "distinct",
+                (false, false) => "group",
+            };
+            let keys = listed(keys.iter().map(|k| k.expr.display(table_schema).to_string()));
+            let functions = listed(aggregates.iter().map(|a| aggregate_detail(a, table_schema)));
+            let separator = if keys.is_empty() || functions.is_empty() { "" } else { ": " };
+            Some(answer(name, format!("{keys}{separator}{functions}"), refusal))
+        }
+    }
+}
+
+fn aggregate_detail(aggregate: &Aggregate, table_schema: &Schema) -> String {
+    let argument = match &aggregate.argument {
+        Some(argument) => argument.display(table_schema).to_string(),
+        None => "*".to_string(),
+    };
+    let filter = match &aggregate.filter {
+        Some(filter) => format!(" FILTER (WHERE {})", filter.display(table_schema)),
+        None => String::new(),
+    };
+    format!("{}({argument}){filter}", aggregate.function.name())
+}
+
+/// The limit.
+struct LimitPart {
+    effective: Option<u64>,
+    answer: Option<OperatorAnswer>,
+}
+
+impl LimitPart {
+    fn of(program: &Program, filter: &FilterPart, output: &OutputPart) -> Self {
+        let Some(limit) = program.limit else {
+            return LimitPart { effective: None, answer: None };
+        };
+        let reason = if !filter.is_exact() {
+            Some("the host filters its input again")
+        } else if !output.keeps_rows {
+            Some("it comes after an operator that the host does")
+        } else {
+            None
+        };
+        let refusal = reason.map(|reason| (Answer::Refused, reason.to_string()));
+        LimitPart {
+            effective: reason.is_none().then_some(limit),
+            answer: Some(answer("limit", limit.to_string(), refusal)),
+        }
+    }
+}
+
+fn scan_detail(program: &Program, effective: &Program, table_schema: &Schema) -> String {
+    let names = effective.columns().into_iter().map(|i| table_schema.field(i).name().clone());
+    format!("{} ({})", program.table, listed(names))
+}
+
+fn listed(parts: impl Iterator<Item = String>) -> String {
+    parts.collect::<Vec<_>>().join(", ")
+}
+
+fn answer(name: &str, mut detail: String, refusal: Option<(Answer, String)>) -> OperatorAnswer {
+    if let Some((cut, _)) = detail.char_indices().nth(DETAIL_CHARS_MAX) {
+        detail.truncate(cut);
+        detail.push('…');
+    }
+    let (answer, reason) = match refusal {
+        None => (Answer::Exact, None),
+        Some((answer, reason)) => (answer, Some(reason)),
+    };
+    OperatorAnswer { name: name.to_string(), detail, answer, reason }
+}
+
+#[cfg(test)]
+mod tests;

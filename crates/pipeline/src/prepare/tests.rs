@@ -1,0 +1,208 @@
+//! What is answered, and what runs instead, for programs with parts that cannot run here.
+
+use super::*;
+use arrow_schema::{DataType, Field, TimeUnit};
+use farpool_model::{AggregateFunction, ArithmeticOp, CompareOp, ErrorKind, Literal, TableName, Value};
+use std::sync::Arc;
+
+fn schema() -> SchemaRef {
+    let field = |name, data_type| Field::new(name, data_type, true);
+    Arc::new(Schema::new(vec![
+        field("a", DataType::Int64),
+        field("b", DataType::Int64),
+        field("c", DataType::Utf8View),
+        field("d", DataType::Timestamp(TimeUnit::Millisecond, None)),
+    ]))
+}
+
+fn column(index: usize) -> Expr {
+    Expr::Column(index)
+}
+
+fn int(value: i128) -> Expr {
+    Expr::Literal(Literal::new(Value::Int(value), DataType::Int64).unwrap())
+}
+
+fn more_than(index: usize, value: i128) -> Expr {
+    Expr::compare(CompareOp::Gt, column(index), int(value))
+}
+
+fn opaque() -> Expr {
+    Expr::Opaque { reason: "the node has no function f".into() }
+}
+
+fn one_over_b() -> Expr {
+    let quotient = Expr::arithmetic(ArithmeticOp::Divide, int(1), column(1));
+    Expr::compare(CompareOp::Gt, quotient, int(0))
+}
+
+fn named(name: &str, expr: Expr) -> NamedExpr {
+    NamedExpr { name: name.into(), expr }
+}
+
+fn sum_of_b() -> Aggregate {
+    Aggregate {
+        name: "s".into(),
+        function: AggregateFunction::Sum,
+        argument: Some(column(1)),
+        filter: None,
+        data_type: DataType::Int64,
+    }
+}
+
+fn program(filter: Option<Expr>, output: Output, limit: Option<u64>) -> Program {
+    Program { table: TableName::new("t").unwrap(), version: None, filter, output, limit }
+}
+
+fn rows(indices: &[usize]) -> Output {
+    Output::Rows(indices.iter().map(|&i| NamedExpr::column(&schema(), i)).collect())
+}
+
+fn sum_by_a() -> Output {
+    Output::Aggregate { keys: vec![named("a", column(0))], aggregates: vec![sum_of_b()] }
+}
+
+/// Prepares and shows answers as `name answer` pairs, and what runs.
+#[track_caller]
+fn check(program: &Program, answers: &str, effective: (Option<Expr>, Output, Option<u64>)) -> Prepared {
+    let prepared = prepare(program, &schema(), Version(7)).unwrap();
+    let shown = prepared.answers.iter().map(|a| format!("{} {:?}", a.name, a.answer).to_lowercase());
+    assert_eq!(shown.collect::<Vec<_>>().join(", "), answers);
+    let expected =
+        Program { filter: effective.0, output: effective.1, limit: effective.2, ..program.clone() };
+    assert_eq!(prepared.effective, expected);
+    assert_eq!(prepared.schema, expected.result_schema(&schema()).unwrap());
+    assert_eq!(prepared.version, Version(7));
+    assert!(prepared.answers.iter().all(|a| (a.answer == Answer::Exact) == a.reason.is_none()));
+    prepared
+}
+
+#[test]
+fn what_can_run_runs_as_it_is() {
+    let filter = Some(more_than(0, 5));
+    let plain = program(filter.clone(), rows(&[1, 2]), Some(3));
+    let prepared =
+        check(&plain, "scan exact, filter exact, limit exact", (filter.clone(), rows(&[1, 2]), Some(3)));
+    assert!(prepared.is_exact());
+    assert_eq!(prepared.answers[0].detail, "t (a, b, c)");
+    assert_eq!(prepared.answers[1].detail, "a > 5");
+
+    let group = program(filter.clone(), sum_by_a(), None);
+    let prepared = check(&group, "scan exact, filter exact, group exact", (filter, sum_by_a(), None));
+    assert_eq!(prepared.answers[2].detail, "a: sum(b)");
+
+    let distinct = Output::Aggregate { keys: vec![named("c", column(2))], aggregates: vec![] };
+    check(&program(None, distinct.clone(), None), "scan exact, distinct exact", (None, distinct, None));
+    let whole = Output::Aggregate { keys: vec![], aggregates: vec![sum_of_b()] };
+    check(&program(None, whole.clone(), None), "scan exact, aggregate exact", (None, whole, None));
+    let computed = Output::Rows(vec![named("x", Expr::arithmetic(ArithmeticOp::Add, column(0), column(1)))]);
+    check(&program(None, computed.clone(), None), "scan exact, project exact", (None, computed, None));
+}
+
+#[test]
+fn a_superset_filter_refuses_what_folds_or_cuts_rows() {
+    let filter = Expr::And(vec![more_than(0, 5), opaque()]);
+    let prepared = check(
+        &program(Some(filter.clone()), sum_by_a(), Some(10)),
+        "scan exact, filter superset, group refused, limit refused",
+        (Some(more_than(0, 5)), rows(&[0, 1]), None),
+    );
+    assert_eq!(prepared.answers[1].reason.as_deref(), Some("the node has no function f"));
+    check(
+        &program(Some(filter), rows(&[2, 0]), Some(10)),
+        "scan exact, filter superset, limit refused",
+        (Some(more_than(0, 5)), rows(&[2, 0]), None),
+    );
+}
+
+#[test]
+fn a_refused_filter_leaves_its_columns_to_the_host() {
+    let filter = Expr::Or(vec![more_than(3, 5), opaque()]);
+    // Ill-typed parts that are refused anyway do no harm: `d > 5` compares a timestamp with an integer.
+    check(
+        &program(Some(filter), rows(&[1]), None),
+        "scan exact, filter refused, project refused",
+        (None, rows(&[1, 3]), None),
+    );
+}
+
+#[test]
+fn an_opaque_output_is_refused_and_the_filter_still_runs() {
+    let filter = Some(more_than(0, 5));
+    let output = Output::Rows(vec![named("x", opaque()), named("c", column(2))]);
+    check(
+        &program(filter.clone(), output, Some(4)),
+        "scan exact, filter exact, project refused, limit exact",
+        (filter.clone(), rows(&[0, 2]), Some(4)),
+    );
+    let opaque_sum = Aggregate { argument: Some(opaque()), ..sum_of_b() };
+    let output =
+        Output::Aggregate { keys: vec![named("c", column(2))], aggregates: vec![sum_of_b(), opaque_sum] };
+    check(
+        &program(filter.clone(), output, Some(4)),
+        "scan exact, filter exact, group refused, limit refused",
+        (filter, rows(&[0, 1, 2]), None),
+    );
+}
+
+#[test]
+fn what_may_fail_does_not_run_behind_a_weakened_filter() {
+    let filter = Expr::And(vec![opaque(), one_over_b(), more_than(0, 5)]);
+    check(
+        &program(Some(filter), rows(&[0, 1]), None),
+        "scan exact, filter superset",
+        (Some(more_than(0, 5)), rows(&[0, 1]), None),
+    );
+    let filter = Expr::And(vec![opaque(), one_over_b()]);
+    check(
+        &program(Some(filter), rows(&[0, 1]), None),
+        "scan exact, filter refused",
+        (None, rows(&[0, 1]), None),
+    );
+    let mut columns = vec![named("a", column(0)), named("x", one_over_b())];
+    let filter = Expr::And(vec![opaque(), more_than(0, 5)]);
+    check(
+        &program(Some(filter), Output::Rows(std::mem::take(&mut columns)), None),
+        "scan exact, filter superset, project refused",
+        (Some(more_than(0, 5)), rows(&[0, 1]), None),
+    );
+}
+
+#[test]
+fn wrong_programs_are_errors_even_where_they_would_be_refused() {
+    #[track_caller]
+    fn fails(program: &Program, kind: ErrorKind) {
+        assert_eq!(prepare(program, &schema(), Version(7)).unwrap_err().kind, kind);
+    }
+    fails(&program(Some(column(0)), rows(&[0]), None), ErrorKind::Invalid);
+    let outside = Expr::Or(vec![opaque(), Expr::IsNull(Box::new(column(99)))]);
+    fails(&program(Some(outside), rows(&[0]), None), ErrorKind::Invalid);
+    let bad_sum = Aggregate { argument: Some(column(2)), ..sum_of_b() };
+    let output = Output::Aggregate { keys: vec![named("k", opaque())], aggregates: vec![bad_sum] };
+    fails(&program(Some(opaque()), output, None), ErrorKind::Invalid);
+    let nothing = Output::Aggregate { keys: vec![], aggregates: vec![] };
+    fails(&program(None, nothing, None), ErrorKind::Invalid);
+    let old = Program { version: Some(Version(6)), ..program(None, rows(&[0]), None) };
+    fails(&old, ErrorKind::NotFound);
+}
+
+#[test]
+fn deep_and_large_expressions_are_over_the_limit_even_where_they_are_refused() {
+    let deep = (0..limits::EXPR_DEPTH_MAX + 1).fold(opaque(), |e, _| Expr::not(e));
+    let error = prepare(&program(Some(deep), rows(&[0]), None), &schema(), Version(7)).unwrap_err();
+    assert_eq!(error.kind, ErrorKind::OverLimit);
+    let wide = Expr::Or(vec![opaque(); limits::EXPR_NODES_MAX]);
+    let error = prepare(&program(Some(wide), rows(&[0]), None), &schema(), Version(7)).unwrap_err();
+    assert_eq!(error.kind, ErrorKind::OverLimit);
+}
+
+#[test]
+fn long_details_are_cut_between_characters() {
+    let like = Expr::Like {
+        value: Box::new(column(2)),
+        pattern: "ä".repeat(DETAIL_CHARS_MAX * 2),
+        case_insensitive: false,
+    };
+    let prepared = prepare(&program(Some(like), rows(&[0]), None), &schema(), Version(7)).unwrap();
+    assert_eq!(prepared.answers[1].detail.chars().count(), DETAIL_CHARS_MAX + 1);
+}

@@ -1,0 +1,386 @@
+//! One program over one version of a table, driven morsel by morsel by whichever threads call.
+//!
+//! A morsel is a row group; after the last one the partial aggregations are merged, in tasks that are
+//! handed out the same way. Scratch and partial aggregation live in operator states, of which there are
+//! as many as threads have ever been inside at once.
+//!
+//! Invariant: a run goes from scanning, perhaps over merging, to done, or from anywhere before that to
+//! stopped (cancelled or failed), and once done or stopped it no longer holds the table.
+
+use crate::dispenser::Dispenser;
+use crate::tally::Tally;
+use arrow_array::RecordBatch;
+use arrow_schema::SchemaRef;
+use arrow_select::concat::concat_batches;
+use farpool_columns::{RowGroup, Table};
+use farpool_model::{Error, ErrorKind, Prepared, Receipt, Result, cast, limits};
+use farpool_operators::{Merge, Plan, State, Verdict};
+use parking_lot::Mutex;
+use std::fmt;
+use std::ops::ControlFlow;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+
+/// What came of lending a thread to a run.
+#[derive(Debug)]
+pub enum Step {
+    /// A part of the result, in no particular order; at least one batch.
+    Batches(Vec<RecordBatch>),
+    /// Something was done and there is nothing to give yet: call again.
+    Worked,
+    /// Other threads hold the last morsels: there is nothing to do now, but there may be later.
+    Busy,
+    /// All is done, though other threads may still be on their way out with their last batches.
+    Done,
+}
+
+/// What a run may use.
+#[derive(Clone, Copy, Debug)]
+pub struct Budget {
+    /// Bytes that the operator states of all threads may hold together: grouping tables, above all.
+    pub state_bytes_max: usize,
+}
+
+impl Default for Budget {
+    fn default() -> Self {
+        Budget { state_bytes_max: limits::GROUP_BYTES_MAX }
+    }
+}
+
+/// See the file's comment.
+pub struct Run {
+    prepared: Prepared,
+    plan: Plan,
+    budget: Budget,
+    groups: Dispenser,
+    tally: Tally,
+    /// Rows that may still leave; without a limit more than there can be.
+    rows_left: AtomicU64,
+    state_bytes: AtomicUsize,
+    /// Set when the phase becomes `Stopped`, for threads in the middle of a morsel.
+    stopped: AtomicBool,
+    held: Mutex<Held>,
+    on_stop: Mutex<Option<Waker>>,
+}
+
+pub(crate) type Waker = Box<dyn Fn() + Send + Sync>;
+
+struct Held {
+    phase: Phase,
+    table: Option<Arc<Table>>,
+    states: Vec<State>,
+}
+
+enum Phase {
+    Scanning,
+    Merging(Arc<Merging>),
+    Done,
+    Stopped(Error),
+}
+
+struct Merging {
+    merge: Merge,
+    tasks: Dispenser,
+}
+
+impl Run {
+    /// A run of `prepared`, which was prepared for the schema of `table`. Nothing happens before a step.
+    ///
+    /// # Errors
+    /// `Invalid` when the program does not fit the table.
+    pub fn start(prepared: Prepared, table: Arc<Table>) -> Result<Arc<Self>> {
+        Run::start_within(prepared, table, Budget::default())
+    }
+
+    /// The same with a budget of its own.
+    ///
+    /// # Errors
+    /// As [`Run::start`].
+    pub fn start_within(prepared: Prepared, table: Arc<Table>, budget: Budget) -> Result<Arc<Self>> {
+        let plan = Plan::compile(&prepared.effective, &table.schema)?;
+        let run = Run {
+            plan,
+            budget,
+            groups: Dispenser::new(table.row_groups.len()),
+            tally: Tally::default(),
+            rows_left: AtomicU64::new(prepared.effective.limit.unwrap_or(u64::MAX)),
+            state_bytes: AtomicUsize::new(0),
+            stopped: AtomicBool::new(false),
+            held: Mutex::new(Held { phase: Phase::Scanning, table: Some(table.clone()), states: Vec::new() }),
+            on_stop: Mutex::new(None),
+            prepared,
+        };
+        if run.limit_reached() {
+            run.skip_unclaimed(&table);
+        } else if table.row_groups.is_empty() {
+            run.scan_complete();
+        }
+        Ok(Arc::new(run))
+    }
+
+    /// The schema of the result.
+    pub fn schema(&self) -> &SchemaRef {
+        self.plan.schema()
+    }
+
+    /// What runs, and the answers.
+    pub fn prepared(&self) -> &Prepared {
+        &self.prepared
+    }
+
+    /// Claims one morsel and does it on the calling thread. Several threads may call at once.
+    ///
+    /// # Errors
+    /// What went wrong, which stops the run: from then on every step gives the same error. `Cancelled`
+    /// after [`Run::cancel`]. A panic inside is caught and comes out as `Internal`.
+    pub fn step(&self) -> Result<Step> {
+        match catch_unwind(AssertUnwindSafe(|| self.advance())) {
+            Ok(Ok(step)) => Ok(step),
+            Ok(Err(error)) => Err(self.stop(error)),
+            Err(panic) => Err(self.stop(panic_error(&*panic))),
+        }
+    }
+
+    /// Stops the run unless it is done. Threads that are inside give up at their next batch; the table is
+    /// let go by the last of them.
+    pub fn cancel(&self) {
+        self.stop(Error::cancelled());
+    }
+
+    /// Whether the run was stopped, by [`Run::cancel`] or by an error.
+    pub fn is_cancelled(&self) -> bool {
+        self.stopped.load(Ordering::Relaxed)
+    }
+
+    /// Why the run was stopped, if it was.
+    pub fn error(&self) -> Option<Error> {
+        if !self.is_cancelled() {
+            return None;
+        }
+        match &self.held.lock().phase {
+            Phase::Stopped(error) => Some(error.clone()),
+            _ => None,
+        }
+    }
+
+    /// What the run has cost so far. Elapsed time and bytes on the wire are for its owner to fill in.
+    pub fn receipt(&self) -> Receipt {
+        self.tally.receipt(&self.prepared.answers)
+    }
+
+    /// Adds CPU time that a thread spent in [`Run::step`].
+    pub fn add_cpu(&self, ns: u64) {
+        self.tally.add_cpu(ns);
+    }
+
+    /// Encoded bytes read so far.
+    pub fn bytes_scanned(&self) -> u64 {
+        self.tally.bytes_scanned()
+    }
+
+    /// Has `waker` called when the run is stopped.
+    pub(crate) fn on_stop(&self, waker: Waker) {
+        *self.on_stop.lock() = Some(waker);
+    }
+
+    fn advance(&self) -> Result<Step> {
+        let Some(table) = self.table()? else {
+            return Ok(Step::Done);
+        };
+        while let Some(index) = self.groups.claim() {
+            self.check()?;
+            let group = &table.row_groups[index];
+            if self.plan.verdict(group) != Verdict::None {
+                return self.scan(group, &table);
+            }
+            self.tally.skipped(group);
+            self.complete_groups(1);
+        }
+        let merging = match &self.held.lock().phase {
+            Phase::Scanning => return Ok(Step::Busy),
+            Phase::Done => return Ok(Step::Done),
+            Phase::Stopped(error) => return Err(error.clone()),
+            Phase::Merging(merging) => merging.clone(),
+        };
+        match merging.tasks.claim() {
+            Some(task) => self.merge(&merging, task),
+            None => Ok(Step::Busy),
+        }
+    }
+
+    /// The table; `None` when the run is done.
+    fn table(&self) -> Result<Option<Arc<Table>>> {
+        let held = self.held.lock();
+        match &held.phase {
+            Phase::Stopped(error) => Err(error.clone()),
+            _ => Ok(held.table.clone()),
+        }
+    }
+
+    fn check(&self) -> Result<()> {
+        if self.is_cancelled() { Err(Error::cancelled()) } else { Ok(()) }
+    }
+
+    fn scan(&self, group: &RowGroup, table: &Table) -> Result<Step> {
+        let pooled = self.held.lock().states.pop();
+        let mut state = pooled.unwrap_or_else(|| self.plan.new_state());
+        let bytes_before = state.bytes();
+        let mut batches = Vec::new();
+        let work = self.plan.process(group, &mut state, &mut |batch| self.accept(batch, &mut batches))?;
+        self.tally.scanned(group, work.bytes_read);
+        self.charge(bytes_before, state.bytes())?;
+        self.check()?;
+        self.held.lock().states.push(state);
+        let step = self.give(batches)?;
+        if self.limit_reached() {
+            self.skip_unclaimed(table);
+        }
+        self.complete_groups(1);
+        Ok(step)
+    }
+
+    fn merge(&self, merging: &Merging, task: usize) -> Result<Step> {
+        let mut batches = Vec::new();
+        merging.merge.run(task, &mut |batch| self.accept(batch, &mut batches))?;
+        self.check()?;
+        let step = self.give(batches)?;
+        let unneeded = if self.limit_reached() { merging.tasks.close().len() } else { 0 };
+        if merging.tasks.complete(1 + unneeded) {
+            self.finish();
+        }
+        Ok(step)
+    }
+
+    /// Takes as much of a batch as the limit allows.
+    fn accept(&self, batch: RecordBatch, batches: &mut Vec<RecordBatch>) -> ControlFlow<()> {
+        let wanted = cast::u64_from(batch.num_rows());
+        let left = |left: u64| Some(left.saturating_sub(wanted));
+        let before = self.rows_left.fetch_update(Ordering::Relaxed, Ordering::Relaxed, left);
+        let rows = cast::usize_saturating(before.unwrap_or(0).min(wanted));
+        self.tally.returned(rows);
+        if rows > 0 {
+            batches.push(if rows < batch.num_rows() { batch.slice(0, rows) } else { batch });
+        }
+        if self.limit_reached() || self.is_cancelled() {
+            ControlFlow::Break(())
+        } else {
+            ControlFlow::Continue(())
+        }
+    }
+
+    fn limit_reached(&self) -> bool {
+        self.rows_left.load(Ordering::Relaxed) == 0
+    }
+
+    /// What a step gives: few rows in many batches become one batch, for each costs a message.
+    fn give(&self, mut batches: Vec<RecordBatch>) -> Result<Step> {
+        let rows: usize = batches.iter().map(RecordBatch::num_rows).sum();
+        if batches.len() > 1 && rows <= limits::BATCH_ROWS {
+            let whole = concat_batches(self.schema(), &batches);
+            batches = vec![whole.map_err(|error| Error::internal(error.to_string()))?];
+        }
+        Ok(if batches.is_empty() { Step::Worked } else { Step::Batches(batches) })
+    }
+
+    fn charge(&self, before: usize, after: usize) -> Result<()> {
+        if after < before {
+            self.state_bytes.fetch_sub(before - after, Ordering::Relaxed);
+            return Ok(());
+        }
+        let total = self.state_bytes.fetch_add(after - before, Ordering::Relaxed) + (after - before);
+        if total <= self.budget.state_bytes_max {
+            return Ok(());
+        }
+        let mib = |bytes: usize| bytes.div_ceil(1 << 20);
+        Err(Error::over_limit(format!(
+            "the groups of this query take {} MiB at the node, {} MiB are allowed",
+            mib(total),
+            mib(self.budget.state_bytes_max)
+        ))
+        .advise("filter more, group by fewer values, or run the query without push-down"))
+    }
+
+    fn skip_unclaimed(&self, table: &Table) {
+        let unclaimed = self.groups.close();
+        let count = unclaimed.len();
+        table.row_groups[unclaimed].iter().for_each(|group| self.tally.skipped(group));
+        self.complete_groups(count);
+    }
+
+    fn complete_groups(&self, count: usize) {
+        if self.groups.complete(count) {
+            self.scan_complete();
+        }
+    }
+
+    /// All states are back by now: a thread returns its own before it completes its morsel.
+    fn scan_complete(&self) {
+        if !self.plan.is_blocking() || self.limit_reached() {
+            return self.finish();
+        }
+        let states = std::mem::take(&mut self.held.lock().states);
+        let merge = self.plan.merge(states);
+        let tasks = Dispenser::new(merge.tasks());
+        if merge.tasks() == 0 {
+            return self.finish();
+        }
+        let mut held = self.held.lock();
+        if matches!(held.phase, Phase::Scanning) {
+            held.phase = Phase::Merging(Arc::new(Merging { merge, tasks }));
+        }
+    }
+
+    fn finish(&self) {
+        self.leave(|| Phase::Done);
+    }
+
+    /// Stops the run with `error` unless it has ended already; the error that it ended with, or `error`.
+    fn stop(&self, error: Error) -> Error {
+        let stopped = self.leave(|| {
+            self.stopped.store(true, Ordering::Relaxed);
+            Phase::Stopped(error.clone())
+        });
+        if stopped && let Some(waker) = &*self.on_stop.lock() {
+            waker();
+        }
+        self.error().unwrap_or(error)
+    }
+
+    /// Enters the phase that `end` makes, unless the run has ended, and lets go of all it holds.
+    fn leave(&self, end: impl FnOnce() -> Phase) -> bool {
+        let mut held = self.held.lock();
+        if matches!(held.phase, Phase::Done | Phase::Stopped(_)) {
+            return false;
+        }
+        let phase = std::mem::replace(&mut held.phase, end());
+        let rest = (phase, held.table.take(), std::mem::take(&mut held.states));
+        drop(held);
+        // Freeing many pages takes a while: not under the lock.
+        drop(rest);
+        true
+    }
+}
+
+impl fmt::Debug for Run {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Run")
+            .field("program", &self.prepared.effective)
+            .field("tally", &self.tally)
+            .finish_non_exhaustive()
+    }
+}
+
+/// The error that stands for a panic.
+pub(crate) fn panic_error(panic: &(dyn std::any::Any + Send)) -> Error {
+    let message = panic
+        .downcast_ref::<&str>()
+        .map(|s| (*s).to_string())
+        .or_else(|| panic.downcast_ref::<String>().cloned())
+        .unwrap_or_else(|| "a panic without a message".to_string());
+    Error::new(ErrorKind::Internal, format!("a defect stopped this query: {message}"))
+        .advise("the pool goes on; please report this")
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,340 @@
+//! Runs over small real tables, with real threads, against naive answers.
+
+use super::*;
+use crate::{Scheduler, Sink, prepare};
+use arrow_array::{Array, ArrayRef, Int64Array, cast::AsArray, types::Int64Type};
+use arrow_schema::{DataType, Field, Schema};
+use farpool_columns::{TableBuilder, encode_row_group};
+use farpool_memory::{Pool, PoolConfig};
+use farpool_model::{
+    Aggregate, AggregateFunction, ArithmeticOp, CompareOp, Expr, Literal, NamedExpr, Output, Program,
+    TableName, TenantName, Value, Version,
+};
+use proptest::prelude::*;
+use std::collections::BTreeMap;
+
+const GROUP_ROWS: i64 = 1_000;
+
+/// Column `id` counts up, `k` is `id % 7`, `v` is `id * 3`; row groups of [`GROUP_ROWS`].
+fn table(groups: i64) -> Arc<Table> {
+    let pool = Pool::new(PoolConfig { bytes_limit: 256 << 20 }).unwrap();
+    let tenant = TenantName::default();
+    let field = |name| Field::new(name, DataType::Int64, true);
+    let schema = Schema::new(vec![field("id"), field("k"), field("v")]);
+    let mut builder = TableBuilder::new(pool.clone(), tenant.clone(), &schema, None).unwrap();
+    for group in 0..groups {
+        let ids = || group * GROUP_ROWS..(group + 1) * GROUP_ROWS;
+        let columns: Vec<ArrayRef> = vec![
+            Arc::new(Int64Array::from_iter_values(ids())),
+            Arc::new(Int64Array::from_iter_values(ids().map(|id| id % 7))),
+            Arc::new(Int64Array::from_iter_values(ids().map(|id| id * 3))),
+        ];
+        let schema = builder.schema().clone();
+        builder.add_row_group(encode_row_group(&pool, &tenant, &schema, &columns).unwrap()).unwrap();
+    }
+    Arc::new(builder.finish().unwrap())
+}
+
+fn int(value: i64) -> Expr {
+    Expr::Literal(Literal::new(Value::Int(value.into()), DataType::Int64).unwrap())
+}
+
+fn id_compares(op: CompareOp, value: i64) -> Option<Expr> {
+    Some(Expr::compare(op, Expr::Column(0), int(value)))
+}
+
+fn rows(indices: &[usize]) -> Output {
+    let named = |&i: &usize| NamedExpr { name: format!("c{i}"), expr: Expr::Column(i) };
+    Output::Rows(indices.iter().map(named).collect())
+}
+
+fn aggregate(function: AggregateFunction, argument: Option<usize>) -> Aggregate {
+    Aggregate {
+        name: format!("{}_{argument:?}", function.name()),
+        function,
+        argument: argument.map(Expr::Column),
+        filter: None,
+        data_type: DataType::Int64,
+    }
+}
+
+fn sum_and_count_by_k() -> Output {
+    let keys = vec![NamedExpr { name: "k".into(), expr: Expr::Column(1) }];
+    let aggregates =
+        vec![aggregate(AggregateFunction::Sum, Some(2)), aggregate(AggregateFunction::Count, None)];
+    Output::Aggregate { keys, aggregates }
+}
+
+fn start(table: &Arc<Table>, filter: Option<Expr>, output: Output, limit: Option<u64>) -> Arc<Run> {
+    start_within(table, filter, output, limit, Budget::default())
+}
+
+fn start_within(
+    table: &Arc<Table>,
+    filter: Option<Expr>,
+    output: Output,
+    limit: Option<u64>,
+    budget: Budget,
+) -> Arc<Run> {
+    let program = Program { table: TableName::new("t").unwrap(), version: None, filter, output, limit };
+    let prepared = prepare(&program, &table.schema, Version(1)).unwrap();
+    Run::start_within(prepared, table.clone(), budget).unwrap()
+}
+
+/// Steps `run` on `threads` threads until it is done.
+fn drive(run: &Arc<Run>, threads: usize) -> Result<Vec<RecordBatch>> {
+    let drive_one = || {
+        let mut batches = Vec::new();
+        loop {
+            match run.step()? {
+                Step::Batches(more) => batches.extend(more),
+                Step::Worked => {}
+                Step::Busy => std::thread::yield_now(),
+                Step::Done => return Ok(batches),
+            }
+        }
+    };
+    std::thread::scope(|scope| {
+        let threads: Vec<_> = (0..threads).map(|_| scope.spawn(drive_one)).collect();
+        let parts: Result<Vec<Vec<RecordBatch>>> = threads.into_iter().map(|t| t.join().unwrap()).collect();
+        Ok(parts?.concat())
+    })
+}
+
+fn column_values(batches: &[RecordBatch], column: usize) -> Vec<i64> {
+    let values = |batch: &RecordBatch| batch.column(column).as_primitive::<Int64Type>().values().to_vec();
+    batches.iter().flat_map(values).collect()
+}
+
+/// The invariants of a finished run's receipt.
+#[track_caller]
+fn check_receipt(run: &Run, table: &Table, batches: &[RecordBatch]) -> Receipt {
+    let receipt = run.receipt();
+    assert_eq!(receipt.rows_scanned + receipt.rows_skipped, table.rows);
+    assert_eq!(receipt.bytes_scanned + receipt.bytes_skipped, table.bytes_encoded);
+    assert_eq!(receipt.rows_returned, batches.iter().map(|b| b.num_rows() as u64).sum::<u64>());
+    receipt
+}
+
+#[test]
+fn four_threads_see_every_row_once() {
+    let table = table(12);
+    let run = start(&table, None, rows(&[0, 2]), None);
+    let batches = drive(&run, 4).unwrap();
+    let mut ids = column_values(&batches, 0);
+    ids.sort_unstable();
+    assert_eq!(ids, (0..12 * GROUP_ROWS).collect::<Vec<_>>());
+    let receipt = check_receipt(&run, &table, &batches);
+    assert_eq!(receipt.rows_scanned, 12_000);
+    assert!(receipt.bytes_scanned > 0 && receipt.bytes_skipped > 0, "column k was not read: {receipt:?}");
+    assert!(matches!(run.step(), Ok(Step::Done)));
+    assert_eq!(Arc::strong_count(&table), 1, "a run that is done lets go of its table");
+}
+
+#[test]
+fn zone_maps_rule_out_row_groups() {
+    let table = table(10);
+    let run = start(&table, id_compares(CompareOp::GtEq, 8_500), rows(&[0]), None);
+    let batches = drive(&run, 2).unwrap();
+    assert_eq!(column_values(&batches, 0).len(), 1_500);
+    let receipt = check_receipt(&run, &table, &batches);
+    assert_eq!((receipt.rows_scanned, receipt.rows_skipped), (2_000, 8_000));
+    assert_eq!(run.bytes_scanned(), receipt.bytes_scanned);
+}
+
+#[test]
+fn a_filter_that_nothing_passes_skips_all_in_one_step() {
+    let table = table(10);
+    let run = start(&table, id_compares(CompareOp::Lt, -1), rows(&[0]), None);
+    assert!(matches!(run.step(), Ok(Step::Done)));
+    assert_eq!(check_receipt(&run, &table, &[]).rows_skipped, 10_000);
+}
+
+#[test]
+fn a_limit_is_exact_and_stops_the_scan() {
+    let table = table(10);
+    for (limit, threads) in [(0, 1), (1, 4), (999, 1), (1_000, 1), (2_500, 4), (9_999, 4), (50_000, 2)] {
+        let run = start(&table, None, rows(&[0]), Some(limit));
+        let batches = drive(&run, threads).unwrap();
+        let mut ids = column_values(&batches, 0);
+        assert_eq!(ids.len() as u64, limit.min(10_000));
+        ids.sort_unstable();
+        ids.dedup();
+        assert_eq!(ids.len() as u64, limit.min(10_000), "no row twice");
+        let receipt = check_receipt(&run, &table, &batches);
+        if threads == 1 {
+            assert_eq!(receipt.rows_scanned, limit.next_multiple_of(1_000).min(10_000));
+        }
+    }
+}
+
+#[test]
+fn partial_aggregations_of_all_threads_come_together() {
+    let table = table(12);
+    let run = start(&table, id_compares(CompareOp::Lt, 11_111), sum_and_count_by_k(), None);
+    let batches = drive(&run, 4).unwrap();
+    let mut expected: BTreeMap<i64, (i64, i64)> = BTreeMap::new();
+    for id in 0..11_111 {
+        let (sum, count) = expected.entry(id % 7).or_default();
+        (*sum, *count) = (*sum + id * 3, *count + 1);
+    }
+    let (keys, sums, counts) =
+        (column_values(&batches, 0), column_values(&batches, 1), column_values(&batches, 2));
+    assert_eq!(keys.len(), 7);
+    let got: BTreeMap<_, _> = keys.into_iter().zip(sums.into_iter().zip(counts)).collect();
+    assert_eq!(got, expected);
+    check_receipt(&run, &table, &batches);
+}
+
+#[test]
+fn a_limit_cuts_groups_too() {
+    let run = start(&table(3), None, sum_and_count_by_k(), Some(3));
+    assert_eq!(column_values(&drive(&run, 2).unwrap(), 0).len(), 3);
+    let run = start(&table(3), None, sum_and_count_by_k(), Some(0));
+    assert!(drive(&run, 2).unwrap().is_empty());
+}
+
+#[test]
+fn an_aggregation_over_no_rows_is_one_row_and_a_scan_none() {
+    let count =
+        Output::Aggregate { keys: vec![], aggregates: vec![aggregate(AggregateFunction::Count, None)] };
+    let run = start(&table(0), None, count.clone(), None);
+    assert_eq!(column_values(&drive(&run, 2).unwrap(), 0), [0]);
+    let run = start(&table(4), id_compares(CompareOp::Lt, 0), count, None);
+    assert_eq!(column_values(&drive(&run, 2).unwrap(), 0), [0]);
+    let run = start(&table(0), None, rows(&[0]), None);
+    assert!(matches!(run.step(), Ok(Step::Done)));
+}
+
+#[test]
+fn rows_without_columns_are_counted() {
+    let run = start(&table(3), id_compares(CompareOp::Gt, 500), rows(&[]), None);
+    let batches = drive(&run, 2).unwrap();
+    assert_eq!(batches.iter().map(RecordBatch::num_rows).sum::<usize>(), 2_499);
+}
+
+#[test]
+fn few_rows_leave_as_one_batch() {
+    let table = table(1);
+    let run = start(&table, id_compares(CompareOp::Lt, 10), rows(&[0]), None);
+    assert!(matches!(run.step(), Ok(Step::Batches(batches)) if batches.len() == 1));
+}
+
+#[test]
+fn cancelling_frees_the_table_and_every_later_step_says_so() {
+    let table = table(5);
+    let run = start(&table, None, rows(&[0]), None);
+    assert!(matches!(run.step(), Ok(Step::Batches(_))));
+    run.cancel();
+    assert!(run.is_cancelled());
+    assert_eq!(Arc::strong_count(&table), 1);
+    assert_eq!(run.step().unwrap_err().kind, ErrorKind::Cancelled);
+    assert_eq!(run.error().unwrap().kind, ErrorKind::Cancelled);
+    assert_eq!(run.receipt().rows_scanned, 1_000, "what was done before stays on the receipt");
+}
+
+#[test]
+fn cancelling_what_is_done_changes_nothing() {
+    let run = start(&table(1), None, rows(&[0]), None);
+    drive(&run, 1).unwrap();
+    run.cancel();
+    assert!(!run.is_cancelled());
+    assert!(matches!(run.step(), Ok(Step::Done)));
+}
+
+#[test]
+fn an_error_in_one_step_stops_the_run_for_all_threads() {
+    let table = table(8);
+    // Fails where id is 5500, in the sixth row group.
+    let divisor = Expr::arithmetic(ArithmeticOp::Subtract, Expr::Column(0), int(5_500));
+    let quotient = Expr::arithmetic(ArithmeticOp::Divide, int(1), divisor);
+    let output = Output::Rows(vec![NamedExpr { name: "q".into(), expr: quotient }]);
+    let run = start(&table, None, output, None);
+    let error = drive(&run, 4).unwrap_err();
+    assert_eq!(error.kind, ErrorKind::Invalid, "{error}");
+    assert_eq!(run.step().unwrap_err(), error);
+    assert_eq!(Arc::strong_count(&table), 1);
+}
+
+#[test]
+fn groups_beyond_the_budget_are_refused_with_both_sizes() {
+    let keys = vec![NamedExpr { name: "id".into(), expr: Expr::Column(2) }];
+    let output = Output::Aggregate { keys, aggregates: vec![] };
+    let run = start_within(&table(8), None, output, None, Budget { state_bytes_max: 10_000 });
+    let error = drive(&run, 2).unwrap_err();
+    assert_eq!(error.kind, ErrorKind::OverLimit);
+    assert!(error.message.contains("1 MiB are allowed") && error.advice.is_some(), "{error}");
+}
+
+#[derive(Default)]
+struct Collected {
+    batches: Mutex<Vec<RecordBatch>>,
+    outcome: Mutex<Option<Result<Receipt>>>,
+}
+
+impl Sink for Collected {
+    fn ready(&self) -> bool {
+        true
+    }
+    fn batch(&self, batch: RecordBatch) {
+        self.batches.lock().push(batch);
+    }
+    fn finish(&self, outcome: Result<Receipt>) {
+        assert!(self.outcome.lock().replace(outcome).is_none());
+    }
+}
+
+#[test]
+fn a_scheduler_takes_runs_to_their_end() {
+    let table = table(20);
+    let scheduler = Scheduler::new();
+    let runs: Vec<_> = (1..=6)
+        .map(|i| {
+            let run = start(&table, id_compares(CompareOp::Lt, i * 3_000), sum_and_count_by_k(), None);
+            (run, Arc::new(Collected::default()))
+        })
+        .collect();
+    std::thread::scope(|scope| {
+        for _ in 0..3 {
+            scope.spawn(|| while scheduler.work(&|| 0) {});
+        }
+        runs.iter().for_each(|(run, sink)| scheduler.submit(run.clone(), sink.clone()));
+        while runs.iter().any(|(_, sink)| sink.outcome.lock().is_none()) {
+            std::thread::yield_now();
+        }
+        scheduler.shutdown();
+    });
+    for (i, (run, sink)) in (1..).zip(&runs) {
+        let batches = sink.batches.lock();
+        assert_eq!(column_values(&batches, 2).iter().sum::<i64>(), i * 3_000);
+        let receipt = sink.outcome.lock().take().unwrap().unwrap();
+        assert_eq!(receipt, check_receipt(run, &table, &batches));
+        assert_eq!(Arc::strong_count(run), 1);
+    }
+    assert_eq!(Arc::strong_count(&table), 1);
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(48))]
+
+    #[test]
+    fn filters_and_limits_agree_with_a_loop(
+        groups in 0i64..6,
+        low in -100i64..6_100,
+        key in 0i64..8,
+        limit in proptest::option::of(0u64..4_000),
+        threads in 1usize..4,
+    ) {
+        let table = table(groups);
+        let of_key = Expr::compare(CompareOp::NotEq, Expr::Column(1), int(key));
+        let filter = Expr::And(vec![id_compares(CompareOp::GtEq, low).unwrap(), of_key]);
+        let run = start(&table, Some(filter), rows(&[0, 2]), limit);
+        let batches = drive(&run, threads).unwrap();
+        let ids = column_values(&batches, 0);
+        let passing = (0..groups * GROUP_ROWS).filter(|id| *id >= low && id % 7 != key).count() as u64;
+        prop_assert_eq!(ids.len() as u64, passing.min(limit.unwrap_or(u64::MAX)));
+        prop_assert!(ids.iter().all(|id| *id >= low && id % 7 != key));
+        prop_assert!(ids.iter().zip(column_values(&batches, 1)).all(|(id, v)| v == id * 3));
+        check_receipt(&run, &table, &batches);
+    }
+}

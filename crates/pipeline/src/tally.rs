@@ -1,0 +1,68 @@
+//! What a run has cost so far, counted by many threads: the numbers of its receipt.
+//!
+//! Invariant: when a run is done, rows scanned and skipped add up to the rows of the table, and bytes
+//! scanned and skipped to its encoded bytes.
+
+use farpool_columns::RowGroup;
+use farpool_model::{OperatorAnswer, Receipt, cast};
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+
+/// The counters. Each only grows; a reader sees each at some recent value.
+#[derive(Debug, Default)]
+pub(crate) struct Tally {
+    rows_scanned: AtomicU64,
+    rows_skipped: AtomicU64,
+    rows_returned: AtomicU64,
+    bytes_scanned: AtomicU64,
+    bytes_skipped: AtomicU64,
+    cpu_ns: AtomicU64,
+}
+
+impl Tally {
+    /// A row group was looked into, and `bytes_read` of its encoded bytes were read.
+    pub(crate) fn scanned(&self, group: &RowGroup, bytes_read: u64) {
+        self.rows_scanned.fetch_add(cast::u64_from(group.rows), Relaxed);
+        self.bytes_scanned.fetch_add(bytes_read, Relaxed);
+        self.bytes_skipped.fetch_add(bytes_encoded(group).saturating_sub(bytes_read), Relaxed);
+    }
+
+    /// A zone map or a limit ruled a row group out.
+    pub(crate) fn skipped(&self, group: &RowGroup) {
+        self.rows_skipped.fetch_add(cast::u64_from(group.rows), Relaxed);
+        self.bytes_skipped.fetch_add(bytes_encoded(group), Relaxed);
+    }
+
+    /// Rows left as results.
+    pub(crate) fn returned(&self, rows: usize) {
+        self.rows_returned.fetch_add(cast::u64_from(rows), Relaxed);
+    }
+
+    /// A worker spent CPU time.
+    pub(crate) fn add_cpu(&self, ns: u64) {
+        self.cpu_ns.fetch_add(ns, Relaxed);
+    }
+
+    /// Encoded bytes read so far.
+    pub(crate) fn bytes_scanned(&self) -> u64 {
+        self.bytes_scanned.load(Relaxed)
+    }
+
+    /// The receipt so far; what only a network or a clock can know is zero.
+    pub(crate) fn receipt(&self, operators: &[OperatorAnswer]) -> Receipt {
+        Receipt {
+            rows_scanned: self.rows_scanned.load(Relaxed),
+            rows_skipped: self.rows_skipped.load(Relaxed),
+            rows_returned: self.rows_returned.load(Relaxed),
+            bytes_scanned: self.bytes_scanned.load(Relaxed),
+            bytes_skipped: self.bytes_skipped.load(Relaxed),
+            bytes_on_wire: 0,
+            cpu_ns: self.cpu_ns.load(Relaxed),
+            elapsed_ns: 0,
+            operators: operators.to_vec(),
+        }
+    }
+}
+
+fn bytes_encoded(group: &RowGroup) -> u64 {
+    group.chunks.iter().map(|chunk| cast::u64_from(chunk.bytes_encoded())).sum()
+}
