@@ -9,6 +9,8 @@
 
 #![forbid(unsafe_code)]
 
+mod evaluate;
+mod failure;
 mod plan;
 
 pub use plan::{Merge, Plan, State, Verdict, Work};

@@ -1,0 +1,94 @@
+//! What expressions are evaluated over, and what they give.
+
+use crate::failure;
+use arrow_array::{Array, ArrayRef, BooleanArray, Datum};
+use arrow_select::filter::FilterBuilder;
+use arrow_select::take::take;
+use farpool_model::{Error, Result};
+
+/// Some rows of some columns of a table, decoded.
+pub(crate) struct Frame {
+    rows: usize,
+    /// Sorted by the column's position in the table.
+    columns: Vec<(usize, ArrayRef)>,
+}
+
+impl Frame {
+    /// A frame of `rows` rows. `columns` are sorted by their position in the table.
+    pub(crate) fn new(rows: usize, columns: Vec<(usize, ArrayRef)>) -> Self {
+        debug_assert!(columns.iter().all(|(_, array)| array.len() == rows));
+        debug_assert!(columns.is_sorted_by_key(|(index, _)| *index));
+        Frame { rows, columns }
+    }
+
+    /// The number of rows.
+    pub(crate) fn rows(&self) -> usize {
+        self.rows
+    }
+
+    /// The column at position `index` of the table.
+    pub(crate) fn column(&self, index: usize) -> Result<&ArrayRef> {
+        match self.columns.binary_search_by_key(&index, |(i, _)| *i) {
+            Ok(at) => Ok(&self.columns[at].1),
+            Err(_) => Err(Error::internal(format!("column {index} was not decoded"))),
+        }
+    }
+
+    /// The rows for which `mask` is true, of the columns in `needed` (sorted).
+    pub(crate) fn filter(&self, mask: &BooleanArray, needed: &[usize]) -> Result<Frame> {
+        let predicate = FilterBuilder::new(mask).optimize().build();
+        let kept = self.columns.iter().filter(|(index, _)| needed.binary_search(index).is_ok());
+        let columns = kept
+            .map(|(index, array)| Ok((*index, predicate.filter(array).map_err(failure::of_kernel)?)))
+            .collect::<Result<_>>()?;
+        Ok(Frame { rows: predicate.count(), columns })
+    }
+}
+
+/// The values of an expression: one per row, or one that holds for all rows (an array of length one).
+#[derive(Clone, Debug)]
+pub(crate) enum Evaluated {
+    /// A value per row.
+    Array(ArrayRef),
+    /// One value.
+    Scalar(ArrayRef),
+}
+
+impl Evaluated {
+    /// As an array of `rows` values.
+    pub(crate) fn into_array(self, rows: usize) -> Result<ArrayRef> {
+        match self {
+            Evaluated::Array(array) => Ok(array),
+            Evaluated::Scalar(array) if rows == 1 => Ok(array),
+            Evaluated::Scalar(array) => {
+                let indices = arrow_array::UInt32Array::from(vec![0; rows]);
+                take(&array, &indices, None).map_err(failure::of_kernel)
+            }
+        }
+    }
+
+    /// The array behind it, whatever its length.
+    pub(crate) fn inner(&self) -> &ArrayRef {
+        match self {
+            Evaluated::Array(array) | Evaluated::Scalar(array) => array,
+        }
+    }
+
+    /// `array` as the result of an operation on values like `inputs`: a scalar if they all were.
+    pub(crate) fn like(inputs: &[&Evaluated], array: ArrayRef) -> Evaluated {
+        if inputs.iter().all(|i| matches!(i, Evaluated::Scalar(_))) {
+            Evaluated::Scalar(array)
+        } else {
+            Evaluated::Array(array)
+        }
+    }
+}
+
+impl Datum for Evaluated {
+    fn get(&self) -> (&dyn Array, bool) {
+        match self {
+            Evaluated::Array(array) => (array.as_ref(), false),
+            Evaluated::Scalar(array) => (array.as_ref(), true),
+        }
+    }
+}

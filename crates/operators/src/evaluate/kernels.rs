@@ -1,0 +1,213 @@
+//! Evaluation, a kernel for each kind of node.
+
+use super::compile::{Compiled, Node};
+use super::frame::{Evaluated, Frame};
+use crate::failure;
+use arrow_arith::{boolean, numeric};
+use arrow_array::cast::AsArray;
+use arrow_array::{Array, ArrayRef, BooleanArray, Datum, new_null_array};
+use arrow_buffer::{BooleanBuffer, BooleanBufferBuilder, NullBuffer};
+use arrow_cast::{CastOptions, cast_with_options};
+use arrow_ord::cmp;
+use arrow_schema::ArrowError;
+use arrow_select::filter::prep_null_mask_filter;
+use arrow_select::interleave::interleave;
+use arrow_select::zip::zip;
+use arrow_string::like::{ilike, like};
+use farpool_model::{ArithmeticOp, CompareOp, Result};
+use std::sync::Arc;
+
+type Kernel<T> = fn(&dyn Datum, &dyn Datum) -> Result<T, ArrowError>;
+
+/// The values of `compiled` over `frame`, which has at least one row.
+pub(super) fn evaluate(compiled: &Compiled, frame: &Frame) -> Result<Evaluated> {
+    match &compiled.node {
+        Node::Column(index) => Ok(Evaluated::Array(frame.column(*index)?.clone())),
+        Node::Literal(array) => Ok(Evaluated::Scalar(array.clone())),
+        Node::Compare(op, l, r) => {
+            let (l, r) = (l.evaluate(frame)?, r.evaluate(frame)?);
+            let result = compare_kernel(*op)(&l, &r).map_err(failure::of_kernel)?;
+            Ok(Evaluated::like(&[&l, &r], Arc::new(result)))
+        }
+        Node::And(parts) => connect(parts, frame, false),
+        Node::Or(parts) => connect(parts, frame, true),
+        Node::Not(e) => {
+            let e = e.evaluate(frame)?;
+            let result = boolean::not(e.inner().as_boolean()).map_err(failure::of_kernel)?;
+            Ok(Evaluated::like(&[&e], Arc::new(result)))
+        }
+        Node::IsNull(e) => {
+            let e = e.evaluate(frame)?;
+            let result = boolean::is_null(e.inner()).map_err(failure::of_kernel)?;
+            Ok(Evaluated::like(&[&e], Arc::new(result)))
+        }
+        Node::InList(e, members) => {
+            let e = e.evaluate(frame)?;
+            let result = members.test(e.inner())?;
+            Ok(Evaluated::like(&[&e], Arc::new(result)))
+        }
+        Node::Like { value, pattern, case_insensitive } => {
+            let value = value.evaluate(frame)?;
+            let pattern = Evaluated::Scalar(pattern.clone());
+            let kernel = if *case_insensitive { ilike } else { like };
+            let result = kernel(&value, &pattern).map_err(failure::of_data)?;
+            Ok(Evaluated::like(&[&value], Arc::new(result)))
+        }
+        Node::Arithmetic(op, l, r) => {
+            let (l, r) = (l.evaluate(frame)?, r.evaluate(frame)?);
+            let result = arithmetic_kernel(*op)(&l, &r).map_err(failure::of_data)?;
+            Ok(Evaluated::like(&[&l, &r], result))
+        }
+        Node::Negate(e) => {
+            let e = e.evaluate(frame)?;
+            let result = numeric::neg_wrapping(e.inner()).map_err(failure::of_data)?;
+            Ok(Evaluated::like(&[&e], result))
+        }
+        Node::Cast(e) => {
+            let e = e.evaluate(frame)?;
+            let options = CastOptions { safe: false, ..Default::default() };
+            let result =
+                cast_with_options(e.inner(), compiled.data_type(), &options).map_err(failure::of_data)?;
+            Ok(Evaluated::like(&[&e], result))
+        }
+        Node::Case { branches, otherwise } => {
+            let fallible = branches.iter().any(|(when, then)| when.is_fallible() || then.is_fallible())
+                || otherwise.as_ref().is_some_and(|e| e.is_fallible());
+            let kernel = if fallible { case_by_rows } else { case_at_once };
+            kernel(compiled, branches, otherwise.as_deref(), frame).map(Evaluated::Array)
+        }
+    }
+}
+
+pub(crate) fn compare_kernel(op: CompareOp) -> Kernel<BooleanArray> {
+    match op {
+        CompareOp::Eq => cmp::eq,
+        CompareOp::NotEq => cmp::neq,
+        CompareOp::Lt => cmp::lt,
+        CompareOp::LtEq => cmp::lt_eq,
+        CompareOp::Gt => cmp::gt,
+        CompareOp::GtEq => cmp::gt_eq,
+    }
+}
+
+fn arithmetic_kernel(op: ArithmeticOp) -> Kernel<ArrayRef> {
+    match op {
+        ArithmeticOp::Add => numeric::add_wrapping,
+        ArithmeticOp::Subtract => numeric::sub_wrapping,
+        ArithmeticOp::Multiply => numeric::mul_wrapping,
+        ArithmeticOp::Divide => numeric::div,
+        ArithmeticOp::Modulo => numeric::rem,
+    }
+}
+
+/// Three-valued AND, or OR when `absorbing` (the value that decides the result whatever follows) is true.
+/// Parts that may fail run only on the rows that are not decided yet.
+fn connect(parts: &[Compiled], frame: &Frame, absorbing: bool) -> Result<Evaluated> {
+    let kernel = if absorbing { boolean::or_kleene } else { boolean::and_kleene };
+    let mut sofar: Option<BooleanArray> = None;
+    for part in parts {
+        let next = match &sofar {
+            Some(decided) if part.is_fallible() => {
+                on_undecided(part, frame, &undecided(decided, absorbing), absorbing)?
+            }
+            _ => part.array(frame)?.as_boolean().clone(),
+        };
+        sofar = Some(match sofar {
+            Some(sofar) => kernel(&sofar, &next).map_err(failure::of_kernel)?,
+            None => next,
+        });
+    }
+    let result = sofar.ok_or_else(|| farpool_model::Error::internal("AND or OR of nothing"))?;
+    Ok(Evaluated::Array(Arc::new(result)))
+}
+
+/// The rows that do not hold `absorbing` yet.
+fn undecided(decided: &BooleanArray, absorbing: bool) -> BooleanArray {
+    let values = if absorbing { decided.values().clone() } else { !decided.values() };
+    let decided = match decided.nulls() {
+        Some(nulls) => &values & nulls.inner(),
+        None => values,
+    };
+    BooleanArray::new(!&decided, None)
+}
+
+fn on_undecided(part: &Compiled, frame: &Frame, mask: &BooleanArray, fill: bool) -> Result<BooleanArray> {
+    if mask.true_count() == mask.len() {
+        return Ok(part.array(frame)?.as_boolean().clone());
+    }
+    let values = part.array(&frame.filter(mask, part.columns())?)?;
+    Ok(scatter(mask, values.as_boolean(), fill))
+}
+
+/// The values of the rows where `mask` is true, in their places; `fill` elsewhere.
+fn scatter(mask: &BooleanArray, values: &BooleanArray, fill: bool) -> BooleanArray {
+    let place = |source: &BooleanBuffer, fill: bool| {
+        let mut out = BooleanBufferBuilder::new(mask.len());
+        out.append_n(mask.len(), fill);
+        mask.values().set_indices().enumerate().for_each(|(i, row)| out.set_bit(row, source.value(i)));
+        out.finish()
+    };
+    let nulls = values.nulls().map(|nulls| NullBuffer::new(place(nulls.inner(), true)));
+    BooleanArray::new(place(values.values(), fill), nulls)
+}
+
+type Branches = [(Compiled, Compiled)];
+
+/// CASE whose parts cannot fail: all of them over all rows, put together from the last to the first.
+fn case_at_once(
+    case: &Compiled,
+    branches: &Branches,
+    otherwise: Option<&Compiled>,
+    frame: &Frame,
+) -> Result<ArrayRef> {
+    let mut result = match otherwise {
+        Some(otherwise) => otherwise.evaluate(frame)?,
+        None => Evaluated::Scalar(new_null_array(case.data_type(), 1)),
+    };
+    for (when, then) in branches.iter().rev() {
+        let mask = truth(&when.array(frame)?);
+        let then = then.evaluate(frame)?;
+        result = Evaluated::Array(zip(&mask, &then, &result).map_err(failure::of_kernel)?);
+    }
+    result.into_array(frame.rows())
+}
+
+/// CASE with parts that may fail: each runs only on the rows that reach it.
+fn case_by_rows(
+    case: &Compiled,
+    branches: &Branches,
+    otherwise: Option<&Compiled>,
+    frame: &Frame,
+) -> Result<ArrayRef> {
+    let rows = frame.rows();
+    let mut arrays: Vec<ArrayRef> = vec![new_null_array(case.data_type(), 1)];
+    let mut places = vec![(0_usize, 0_usize); rows];
+    let mut remaining = BooleanArray::new(BooleanBuffer::new_set(rows), None);
+    let mut give = |mask: &BooleanArray, value: &Compiled| -> Result<()> {
+        let array = value.array(&frame.filter(mask, value.columns())?)?;
+        let rows = mask.values().set_indices().enumerate();
+        rows.for_each(|(i, row)| places[row] = (arrays.len(), i));
+        arrays.push(array);
+        Ok(())
+    };
+    for (when, then) in branches {
+        if remaining.true_count() == 0 {
+            break;
+        }
+        let holds = on_undecided(when, frame, &remaining, false)?;
+        let taken = truth(&(Arc::new(holds) as ArrayRef));
+        give(&taken, then)?;
+        remaining = BooleanArray::new(remaining.values() & &!taken.values(), None);
+    }
+    if let Some(otherwise) = otherwise {
+        give(&remaining, otherwise)?;
+    }
+    let arrays: Vec<&dyn Array> = arrays.iter().map(AsRef::as_ref).collect();
+    interleave(&arrays, &places).map_err(failure::of_kernel)
+}
+
+/// The rows where a boolean is true: neither false nor NULL.
+fn truth(array: &ArrayRef) -> BooleanArray {
+    let array = array.as_boolean();
+    if array.nulls().is_some() { prep_null_mask_filter(array) } else { array.clone() }
+}

@@ -1,0 +1,22 @@
+//! The general evaluator: every expression, over decoded Arrow arrays, by Arrow's kernels.
+//!
+//! Contract. Input: a [`Frame`], some rows of some columns. Output: one value per row, or one value for all.
+//! Order: that of the rows. Memory: the intermediate arrays of one frame, whose rows the caller bounds.
+//! Parallelism: none of its own; a [`Compiled`] is shared freely. Errors: what the kernels report of the
+//! values (division by zero, a cast that does not fit), never on a row that an earlier condition of an AND,
+//! OR or CASE has ruled out.
+//!
+//! It is the plain twin of everything that works on encoded data: when in doubt, this is what is meant.
+
+mod compile;
+mod frame;
+mod kernels;
+mod members;
+mod scalar;
+
+pub(crate) use compile::{Compiled, scalar_of};
+pub(crate) use frame::{Evaluated, Frame};
+pub(crate) use scalar::array_of_ints;
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,59 @@
+//! Constants and lane values as Arrow arrays of a canonical type.
+
+use arrow_array::types::*;
+use arrow_array::{
+    ArrayRef, ArrowPrimitiveType, BinaryViewArray, BooleanArray, Float32Array, Float64Array, PrimitiveArray,
+    StringViewArray, new_null_array,
+};
+use arrow_buffer::NullBuffer;
+use arrow_schema::{DataType, TimeUnit};
+use farpool_model::{Error, Literal, Result, Value};
+use std::sync::Arc;
+
+/// An array of length one.
+pub(super) fn of_literal(literal: &Literal) -> Result<ArrayRef> {
+    Ok(match literal.value() {
+        Value::Null => new_null_array(literal.data_type(), 1),
+        Value::Bool(v) => Arc::new(BooleanArray::from(vec![*v])),
+        Value::Int(v) => array_of_ints(literal.data_type(), [*v].into_iter(), None)?,
+        Value::Float(v) if *literal.data_type() == DataType::Float32 => {
+            Arc::new(Float32Array::from(vec![*v as f32]))
+        }
+        Value::Float(v) => Arc::new(Float64Array::from(vec![*v])),
+        Value::Text(v) => Arc::new(StringViewArray::from(vec![v.as_str()])),
+        Value::Bytes(v) => Arc::new(BinaryViewArray::from(vec![v.as_slice()])),
+    })
+}
+
+/// An array of an integer-like type. The values lie within the type's range; those under a NULL do not
+/// matter, and are cut to the type's width.
+pub(crate) fn array_of_ints(
+    data_type: &DataType,
+    values: impl Iterator<Item = i128>,
+    nulls: Option<NullBuffer>,
+) -> Result<ArrayRef> {
+    macro_rules! build {
+        ($t:ty) => {{
+            type Native = <$t as ArrowPrimitiveType>::Native;
+            let values: Vec<Native> = values.map(|v| v as Native).collect();
+            Arc::new(PrimitiveArray::<$t>::new(values.into(), nulls).with_data_type(data_type.clone()))
+        }};
+    }
+    Ok(match data_type {
+        DataType::Int8 => build!(Int8Type),
+        DataType::Int16 => build!(Int16Type),
+        DataType::Int32 => build!(Int32Type),
+        DataType::Int64 => build!(Int64Type),
+        DataType::UInt8 => build!(UInt8Type),
+        DataType::UInt16 => build!(UInt16Type),
+        DataType::UInt32 => build!(UInt32Type),
+        DataType::UInt64 => build!(UInt64Type),
+        DataType::Date32 => build!(Date32Type),
+        DataType::Timestamp(TimeUnit::Second, _) => build!(TimestampSecondType),
+        DataType::Timestamp(TimeUnit::Millisecond, _) => build!(TimestampMillisecondType),
+        DataType::Timestamp(TimeUnit::Microsecond, _) => build!(TimestampMicrosecondType),
+        DataType::Timestamp(TimeUnit::Nanosecond, _) => build!(TimestampNanosecondType),
+        DataType::Decimal128(..) => build!(Decimal128Type),
+        other => return Err(Error::internal(format!("{other} does not hold integers"))),
+    })
+}
