@@ -1,1 +1,52 @@
-//! placeholder
+//! Bytes to model and back: frames, messages, Substrait plans, Arrow batches. No sockets, no clock.
+//!
+//! Invariant: any byte of a peer may be hostile. Every decoder here returns an error that says what was
+//! wrong, enforces [`farpool_model::limits`] before it allocates or recurses, and never panics. The
+//! protocol is described for authors of other engines in `docs/wire.md`; a test pins that page to this code.
+
+#![forbid(unsafe_code)]
+
+pub mod batch;
+pub mod flow;
+pub mod frame;
+pub mod message;
+pub mod preface;
+pub mod proto;
+pub mod request;
+pub mod response;
+pub mod split;
+pub mod substrait;
+
+pub use batch::{decode_batch, decode_schema, encode_batch, encode_schema};
+pub use flow::{Grants, Window};
+pub use frame::{FRAME_HEADER_BYTES, FrameHeader, FrameKind};
+pub use message::{Assembler, Message, Outgoing};
+pub use preface::{PREFACE, check_preface, reply_to_stranger};
+pub use request::Request;
+pub use response::Response;
+pub use split::split_frame;
+
+/// The oldest version of the protocol that this crate speaks.
+pub const VERSION_MIN: u32 = 1;
+
+/// The newest version of the protocol that this crate speaks.
+pub const VERSION_MAX: u32 = 1;
+
+/// The newest version that both sides speak, given the range of the other side.
+///
+/// # Errors
+/// `Invalid` when there is none.
+pub fn negotiate(peer_min: u32, peer_max: u32) -> farpool_model::Result<u32> {
+    let version = peer_max.min(VERSION_MAX);
+    if version < peer_min.max(VERSION_MIN) || peer_min > peer_max {
+        return Err(farpool_model::Error::invalid(format!(
+            "no common version of the protocol: the peer speaks {peer_min} to {peer_max}, \
+             this side {VERSION_MIN} to {VERSION_MAX}"
+        ))
+        .advise("upgrade the older of client and node"));
+    }
+    Ok(version)
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,75 @@
+//! Flow control by credit, for each stream and direction: a sender of batches stops when the receiver has
+//! not taken what is under way, so that a slow client stops its own query and nothing else.
+//!
+//! Rules: a stream starts with [`limits::STREAM_WINDOW_BYTES`] of credit. Only batches need it. A sender
+//! may begin a batch while its credit is above zero, and then subtracts the whole batch: credit may go
+//! below zero once, so that a batch larger than the window needs no special case. The receiver gives back,
+//! with `Credit`, what it has taken.
+
+use farpool_model::{Error, Result, cast, limits};
+
+/// The sender's side: how many bytes it may still send.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Window {
+    credit: i64,
+}
+
+/// The receiver's side: when to give back how much.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Grants {
+    taken: u64,
+}
+
+/// More credit than this at once is an attempt to overflow the counter.
+const CREDIT_MAX: u64 = 1 << 40;
+
+impl Default for Window {
+    fn default() -> Self {
+        Window { credit: limits::STREAM_WINDOW_BYTES as i64 }
+    }
+}
+
+impl Window {
+    /// The window of a new stream.
+    pub fn new() -> Self {
+        Window::default()
+    }
+
+    /// Whether another batch may be sent now.
+    pub fn is_open(&self) -> bool {
+        self.credit > 0
+    }
+
+    /// A batch of so many bytes on the wire has been sent.
+    pub fn sent(&mut self, bytes_on_wire: u64) {
+        self.credit = self.credit.saturating_sub_unsigned(bytes_on_wire);
+    }
+
+    /// The receiver has given credit.
+    ///
+    /// # Errors
+    /// `Corrupt` when the credit is absurd.
+    pub fn granted(&mut self, bytes: u64) -> Result<()> {
+        match self.credit.checked_add_unsigned(bytes) {
+            Some(credit) if bytes <= CREDIT_MAX && credit <= CREDIT_MAX as i64 => {
+                self.credit = credit;
+                Ok(())
+            }
+            _ => Err(Error::corrupt(format!("credit for {bytes} bytes is beyond the limit of {CREDIT_MAX}"))),
+        }
+    }
+}
+
+impl Grants {
+    /// Those of a new stream.
+    pub fn new() -> Self {
+        Grants::default()
+    }
+
+    /// A batch of so many bytes on the wire has been taken by whoever reads the stream; gives the credit to
+    /// send to the peer, if it is time for that: half a window at a time.
+    pub fn taken(&mut self, bytes_on_wire: u64) -> Option<u64> {
+        self.taken = self.taken.saturating_add(bytes_on_wire);
+        (self.taken >= cast::u64_from(limits::STREAM_WINDOW_BYTES / 2)).then(|| std::mem::take(&mut self.taken))
+    }
+}

@@ -1,0 +1,199 @@
+//! Messages: one or more frames of one kind on one stream, put together and taken apart.
+//!
+//! Invariant: what an [`Assembler`] holds is bounded, for each message by its kind and for the connection
+//! as a whole, whatever the peer sends; memory grows with the bytes received, not with what was announced.
+
+use crate::frame::{FRAME_HEADER_BYTES, FrameHeader, FrameKind};
+use bytes::{Bytes, BytesMut};
+use farpool_model::{Error, Result, cast, limits};
+use std::collections::HashMap;
+
+/// Bytes of incomplete messages on all streams of one connection together: the largest message, and a
+/// window for each stream.
+const INCOMPLETE_BYTES_MAX: usize =
+    limits::MESSAGE_BYTES_MAX + limits::STREAMS_PER_CONNECTION_MAX * limits::STREAM_WINDOW_BYTES;
+
+/// A complete message as it came in.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Message {
+    /// What it is.
+    pub kind: FrameKind,
+    /// The stream; 0 is the connection itself.
+    pub stream: u32,
+    /// Its bytes.
+    pub body: Bytes,
+    /// Bytes that it had on the wire, frame headers included: what it takes from the stream's window.
+    pub bytes_on_wire: u64,
+}
+
+/// A message that goes out, in pieces that need not be copied together.
+#[derive(Clone, Debug)]
+pub struct Outgoing {
+    kind: FrameKind,
+    pieces: Vec<Bytes>,
+    bytes: usize,
+}
+
+impl Outgoing {
+    /// A message of these pieces, one after the other.
+    ///
+    /// # Errors
+    /// `OverLimit` when it is larger than its kind may be.
+    pub fn new(kind: FrameKind, pieces: Vec<Bytes>) -> Result<Self> {
+        let bytes = pieces.iter().map(Bytes::len).sum();
+        if bytes > kind.message_bytes_max() {
+            return Err(too_large(kind));
+        }
+        Ok(Outgoing { kind, pieces, bytes })
+    }
+
+    /// What it is.
+    pub fn kind(&self) -> FrameKind {
+        self.kind
+    }
+
+    /// Bytes on the wire, frame headers included: what it takes from the stream's window.
+    pub fn bytes_on_wire(&self) -> u64 {
+        let frames = self.bytes.div_ceil(limits::FRAME_BYTES_MAX).max(1);
+        cast::u64_from(self.bytes + frames * FRAME_HEADER_BYTES)
+    }
+
+    /// The message as frames on `stream`: headers and pieces of payloads in the order in which they are
+    /// written. Written one after the other, or as one vectored write, they are the message.
+    pub fn frames(self, stream: u32) -> Vec<Bytes> {
+        let mut out = Vec::with_capacity(self.pieces.len() + 1);
+        let mut remaining = self.bytes;
+        let mut pieces = self.pieces.into_iter().filter(|piece| !piece.is_empty());
+        let mut piece = Bytes::new();
+        loop {
+            let mut length = remaining.min(limits::FRAME_BYTES_MAX);
+            remaining -= length;
+            let header = FrameHeader {
+                length: cast::u32_checked(length),
+                kind: self.kind,
+                more: remaining > 0,
+                stream,
+            };
+            out.push(Bytes::copy_from_slice(&header.encode()));
+            while length > 0 {
+                if piece.is_empty() {
+                    piece = pieces.next().expect("the pieces sum up to the message's bytes");
+                }
+                let part = piece.split_to(length.min(piece.len()));
+                length -= part.len();
+                out.push(part);
+            }
+            if remaining == 0 {
+                return out;
+            }
+        }
+    }
+}
+
+/// Puts the frames of one connection together to messages. Frames of different streams may alternate;
+/// within a stream a message ends before the next begins, except that control frames may come between.
+#[derive(Debug, Default)]
+pub struct Assembler {
+    incomplete: HashMap<u32, Incomplete>,
+    incomplete_bytes: usize,
+}
+
+#[derive(Debug)]
+struct Incomplete {
+    kind: FrameKind,
+    body: BytesMut,
+    frames: u64,
+}
+
+impl Assembler {
+    /// One for a new connection.
+    pub fn new() -> Self {
+        Assembler::default()
+    }
+
+    /// Takes the next frame; gives the message that it completes.
+    ///
+    /// # Errors
+    /// `Corrupt` when the payload is not as long as the header says or a message is interrupted by another;
+    /// `OverLimit` when a message is larger than its kind may be, or too many are incomplete. The
+    /// connection cannot go on after an error.
+    pub fn push(&mut self, header: FrameHeader, payload: Bytes) -> Result<Option<Message>> {
+        let FrameHeader { length, kind, more, stream } = header;
+        if payload.len() != length as usize {
+            return Err(Error::corrupt(format!(
+                "a damaged frame: its header says {length} bytes, its payload has {}",
+                payload.len()
+            )));
+        }
+        if kind.is_control() {
+            return self.whole(kind, stream, payload).map(Some);
+        }
+        if let Some(begun) = self.incomplete.get(&stream).filter(|begun| begun.kind != kind) {
+            return Err(Error::corrupt(format!(
+                "on stream {stream} {} begins before {} has ended",
+                kind.name(),
+                begun.kind.name()
+            )));
+        }
+        match self.incomplete.remove(&stream) {
+            None if !more => self.whole(kind, stream, payload).map(Some),
+            begun => self.extend(begun, header, &payload),
+        }
+    }
+
+    /// Forgets the incomplete message of a stream that has ended, if there is one.
+    pub fn forget(&mut self, stream: u32) {
+        if let Some(begun) = self.incomplete.remove(&stream) {
+            self.incomplete_bytes -= begun.body.len();
+        }
+    }
+
+    /// Bytes of incomplete messages that are held.
+    pub fn incomplete_bytes(&self) -> usize {
+        self.incomplete_bytes
+    }
+
+    fn whole(&self, kind: FrameKind, stream: u32, body: Bytes) -> Result<Message> {
+        if body.len() > kind.message_bytes_max() {
+            return Err(too_large(kind));
+        }
+        let bytes_on_wire = cast::u64_from(body.len() + FRAME_HEADER_BYTES);
+        Ok(Message { kind, stream, body, bytes_on_wire })
+    }
+
+    fn extend(
+        &mut self,
+        begun: Option<Incomplete>,
+        header: FrameHeader,
+        payload: &[u8],
+    ) -> Result<Option<Message>> {
+        let FrameHeader { kind, more, stream, .. } = header;
+        let mut message = begun.unwrap_or(Incomplete { kind, body: BytesMut::new(), frames: 0 });
+        self.incomplete_bytes -= message.body.len();
+        if message.body.len() + payload.len() > kind.message_bytes_max() {
+            return Err(too_large(kind));
+        }
+        message.body.extend_from_slice(payload);
+        message.frames += 1;
+        if !more {
+            let headers = message.frames * cast::u64_from(FRAME_HEADER_BYTES);
+            let bytes_on_wire = cast::u64_from(message.body.len()) + headers;
+            return Ok(Some(Message { kind, stream, body: message.body.freeze(), bytes_on_wire }));
+        }
+        let full = self.incomplete_bytes + message.body.len() > INCOMPLETE_BYTES_MAX;
+        if full || self.incomplete.len() >= limits::STREAMS_PER_CONNECTION_MAX {
+            return Err(Error::over_limit(format!(
+                "{} incomplete messages of {} bytes on one connection are too many",
+                self.incomplete.len() + 1,
+                self.incomplete_bytes + message.body.len()
+            )));
+        }
+        self.incomplete_bytes += message.body.len();
+        self.incomplete.insert(stream, message);
+        Ok(None)
+    }
+}
+
+fn too_large(kind: FrameKind) -> Error {
+    Error::over_limit(format!("a {} message may have {} bytes", kind.name(), kind.message_bytes_max()))
+}

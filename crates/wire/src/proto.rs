@@ -1,0 +1,263 @@
+//! The bodies of messages as protocol buffers. `docs/wire.md` has the same as `.proto` text.
+//!
+//! Invariant: a field keeps its number and meaning for ever; new fields are optional; a reader skips fields
+//! that it does not know. Derived by hand rather than generated, so that building needs no `protoc`.
+
+#![expect(missing_docs, reason = "the fields are described where they come from, in farpool_model and docs/wire.md")]
+
+use prost::{Enumeration, Message, Oneof};
+
+/// Nothing to say: `Cancel`, `Tables`, `LoadEnd`, `Status`, `Dropped`.
+#[derive(Clone, Copy, PartialEq, Eq, Message)]
+pub struct Empty {}
+
+/// `Hello`
+#[derive(Clone, PartialEq, Eq, Message)]
+pub struct Hello {
+    #[prost(uint32, tag = "1")]
+    pub version_min: u32,
+    #[prost(uint32, tag = "2")]
+    pub version_max: u32,
+    #[prost(string, optional, tag = "3")]
+    pub token: Option<String>,
+    #[prost(string, tag = "4")]
+    pub client: String,
+}
+
+/// `Welcome`
+#[derive(Clone, PartialEq, Eq, Message)]
+pub struct Welcome {
+    #[prost(uint32, tag = "1")]
+    pub version: u32,
+    #[prost(string, tag = "2")]
+    pub server: String,
+    #[prost(string, tag = "3")]
+    pub tenant: String,
+}
+
+/// `Prepare` and `Execute`
+#[derive(Clone, PartialEq, Eq, Message)]
+pub struct PlanRequest {
+    #[prost(bytes = "vec", tag = "1")]
+    pub plan: Vec<u8>,
+}
+
+/// `Credit`
+#[derive(Clone, Copy, PartialEq, Eq, Message)]
+pub struct Credit {
+    #[prost(uint64, tag = "1")]
+    pub bytes: u64,
+}
+
+/// `Table` and `Drop`
+#[derive(Clone, PartialEq, Eq, Message)]
+pub struct TableRequest {
+    #[prost(string, tag = "1")]
+    pub name: String,
+}
+
+/// What a load does when the table exists.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Enumeration)]
+#[repr(i32)]
+pub enum LoadMode {
+    Unspecified = 0,
+    Create = 1,
+    Append = 2,
+    Replace = 3,
+}
+
+/// `LoadBegin`
+#[derive(Clone, PartialEq, Eq, Message)]
+pub struct LoadBegin {
+    #[prost(string, tag = "1")]
+    pub table: String,
+    #[prost(enumeration = "LoadMode", tag = "2")]
+    pub mode: i32,
+    #[prost(bytes = "vec", tag = "3")]
+    pub schema: Vec<u8>,
+    #[prost(uint64, optional, tag = "4")]
+    pub rows_hint: Option<u64>,
+}
+
+/// How far an operator is carried out.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Enumeration)]
+#[repr(i32)]
+pub enum Answer {
+    Unspecified = 0,
+    Exact = 1,
+    Superset = 2,
+    Refused = 3,
+}
+
+/// The answer for one operator.
+#[derive(Clone, PartialEq, Eq, Message)]
+pub struct OperatorAnswer {
+    #[prost(string, tag = "1")]
+    pub name: String,
+    #[prost(string, tag = "2")]
+    pub detail: String,
+    #[prost(enumeration = "Answer", tag = "3")]
+    pub answer: i32,
+    #[prost(string, optional, tag = "4")]
+    pub reason: Option<String>,
+}
+
+/// `Prepared`
+#[derive(Clone, PartialEq, Eq, Message)]
+pub struct Prepared {
+    #[prost(uint64, tag = "1")]
+    pub version: u64,
+    #[prost(message, repeated, tag = "2")]
+    pub answers: Vec<OperatorAnswer>,
+    #[prost(bytes = "vec", tag = "3")]
+    pub effective: Vec<u8>,
+    #[prost(bytes = "vec", tag = "4")]
+    pub schema: Vec<u8>,
+    #[prost(bytes = "vec", tag = "5")]
+    pub table_schema: Vec<u8>,
+}
+
+/// `Receipt`
+#[derive(Clone, PartialEq, Eq, Message)]
+pub struct Receipt {
+    #[prost(uint64, tag = "1")]
+    pub rows_scanned: u64,
+    #[prost(uint64, tag = "2")]
+    pub rows_skipped: u64,
+    #[prost(uint64, tag = "3")]
+    pub rows_returned: u64,
+    #[prost(uint64, tag = "4")]
+    pub bytes_scanned: u64,
+    #[prost(uint64, tag = "5")]
+    pub bytes_skipped: u64,
+    #[prost(uint64, tag = "6")]
+    pub bytes_on_wire: u64,
+    #[prost(uint64, tag = "7")]
+    pub cpu_ns: u64,
+    #[prost(uint64, tag = "8")]
+    pub elapsed_ns: u64,
+    #[prost(message, repeated, tag = "9")]
+    pub operators: Vec<OperatorAnswer>,
+}
+
+/// A value of a column's type.
+#[derive(Clone, PartialEq, Message)]
+pub struct Value {
+    #[prost(oneof = "ValueKind", tags = "1, 2, 3, 4, 5, 6")]
+    pub kind: Option<ValueKind>,
+}
+
+/// The forms of a value.
+#[derive(Clone, PartialEq, Oneof)]
+pub enum ValueKind {
+    #[prost(bool, tag = "1")]
+    Boolean(bool),
+    /// An integer-like value that fits 64 bits.
+    #[prost(sint64, tag = "2")]
+    Integer(i64),
+    /// Any other: 16 bytes, two's complement, little-endian.
+    #[prost(bytes = "vec", tag = "3")]
+    WideInteger(Vec<u8>),
+    #[prost(double, tag = "4")]
+    Float(f64),
+    #[prost(string, tag = "5")]
+    Text(String),
+    #[prost(bytes = "vec", tag = "6")]
+    Binary(Vec<u8>),
+}
+
+/// What is known about a column.
+#[derive(Clone, PartialEq, Message)]
+pub struct ColumnStatistics {
+    #[prost(uint64, tag = "1")]
+    pub null_count: u64,
+    #[prost(message, optional, tag = "2")]
+    pub min: Option<Value>,
+    #[prost(message, optional, tag = "3")]
+    pub max: Option<Value>,
+    #[prost(uint64, optional, tag = "4")]
+    pub distinct_count: Option<u64>,
+    #[prost(uint64, tag = "5")]
+    pub bytes_encoded: u64,
+}
+
+/// `TableInfo` and `Loaded`
+#[derive(Clone, PartialEq, Message)]
+pub struct TableInfo {
+    #[prost(string, tag = "1")]
+    pub name: String,
+    #[prost(uint64, tag = "2")]
+    pub version: u64,
+    #[prost(bytes = "vec", tag = "3")]
+    pub schema: Vec<u8>,
+    #[prost(uint64, tag = "4")]
+    pub rows: u64,
+    #[prost(uint64, tag = "5")]
+    pub bytes_plain: u64,
+    #[prost(uint64, tag = "6")]
+    pub bytes_encoded: u64,
+    #[prost(message, repeated, tag = "7")]
+    pub columns: Vec<ColumnStatistics>,
+}
+
+/// `TableList`
+#[derive(Clone, PartialEq, Message)]
+pub struct TableList {
+    #[prost(message, repeated, tag = "1")]
+    pub tables: Vec<TableInfo>,
+}
+
+/// What a tenant holds and has used.
+#[derive(Clone, PartialEq, Eq, Message)]
+pub struct TenantStatus {
+    #[prost(string, tag = "1")]
+    pub tenant: String,
+    #[prost(uint64, tag = "2")]
+    pub memory_bytes_used: u64,
+    #[prost(uint64, tag = "3")]
+    pub tables: u64,
+    #[prost(uint64, tag = "4")]
+    pub programs: u64,
+    #[prost(uint64, tag = "5")]
+    pub bytes_scanned: u64,
+    #[prost(uint64, tag = "6")]
+    pub cpu_ns: u64,
+}
+
+/// `StatusInfo`
+#[derive(Clone, PartialEq, Eq, Message)]
+pub struct StatusInfo {
+    #[prost(string, tag = "1")]
+    pub version: String,
+    #[prost(uint64, tag = "2")]
+    pub memory_bytes_limit: u64,
+    #[prost(uint64, tag = "3")]
+    pub memory_bytes_used: u64,
+    #[prost(uint64, tag = "4")]
+    pub page_bytes: u64,
+    #[prost(string, tag = "5")]
+    pub huge_pages: String,
+    #[prost(uint64, tag = "6")]
+    pub tables: u64,
+    #[prost(uint64, tag = "7")]
+    pub connections: u64,
+    #[prost(uint64, tag = "8")]
+    pub programs_running: u64,
+    #[prost(uint64, tag = "9")]
+    pub workers: u64,
+    #[prost(uint64, tag = "10")]
+    pub uptime_s: u64,
+    #[prost(message, repeated, tag = "11")]
+    pub tenants: Vec<TenantStatus>,
+}
+
+/// `Error`
+#[derive(Clone, PartialEq, Eq, Message)]
+pub struct Error {
+    #[prost(uint32, tag = "1")]
+    pub kind: u32,
+    #[prost(string, tag = "2")]
+    pub message: String,
+    #[prost(string, optional, tag = "3")]
+    pub advice: Option<String>,
+}

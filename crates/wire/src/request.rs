@@ -1,0 +1,226 @@
+//! What a client asks of a node.
+
+use crate::frame::FrameKind;
+use crate::message::{Message, Outgoing};
+use crate::{batch, proto};
+use arrow_array::RecordBatch;
+use arrow_schema::SchemaRef;
+use bytes::Bytes;
+use farpool_model::{Error, LoadMode, Result, TableName, limits};
+use std::fmt;
+
+/// A message from a client to a node.
+#[derive(Clone, PartialEq)]
+pub enum Request {
+    /// Who the client is, and which versions of the protocol it speaks. On stream 0, before anything else.
+    Hello {
+        /// The oldest version.
+        version_min: u32,
+        /// The newest version.
+        version_max: u32,
+        /// What shows which tenant the client acts for; none: the default tenant.
+        token: Option<String>,
+        /// The client's name and version, for logs.
+        client: String,
+    },
+    /// What would the node do with this plan? Answered by `Prepared`.
+    Prepare {
+        /// A Substrait plan.
+        plan: Vec<u8>,
+    },
+    /// Run this plan. Answered by `Prepared`, batches and a `Receipt`.
+    Execute {
+        /// A Substrait plan.
+        plan: Vec<u8>,
+    },
+    /// Stop what runs on the stream.
+    Cancel,
+    /// The node may send more bytes of batches on the stream.
+    Credit {
+        /// Bytes on the wire, frame headers included.
+        bytes: u64,
+    },
+    /// List the tables.
+    Tables,
+    /// Describe a table.
+    Table {
+        /// Which.
+        name: TableName,
+    },
+    /// Load a table: batches follow, then `LoadEnd`.
+    LoadBegin {
+        /// Which.
+        table: TableName,
+        /// What to do when it exists.
+        mode: LoadMode,
+        /// The schema of the batches; canonical.
+        schema: SchemaRef,
+        /// About how many rows will come.
+        rows_hint: Option<u64>,
+    },
+    /// Rows to load.
+    LoadBatch(RecordBatch),
+    /// All rows have been sent: make the table visible.
+    LoadEnd,
+    /// Remove a table.
+    Drop {
+        /// Which.
+        table: TableName,
+    },
+    /// Report the state of the pool.
+    Status,
+}
+
+impl Request {
+    /// The kind of frame that carries it.
+    pub fn kind(&self) -> FrameKind {
+        match self {
+            Request::Hello { .. } => FrameKind::Hello,
+            Request::Prepare { .. } => FrameKind::Prepare,
+            Request::Execute { .. } => FrameKind::Execute,
+            Request::Cancel => FrameKind::Cancel,
+            Request::Credit { .. } => FrameKind::Credit,
+            Request::Tables => FrameKind::Tables,
+            Request::Table { .. } => FrameKind::Table,
+            Request::LoadBegin { .. } => FrameKind::LoadBegin,
+            Request::LoadBatch(_) => FrameKind::LoadBatch,
+            Request::LoadEnd => FrameKind::LoadEnd,
+            Request::Drop { .. } => FrameKind::Drop,
+            Request::Status => FrameKind::Status,
+        }
+    }
+
+    /// The message, or, for a batch too large for one message, several.
+    ///
+    /// # Errors
+    /// `OverLimit` when it is too large to send, `Invalid` when a schema is not canonical.
+    pub fn encode(&self) -> Result<Vec<Outgoing>> {
+        let body = match self {
+            Request::LoadBatch(rows) => return batch::encode_batch(FrameKind::LoadBatch, rows),
+            Request::Hello { version_min, version_max, token, client } => body(&proto::Hello {
+                version_min: *version_min,
+                version_max: *version_max,
+                token: token.clone(),
+                client: client.clone(),
+            }),
+            Request::Prepare { plan } | Request::Execute { plan } => {
+                check_plan(plan)?;
+                body(&proto::PlanRequest { plan: plan.clone() })
+            }
+            Request::Credit { bytes } => body(&proto::Credit { bytes: *bytes }),
+            Request::Table { name } | Request::Drop { table: name } => {
+                body(&proto::TableRequest { name: name.as_str().to_string() })
+            }
+            Request::LoadBegin { table, mode, schema, rows_hint } => body(&proto::LoadBegin {
+                table: table.as_str().to_string(),
+                mode: mode_number(*mode).into(),
+                schema: batch::encode_schema(schema)?.to_vec(),
+                rows_hint: *rows_hint,
+            }),
+            Request::Cancel | Request::Tables | Request::LoadEnd | Request::Status => Bytes::new(),
+        };
+        Ok(vec![Outgoing::new(self.kind(), vec![body])?])
+    }
+
+    /// Reads a message from a client. `load_schema` is that of the load under way on its stream.
+    ///
+    /// # Errors
+    /// `Corrupt` when the body is damaged; `Invalid` when a client does not send this kind, rows come
+    /// without a load, or a part is not valid; `OverLimit`.
+    pub fn decode(message: &Message, load_schema: Option<&SchemaRef>) -> Result<Request> {
+        if !message.kind.is_from_client() {
+            return Err(Error::invalid(format!("a client does not send {}", message.kind.name())));
+        }
+        Request::decode_body(message, load_schema).map_err(|e| e.at(message.kind.name()))
+    }
+
+    fn decode_body(message: &Message, load_schema: Option<&SchemaRef>) -> Result<Request> {
+        let body = &message.body;
+        Ok(match message.kind {
+            FrameKind::Hello => {
+                let proto::Hello { version_min, version_max, token, client } = read(body)?;
+                Request::Hello { version_min, version_max, token, client }
+            }
+            FrameKind::Prepare => Request::Prepare { plan: read_plan(body)? },
+            FrameKind::Execute => Request::Execute { plan: read_plan(body)? },
+            FrameKind::Cancel => read(body).map(|proto::Empty {}| Request::Cancel)?,
+            FrameKind::Credit => read(body).map(|proto::Credit { bytes }| Request::Credit { bytes })?,
+            FrameKind::Tables => read(body).map(|proto::Empty {}| Request::Tables)?,
+            FrameKind::Table => Request::Table { name: read_name(body)? },
+            FrameKind::LoadBegin => read_load_begin(body)?,
+            FrameKind::LoadBatch => {
+                let schema = load_schema.ok_or_else(|| Error::invalid("no load is under way on this stream"))?;
+                Request::LoadBatch(batch::decode_batch(schema, body)?)
+            }
+            FrameKind::LoadEnd => read(body).map(|proto::Empty {}| Request::LoadEnd)?,
+            FrameKind::Drop => Request::Drop { table: read_name(body)? },
+            FrameKind::Status => read(body).map(|proto::Empty {}| Request::Status)?,
+            _ => return Err(Error::invalid("not a request")),
+        })
+    }
+}
+
+/// Only the kind: a token must not end up in a log.
+impl fmt::Debug for Request {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Request::{}", self.kind().name())
+    }
+}
+
+/// The bytes of a body.
+pub(crate) fn body(message: &impl prost::Message) -> Bytes {
+    message.encode_to_vec().into()
+}
+
+/// Reads a body.
+pub(crate) fn read<M: prost::Message + Default>(bytes: &Bytes) -> Result<M> {
+    M::decode(bytes.clone()).map_err(|error| Error::corrupt(format!("a damaged message: {error}")))
+}
+
+fn check_plan(plan: &[u8]) -> Result<()> {
+    if plan.len() > limits::PLAN_BYTES_MAX {
+        return Err(Error::over_limit(format!(
+            "a plan may have {} bytes, this one has {}",
+            limits::PLAN_BYTES_MAX,
+            plan.len()
+        )));
+    }
+    Ok(())
+}
+
+fn read_plan(body: &Bytes) -> Result<Vec<u8>> {
+    let proto::PlanRequest { plan } = read(body)?;
+    check_plan(&plan)?;
+    Ok(plan)
+}
+
+fn read_name(body: &Bytes) -> Result<TableName> {
+    let proto::TableRequest { name } = read(body)?;
+    TableName::new(name)
+}
+
+fn read_load_begin(body: &Bytes) -> Result<Request> {
+    let begin: proto::LoadBegin = read(body)?;
+    let mode = match begin.mode() {
+        proto::LoadMode::Create => LoadMode::Create,
+        proto::LoadMode::Append => LoadMode::Append,
+        proto::LoadMode::Replace => LoadMode::Replace,
+        proto::LoadMode::Unspecified => {
+            return Err(Error::invalid(format!("load mode {} does not exist", begin.mode)));
+        }
+    };
+    Ok(Request::LoadBegin {
+        table: TableName::new(begin.table)?,
+        mode,
+        schema: batch::decode_schema(&begin.schema)?,
+        rows_hint: begin.rows_hint,
+    })
+}
+
+fn mode_number(mode: LoadMode) -> proto::LoadMode {
+    match mode {
+        LoadMode::Create => proto::LoadMode::Create,
+        LoadMode::Append => proto::LoadMode::Append,
+        LoadMode::Replace => proto::LoadMode::Replace,
+    }
+}
