@@ -1,0 +1,167 @@
+//! Random tables and random SQL: the pool's answer equals DataFusion's own on the same rows in memory.
+//!
+//! Tables have every type that the pool holds, NULLs, NaN, -0.0, infinities, extreme integers, empty, long
+//! and non-ASCII strings, no row, one row, and now and then a row more or less than a row group. Queries
+//! have what goes to the node, what it refuses, and what it can only do in part.
+//!
+//! The seeds are fixed: `FARPOOL_RANDOM_CASES=1000` runs more, `FARPOOL_RANDOM_SEED=n` one case again.
+
+#[path = "../support/pools.rs"]
+mod pools;
+mod query;
+mod rng;
+mod table;
+
+use arrow::array::{Array, ArrayRef, AsArray, RecordBatch};
+use arrow::datatypes::{DataType, Float32Type, Float64Type};
+use arrow::util::display::{ArrayFormatter, FormatOptions};
+use datafusion::datasource::MemTable;
+use datafusion::prelude::{SessionConfig, SessionContext};
+use pools::{Pools, Way};
+use query::Query;
+use rng::Rng;
+use std::sync::Arc;
+use table::Table;
+
+/// Tables that are made when nothing else is asked for.
+const CASES: u64 = 120;
+
+/// Queries on each table.
+const QUERIES: usize = 12;
+
+/// Memory of the pool.
+const POOL_BYTES: usize = 1 << 30;
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_pool_answers_as_datafusion_does() {
+    let number = |name: &str| std::env::var(name).ok().and_then(|value| value.parse::<u64>().ok());
+    let seeds = match number("FARPOOL_RANDOM_SEED") {
+        Some(seed) => seed..seed + 1,
+        None => 0..number("FARPOOL_RANDOM_CASES").unwrap_or(CASES),
+    };
+    let pools = Pools::start(POOL_BYTES).await;
+    let mut failures = Vec::new();
+    for seed in seeds.clone() {
+        failures.extend(case(&pools, seed).await);
+    }
+    println!("{} tables, {QUERIES} queries each", seeds.count());
+    let shown = failures.iter().take(10).cloned().collect::<Vec<_>>().join("\n\n");
+    assert!(failures.is_empty(), "{} queries differ:\n\n{shown}", failures.len());
+}
+
+/// Runs the queries of one seed; gives what differs.
+async fn case(pools: &Pools, seed: u64) -> Vec<String> {
+    let mut rng = Rng::new(seed);
+    let table = Table::random(&mut rng);
+    pools::load(&*pools.embedded, "t", table.schema.clone(), table.batches.clone()).await;
+    let reference = reference(&table);
+    let way = if seed % 4 == 0 { Way::Remote } else { Way::Embedded };
+    let mut failures = Vec::new();
+    for _ in 0..QUERIES {
+        let query = Query::random(&mut rng, &table);
+        let expected = run_reference(&reference, &query.sql).await;
+        let actual = run_pool(pools, way, &query.sql).await;
+        if let Some(difference) = difference(&query, expected, actual) {
+            failures.push(format!(
+                "FARPOOL_RANDOM_SEED={seed} ({way:?}, {} rows)\n{}\n{}\n{difference}",
+                table.rows,
+                table.describe(),
+                query.sql
+            ));
+        }
+    }
+    failures
+}
+
+fn reference(table: &Table) -> SessionContext {
+    let context = SessionContext::new_with_config(SessionConfig::new().with_target_partitions(2));
+    let memory = MemTable::try_new(table.schema.clone(), vec![table.batches.clone()]);
+    context.register_table("t", Arc::new(memory.expect("the batches have the schema"))).expect("no other t");
+    context
+}
+
+type Rows = Result<(Vec<DataType>, Vec<String>), String>;
+
+async fn run_reference(context: &SessionContext, sql: &str) -> Rows {
+    let frame = context.sql(sql).await.map_err(|error| error.to_string())?;
+    let types = frame.schema().fields().iter().map(|field| field.data_type().clone()).collect();
+    let batches = frame.collect().await.map_err(|error| error.to_string())?;
+    Ok((types, rows(&batches)))
+}
+
+async fn run_pool(pools: &Pools, way: Way, sql: &str) -> Rows {
+    let session = pools.session(way, true).await;
+    let query = session.sql(sql).await.map_err(|error| error.to_string())?;
+    let types = query.schema().fields().iter().map(|field| field.data_type().clone()).collect();
+    let batches = query.collect().await.map_err(|error| error.to_string())?;
+    Ok((types, rows(&batches)))
+}
+
+fn difference(query: &Query, expected: Rows, actual: Rows) -> Option<String> {
+    match (expected, actual) {
+        (Ok((types, _)), Ok((got, _))) if types != got => Some(format!("expected {types:?}, got {got:?}")),
+        (Ok((_, expected)), Ok((_, actual))) if query.limited => {
+            let lengths = (expected.len(), actual.len());
+            (lengths.0 != lengths.1).then(|| format!("expected {} rows, got {}", lengths.0, lengths.1))
+        }
+        (Ok((_, expected)), Ok((_, actual))) => rows_difference(&expected, &actual),
+        (Err(_), Err(_)) => None,
+        // Whether a division by zero is met depends on which rows are looked at first.
+        (Err(_), Ok(_)) | (Ok(_), Err(_)) if query.may_fail => None,
+        (Err(error), Ok(_)) => Some(format!("only DataFusion fails: {error}")),
+        (Ok(_), Err(error)) => Some(format!("only the pool fails: {error}")),
+    }
+}
+
+/// Both are sorted.
+fn rows_difference(expected: &[String], actual: &[String]) -> Option<String> {
+    if expected == actual {
+        return None;
+    }
+    let at =
+        expected.iter().zip(actual).position(|(l, r)| l != r).unwrap_or(expected.len().min(actual.len()));
+    let row = |rows: &[String]| rows.get(at).map_or("nothing".to_string(), |r| r.chars().take(400).collect());
+    Some(format!(
+        "{} rows against {}; in row {at} of the sorted rows\n  expected {}\n  got      {}",
+        expected.len(),
+        actual.len(),
+        row(expected),
+        row(actual)
+    ))
+}
+
+/// The rows as texts, sorted; floats by their bits, so that -0.0 and NaN count.
+fn rows(batches: &[RecordBatch]) -> Vec<String> {
+    let mut rows = Vec::new();
+    for batch in batches {
+        let columns: Vec<Vec<String>> = batch.columns().iter().map(texts).collect();
+        rows.extend(
+            (0..batch.num_rows())
+                .map(|row| columns.iter().map(|column| column[row].as_str()).collect::<Vec<_>>().join(" | ")),
+        );
+    }
+    rows.sort_unstable();
+    rows
+}
+
+fn texts(column: &ArrayRef) -> Vec<String> {
+    let each = |text: &dyn Fn(usize) -> String| -> Vec<String> {
+        let rows = 0..column.len();
+        rows.map(|row| if column.is_null(row) { "NULL".to_string() } else { text(row) }).collect()
+    };
+    match column.data_type() {
+        DataType::Float32 => {
+            let values = column.as_primitive::<Float32Type>();
+            each(&|row| format!("{:?}", values.value(row)))
+        }
+        DataType::Float64 => {
+            let values = column.as_primitive::<Float64Type>();
+            each(&|row| format!("{:?}", values.value(row)))
+        }
+        _ => {
+            let options = FormatOptions::default();
+            let formatter = ArrayFormatter::try_new(column, &options).expect("every type prints");
+            each(&|row| formatter.value(row).try_to_string().unwrap_or_else(|error| error.to_string()))
+        }
+    }
+}

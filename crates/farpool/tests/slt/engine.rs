@@ -1,0 +1,176 @@
+//! A session in which every plain in-memory table that a test makes is moved into the pool.
+//!
+//! DataFusion carries out CREATE TABLE and INSERT on tables of its own. After each such statement the
+//! tables are copied into an embedded pool, and the pool's tables take their place; before the next
+//! statement that names them the originals return. So all queries run on the pool, and the statements that
+//! change tables need nothing from it. Tables that the pool does not hold unchanged stay where they are:
+//! nested or dictionary types, and constraints, from which DataFusion draws conclusions of its own.
+
+use crate::format::{self, Kind};
+use crate::pools;
+use async_trait::async_trait;
+use datafusion::catalog::{SchemaProvider, TableProvider};
+use datafusion::datasource::MemTable;
+use farpool::model::schema::canonical_type;
+use farpool::{EmbeddedPool, Pool, PoolTable, Session, SessionOptions};
+use sqllogictest::{AsyncDB, DBOutput};
+use std::any::Any;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use arrow::datatypes::{DataType, Schema};
+
+/// Tables that were moved into a pool, over all files: a test that moves none tests nothing.
+pub static TABLES_MOVED: AtomicUsize = AtomicUsize::new(0);
+
+/// Memory of the pool of one file.
+const POOL_BYTES: usize = 512 << 20;
+
+/// The partitions that the expected results were made with.
+const PARTITIONS: usize = 4;
+
+/// One file's database.
+pub struct Engine {
+    session: Session,
+    pool: Arc<EmbeddedPool>,
+    moved: Vec<Moved>,
+}
+
+struct Moved {
+    schema: Arc<dyn SchemaProvider>,
+    name: String,
+    original: Arc<dyn TableProvider>,
+}
+
+/// What the runner reports.
+#[derive(Debug, thiserror::Error)]
+#[error("{0}")]
+pub struct Failure(String);
+
+fn failure(error: impl std::fmt::Display) -> Failure {
+    Failure(error.to_string())
+}
+
+impl Engine {
+    /// An empty database.
+    pub fn new(pushdown: bool) -> Engine {
+        let options =
+            SessionOptions { pushdown, target_partitions: Some(PARTITIONS), ..SessionOptions::default() };
+        let pool = EmbeddedPool::open(POOL_BYTES).expect("a pool opens");
+        Engine { session: Session::new(options), pool, moved: Vec::new() }
+    }
+
+    async fn query(&self, sql: &str) -> Result<DBOutput<Kind>, Failure> {
+        let query = self.session.sql(sql).await.map_err(failure)?;
+        let batches = query.collect().await.map_err(failure)?;
+        let rows = format::rows(&batches).map_err(failure)?;
+        Ok(DBOutput::Rows { types: format::kinds(query.schema()), rows })
+    }
+
+    /// Anything that is no query runs on DataFusion's own tables.
+    async fn statement(&mut self, sql: &str) -> Result<DBOutput<Kind>, Failure> {
+        self.restore(sql);
+        let result = self.on_originals(sql).await;
+        self.move_tables().await?;
+        result
+    }
+
+    async fn on_originals(&self, sql: &str) -> Result<DBOutput<Kind>, Failure> {
+        let frame = self.session.context().sql(sql).await.map_err(failure)?;
+        let types = format::kinds(frame.schema().as_arrow());
+        let rows = format::rows(&frame.collect().await.map_err(failure)?).map_err(failure)?;
+        if rows.is_empty() && types.is_empty() {
+            return Ok(DBOutput::StatementComplete(0));
+        }
+        Ok(DBOutput::Rows { types, rows })
+    }
+
+    /// Puts the originals of all tables that `sql` may name back in their places.
+    fn restore(&mut self, sql: &str) {
+        let sql = sql.to_lowercase();
+        let (named, others) = std::mem::take(&mut self.moved)
+            .into_iter()
+            .partition::<Vec<_>, _>(|moved| sql.contains(&moved.name.to_lowercase()));
+        self.moved = others;
+        for moved in named {
+            replace(&moved.schema, &moved.name, moved.original);
+        }
+    }
+
+    async fn move_tables(&mut self) -> Result<(), Failure> {
+        let context = self.session.context();
+        let catalogs = context.catalog_names().into_iter().filter_map(|name| context.catalog(&name));
+        let schemas: Vec<_> = catalogs
+            .flat_map(|catalog| {
+                catalog.schema_names().into_iter().filter_map(move |name| catalog.schema(&name))
+            })
+            .collect();
+        for schema in schemas {
+            for name in schema.table_names() {
+                if let Ok(Some(table)) = schema.table(&name).await {
+                    self.move_table(&schema, &name, table).await?;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    async fn move_table(
+        &mut self,
+        schema: &Arc<dyn SchemaProvider>,
+        name: &str,
+        original: Arc<dyn TableProvider>,
+    ) -> Result<(), Failure> {
+        let Some(table) = (original.as_ref() as &dyn Any).downcast_ref::<MemTable>() else { return Ok(()) };
+        if !is_held(&table.schema()) || table.constraints().is_some_and(|c| c.iter().next().is_some()) {
+            return Ok(());
+        }
+        let mut batches = Vec::new();
+        for partition in &table.batches {
+            batches.extend(partition.read().await.iter().cloned());
+        }
+        let pool: Arc<dyn Pool> = self.pool.clone();
+        let info = pools::load(&*pool, name, table.schema(), batches).await;
+        replace(schema, name, Arc::new(PoolTable::new(pool, info)));
+        TABLES_MOVED.fetch_add(1, Ordering::Relaxed);
+        self.moved.push(Moved { schema: schema.clone(), name: name.to_string(), original });
+        Ok(())
+    }
+}
+
+fn replace(schema: &Arc<dyn SchemaProvider>, name: &str, table: Arc<dyn TableProvider>) {
+    schema.deregister_table(name).expect("a memory schema lets go");
+    schema.register_table(name.to_string(), table).expect("a memory schema takes tables");
+}
+
+/// Whether the pool holds every column without changing how its values print.
+fn is_held(schema: &Schema) -> bool {
+    let text = |t: &DataType| matches!(t, DataType::Utf8 | DataType::LargeUtf8);
+    let bytes = |t: &DataType| matches!(t, DataType::Binary | DataType::LargeBinary);
+    let held = |t: &DataType| canonical_type(t).as_ref() == Some(t) || text(t) || bytes(t);
+    !schema.fields().is_empty()
+        && farpool::model::schema::canonical_schema(schema).is_ok()
+        && schema.fields().iter().all(|field| held(field.data_type()) && field.metadata().is_empty())
+}
+
+/// Whether a statement only reads.
+fn is_query(sql: &str) -> bool {
+    let start = sql.trim_start().trim_start_matches('(').trim_start().to_ascii_lowercase();
+    ["select", "with", "values", "from"].iter().any(|word| start.starts_with(word))
+}
+
+#[async_trait]
+impl AsyncDB for Engine {
+    type Error = Failure;
+    type ColumnType = Kind;
+
+    async fn run(&mut self, sql: &str) -> Result<DBOutput<Kind>, Failure> {
+        if is_query(sql) { self.query(sql).await } else { self.statement(sql).await }
+    }
+
+    fn engine_name(&self) -> &str {
+        "DataFusion"
+    }
+
+    async fn shutdown(&mut self) {}
+}

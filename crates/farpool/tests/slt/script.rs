@@ -1,0 +1,227 @@
+//! One test file, run record by record.
+
+use crate::engine::Engine;
+use crate::format::Kind;
+use crate::skip::Skip;
+use futures::FutureExt;
+use sqllogictest::parser::{ExpectedError, QueryExpect, StatementExpect};
+use sqllogictest::{Normalizer, Record, Runner, strict_column_validator};
+use std::collections::{BTreeMap, BTreeSet, HashSet};
+use std::panic::AssertUnwindSafe;
+use std::path::Path;
+use std::time::Duration;
+
+/// No record takes this long unless it hangs.
+const RECORD_TIME_MAX: Duration = Duration::from_secs(60);
+
+/// Characters of a failure that are shown.
+const SHOWN_MAX: usize = 1500;
+
+/// The records of a file.
+pub struct Script {
+    path: String,
+    records: Vec<Record<Kind>>,
+}
+
+/// What became of one run of a file.
+#[derive(Default)]
+pub struct Ran {
+    passed: usize,
+    left_out: usize,
+    /// Failures by line, of records that are not listed.
+    failures: BTreeMap<u32, String>,
+    known: BTreeSet<u32>,
+    passed_though_listed: BTreeSet<u32>,
+}
+
+/// What became of all files.
+#[derive(Default)]
+pub struct Outcome {
+    pub files: usize,
+    pub passed: usize,
+    pub left_out: usize,
+    pub failures: Vec<String>,
+    /// Records that are listed and failed in at least one of the two runs.
+    pub known: BTreeSet<(String, u32)>,
+    /// Records that are listed and passed in at least one.
+    pub passed_though_listed: BTreeSet<(String, u32)>,
+}
+
+impl Outcome {
+    /// Adds a file that was run with and without push-down.
+    pub fn add(&mut self, path: &str, on: Ran, off: Ran) {
+        self.files += 1;
+        self.passed += on.passed.min(off.passed);
+        self.left_out += on.left_out;
+        for (ran, pushdown) in [(on, "with"), (off, "without")] {
+            let describe = |(line, text)| format!("{path}:{line} ({pushdown} push-down): {text}");
+            self.failures.extend(ran.failures.into_iter().map(describe));
+            let named = |lines: BTreeSet<u32>| lines.into_iter().map(|line| (path.to_string(), line));
+            self.known.extend(named(ran.known));
+            self.passed_though_listed.extend(named(ran.passed_though_listed));
+        }
+    }
+
+    /// Adds the files of another worker.
+    pub fn merge(&mut self, other: Outcome) {
+        self.files += other.files;
+        self.passed += other.passed;
+        self.left_out += other.left_out;
+        self.failures.extend(other.failures);
+        self.known.extend(other.known);
+        self.passed_though_listed.extend(other.passed_though_listed);
+    }
+}
+
+impl Script {
+    /// Parses the file at `path` below `folder`.
+    pub fn read(folder: &Path, path: &str) -> Script {
+        let records = sqllogictest::parse_file(folder.join(path));
+        let records = records.unwrap_or_else(|error| panic!("{path} cannot be parsed: {error}"));
+        Script { path: path.to_string(), records }
+    }
+
+    /// Runs the file on an empty pool.
+    pub async fn run(&self, skip: &Skip, pushdown: bool) -> Ran {
+        let mut runner = Runner::new(|| async { Ok(Engine::new(pushdown)) });
+        runner.add_label("Datafusion");
+        runner.with_normalizer(trim_end);
+        runner.with_column_validator(strict_column_validator);
+        let mut ran = Ran::default();
+        let mut absent = Absent::default();
+        for record in &self.records {
+            if matches!(record, Record::Halt { .. }) {
+                break;
+            }
+            let Some((line, sql)) = statement(record) else {
+                // Conditions, comments, sort modes of the file.
+                let _ = runner.run_async(record.clone()).await;
+                continue;
+            };
+            if absent.leaves_out(sql) {
+                ran.left_out += 1;
+                continue;
+            }
+            runner.with_validator(if has_order(sql) { same_rows } else { same_rows_in_any_order });
+            let run = AssertUnwindSafe(runner.run_async(any_error(record.clone()))).catch_unwind();
+            let result = match tokio::time::timeout(RECORD_TIME_MAX, run).await {
+                Ok(Ok(Ok(_))) => None,
+                Ok(Ok(Err(error))) => Some(error.to_string()),
+                Ok(Err(panic)) => Some(format!("panicked: {}", panic_text(&*panic))),
+                Err(_) => Some(format!("did not end within {RECORD_TIME_MAX:?}: {sql}")),
+            };
+            match (result, skip.record(&self.path, line)) {
+                (None, None) => ran.passed += 1,
+                (Some(text), None) => drop(ran.failures.insert(line, shown(text))),
+                (None, Some(entry)) if !entry.may_pass => drop(ran.passed_though_listed.insert(line)),
+                (None, Some(_)) => {}
+                (Some(_), Some(_)) => drop(ran.known.insert(line)),
+            }
+        }
+        ran
+    }
+}
+
+/// The line and the text of a record that runs SQL.
+fn statement(record: &Record<Kind>) -> Option<(u32, &str)> {
+    match record {
+        Record::Statement { loc, sql, .. } | Record::Query { loc, sql, .. } => Some((loc.line(), sql)),
+        _ => None,
+    }
+}
+
+/// The record with any error accepted where it expects one: texts of errors are an engine's own.
+fn any_error(mut record: Record<Kind>) -> Record<Kind> {
+    match &mut record {
+        Record::Statement { expected: StatementExpect::Error(error), .. } => *error = ExpectedError::Empty,
+        Record::Query { expected: QueryExpect::Error(error), .. } => *error = ExpectedError::Empty,
+        _ => {}
+    }
+    record
+}
+
+/// Names of tables that the tests expect and that are not there.
+#[derive(Default)]
+struct Absent(HashSet<String>);
+
+impl Absent {
+    /// Whether a statement does not apply here; remembers the tables that are missing because of it.
+    fn leaves_out(&mut self, sql: &str) -> bool {
+        let lower = sql.to_lowercase();
+        let words: Vec<&str> =
+            lower.split(|c: char| !(c.is_alphanumeric() || c == '_')).filter(|w| !w.is_empty()).collect();
+        let external = words.first() == Some(&"copy") || words.starts_with(&["create", "external"]) || {
+            words.starts_with(&["create", "unbounded", "external"])
+        };
+        let explain = words.first() == Some(&"explain");
+        let missing = words.iter().any(|word| self.0.contains(*word));
+        let left_out = external || explain || missing;
+        if left_out && words.first() == Some(&"create") {
+            self.0.extend(created(&words));
+        }
+        if words.first() == Some(&"drop") {
+            words.last().map(|name| self.0.remove(*name));
+        }
+        left_out
+    }
+}
+
+/// The name of the table or view that a CREATE statement makes.
+fn created(words: &[&str]) -> Option<String> {
+    let at = words.iter().position(|word| ["table", "view"].contains(word))?;
+    let name = words[at + 1..].iter().find(|word| !["if", "not", "exists"].contains(word))?;
+    Some((*name).to_string())
+}
+
+fn has_order(sql: &str) -> bool {
+    sql.to_ascii_lowercase().contains("order by")
+}
+
+#[expect(clippy::ptr_arg, reason = "the type of the runner's hook")]
+fn trim_end(text: &String) -> String {
+    text.trim_end().to_string()
+}
+
+fn joined(actual: &[Vec<String>]) -> Vec<String> {
+    actual.iter().map(|row| row.join(" ").trim_end().to_string()).collect()
+}
+
+fn same_rows(normalize: Normalizer, actual: &[Vec<String>], expected: &[String]) -> bool {
+    let expected: Vec<String> = expected.iter().map(normalize).collect();
+    let actual = joined(actual);
+    match expected.iter().any(|line| line.contains("<slt:ignore>")) {
+        true => matches_fragments(&expected.join("\n"), &actual.join("\n")),
+        false => actual == expected,
+    }
+}
+
+fn same_rows_in_any_order(normalize: Normalizer, actual: &[Vec<String>], expected: &[String]) -> bool {
+    let (mut left, mut right) = (joined(actual), expected.iter().map(normalize).collect::<Vec<_>>());
+    left.sort();
+    right.sort();
+    left == right || same_rows(normalize, actual, expected)
+}
+
+/// Whether `actual` has the parts of `expected` between its marks `<slt:ignore>`, in order.
+fn matches_fragments(expected: &str, actual: &str) -> bool {
+    let mut rest = actual;
+    expected.split("<slt:ignore>").enumerate().all(|(index, part)| match rest.find(part) {
+        Some(at) if index > 0 || at == 0 => {
+            rest = &rest[at + part.len()..];
+            true
+        }
+        _ => false,
+    })
+}
+
+fn panic_text(panic: &(dyn std::any::Any + Send)) -> String {
+    let text = panic.downcast_ref::<&str>().map(|text| (*text).to_string());
+    text.or_else(|| panic.downcast_ref::<String>().cloned()).unwrap_or_default()
+}
+
+fn shown(text: String) -> String {
+    match text.char_indices().nth(SHOWN_MAX) {
+        Some((at, _)) => format!("{} …", &text[..at]),
+        None => text,
+    }
+}

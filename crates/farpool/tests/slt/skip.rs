@@ -1,0 +1,60 @@
+//! `testdata/slt/skip.toml`: what does not run, or runs and is known to fail, and why.
+
+use serde::Deserialize;
+use std::path::Path;
+
+/// The list.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Skip {
+    /// Files that are not run.
+    #[serde(default)]
+    pub files: Vec<SkippedFile>,
+    /// Single records that run but may not pass.
+    #[serde(default)]
+    pub records: Vec<FailingRecords>,
+}
+
+/// A file, or with a `*` at the end all whose path begins so.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct SkippedFile {
+    pub path: String,
+    #[expect(dead_code, reason = "for the reader of the list; must be there")]
+    pub reason: String,
+}
+
+/// Records of a file by the line where they start.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct FailingRecords {
+    pub file: String,
+    pub lines: Vec<u32>,
+    #[expect(dead_code, reason = "for the reader of the list; must be there")]
+    pub reason: String,
+    /// Whether they may also pass: SQL leaves the result open (a LIMIT without ORDER BY, say).
+    #[serde(default)]
+    pub may_pass: bool,
+}
+
+impl Skip {
+    /// Reads the list.
+    pub fn read() -> Skip {
+        let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../testdata/slt/skip.toml");
+        let text = std::fs::read_to_string(&path).unwrap_or_else(|e| panic!("{}: {e}", path.display()));
+        toml::from_str(&text).unwrap_or_else(|e| panic!("{}: {e}", path.display()))
+    }
+
+    /// Whether a file is not run.
+    pub fn file(&self, path: &str) -> bool {
+        self.files.iter().any(|skipped| match skipped.path.strip_suffix('*') {
+            Some(prefix) => path.starts_with(prefix),
+            None => path == skipped.path,
+        })
+    }
+
+    /// The entry of a record, if it is listed.
+    pub fn record(&self, file: &str, line: u32) -> Option<&FailingRecords> {
+        self.records.iter().find(|entry| entry.file == file && entry.lines.contains(&line))
+    }
+}

@@ -1,0 +1,60 @@
+//! A pool to test against: one node, reached in this process and over loopback TCP at the same time.
+
+use farpool::model::TenantName;
+use farpool::node::{Node, NodeConfig, server};
+use farpool::{EmbeddedPool, LoadMode, Pool, Session, SessionOptions, TableInfo, TableName};
+use futures::stream;
+use std::sync::Arc;
+
+use arrow::array::RecordBatch;
+use arrow::datatypes::SchemaRef;
+
+/// One node and both ways to it. The server ends with the runtime of the test.
+pub struct Pools {
+    /// In this process.
+    pub embedded: Arc<EmbeddedPool>,
+    /// The same tables over TCP.
+    pub remote: Arc<dyn Pool>,
+}
+
+impl Pools {
+    /// Starts a node that may use `memory_bytes`.
+    pub async fn start(memory_bytes: usize) -> Pools {
+        let node = Node::start(NodeConfig { memory_bytes, workers: 2, tokens: None }).expect("a node starts");
+        let embedded = EmbeddedPool::over(node.clone(), TenantName::default());
+        let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.expect("a free port");
+        let url = format!("farpool://{}", listener.local_addr().expect("an address"));
+        tokio::spawn(server::serve(node, listener, std::future::pending()));
+        let remote = farpool::connect(&url, None).await.expect("the node answers");
+        Pools { embedded, remote }
+    }
+
+    /// A session on one of the two ways.
+    pub async fn session(&self, way: Way, pushdown: bool) -> Session {
+        let pool: Arc<dyn Pool> = match way {
+            Way::Embedded => self.embedded.clone(),
+            Way::Remote => self.remote.clone(),
+        };
+        let session = Session::new(SessionOptions { pushdown, ..SessionOptions::default() });
+        session.register_pool("farpool", pool).await.expect("a pool can be registered");
+        session
+    }
+}
+
+/// How a session reaches the pool.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Way {
+    /// In this process.
+    Embedded,
+    /// Over loopback TCP.
+    Remote,
+}
+
+/// Loads batches as a table, in place of one that may be there.
+pub async fn load(pool: &dyn Pool, name: &str, schema: SchemaRef, batches: Vec<RecordBatch>) -> TableInfo {
+    let name = TableName::new(name).expect("a name");
+    let rows = batches.iter().map(|batch| batch.num_rows() as u64).sum();
+    let batches = Box::pin(stream::iter(batches.into_iter().map(Ok)));
+    let loaded = pool.load(&name, LoadMode::Replace, schema, Some(rows), batches).await;
+    loaded.unwrap_or_else(|error| panic!("loading {name}: {error}"))
+}

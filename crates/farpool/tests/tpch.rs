@@ -1,0 +1,104 @@
+//! All TPC-H queries, in-process and over TCP, with and without push-down, against DuckDB's answers.
+//!
+//! At scale 0.01 the largest table has less than one row group; at 0.1 it has ten, so zone maps and the
+//! merging of partial states take part.
+
+#[path = "support/answers.rs"]
+#[expect(dead_code, reason = "shared with the benchmarks, which use more of it")]
+mod answers;
+#[path = "support/pools.rs"]
+mod pools;
+#[path = "support/tpch.rs"]
+mod tpch;
+
+use answers::Answer;
+use farpool::Session;
+use farpool::model::Answer as NodeAnswer;
+use pools::{Pools, Way};
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn every_setting_gives_duckdbs_answers_at_scale_0_01() {
+    let pools = loaded(0.01).await;
+    for way in [Way::Embedded, Way::Remote] {
+        for pushdown in [true, false] {
+            check(&pools, "0.01", way, pushdown).await;
+        }
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn several_row_groups_give_duckdbs_answers_at_scale_0_1() {
+    let pools = loaded(0.1).await;
+    check(&pools, "0.1", Way::Embedded, true).await;
+    check(&pools, "0.1", Way::Remote, true).await;
+    check(&pools, "0.1", Way::Embedded, false).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn scan_queries_run_wholly_at_the_node() {
+    let pools = loaded(0.01).await;
+    let session = pools.session(Way::Remote, true).await;
+    for number in [1, 6] {
+        let query = session.sql(&tpch::query(number)).await.expect("plans");
+        query.collect().await.expect("runs");
+        let receipt = query.receipt();
+        let refused = receipt.operators.iter().find(|o| o.answer != NodeAnswer::Exact);
+        assert_eq!(refused, None, "q{number:02} is not exact in every operator");
+        let aggregates = ["aggregate", "group"];
+        assert!(
+            receipt.operators.iter().any(|o| aggregates.contains(&o.name.as_str())),
+            "q{number:02} does not aggregate at the node: {:?}",
+            receipt.operators
+        );
+        assert!(receipt.rows_returned <= 8, "q{number:02} returned {} rows", receipt.rows_returned);
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn without_pushdown_only_columns_are_asked_for() {
+    let pools = loaded(0.01).await;
+    let session = pools.session(Way::Embedded, false).await;
+    let query = session.sql(&tpch::query(6)).await.expect("plans");
+    query.collect().await.expect("runs");
+    let receipt = query.receipt();
+    assert!(receipt.operators.iter().all(|o| o.name == "scan"), "{:?}", receipt.operators);
+    assert_eq!(receipt.rows_returned, 60_175, "every row of lineitem");
+}
+
+async fn loaded(scale: f64) -> Pools {
+    let pools = Pools::start(1 << 30).await;
+    for (name, schema, batches) in tpch::tables(scale) {
+        pools::load(&*pools.embedded, name, schema, batches).await;
+    }
+    pools
+}
+
+/// Runs all queries one way and reports every one that is wrong.
+async fn check(pools: &Pools, scale: &str, way: Way, pushdown: bool) {
+    let session = pools.session(way, pushdown).await;
+    let mut wrong = Vec::new();
+    for number in tpch::QUERIES {
+        if let Err(reason) = check_query(&session, scale, number).await {
+            wrong.push(format!("q{number:02}: {reason}"));
+        }
+    }
+    assert!(
+        wrong.is_empty(),
+        "{way:?}, push-down {pushdown}, scale {scale}: {} of 22 queries are wrong\n{}",
+        wrong.len(),
+        wrong.join("\n")
+    );
+}
+
+async fn check_query(session: &Session, scale: &str, number: usize) -> Result<(), String> {
+    let sql = tpch::query(number);
+    let query = session.sql(&sql).await.map_err(|error| error.to_string())?;
+    let batches = query.collect().await.map_err(|error| error.to_string())?;
+    let columns = query.schema().fields().iter().map(|field| field.name().clone()).collect();
+    let actual = Answer::from_batches(columns, &batches)?;
+    let expected = Answer::from_recorded(&tpch::recorded(scale, number))?;
+    let keys = answers::order_keys(&sql);
+    let wrong = answers::difference(&expected, &actual)
+        .or_else(|| answers::order_difference(&keys, &expected, &actual));
+    wrong.map_or(Ok(()), Err)
+}

@@ -1,0 +1,1 @@
+//! Empty: the manifest beside this file only names a package to fetch.
