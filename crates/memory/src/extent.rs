@@ -1,0 +1,217 @@
+//! Extents, which one owner writes, and leases, which many read.
+//!
+//! A run is what one allocation gave: contiguous pages. Extents are disjoint ranges of a run; freezing one
+//! turns its range into a lease. Invariant: a byte of a run is in at most one extent or, frozen, in one
+//! lease and its clones and slices, so that writes and reads never meet. The pages of a run go back when
+//! nothing points to the run any more; unused pages at its end go back when the last extent is frozen.
+
+use crate::PageId;
+use crate::pool::Pool;
+use crate::table::TenantIndex;
+use farpool_model::limits::PAGE_BYTES;
+use std::fmt;
+use std::ops::{Deref, Range};
+use std::panic::RefUnwindSafe;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+/// Contiguous pages that were given out together.
+pub(crate) struct Run {
+    pool: Arc<Pool>,
+    tenant: TenantIndex,
+    ids: Box<[PageId]>,
+    /// Pages, from the start, that have not gone back yet.
+    pages_kept: AtomicUsize,
+    /// Extents of the run; never grows again once it is zero.
+    writers: Arc<AtomicUsize>,
+}
+
+impl Run {
+    pub fn new(
+        pool: Arc<Pool>,
+        tenant: TenantIndex,
+        first: usize,
+        count: usize,
+        writers: Arc<AtomicUsize>,
+    ) -> Run {
+        let ids = (first..first + count).map(|page| PageId(farpool_model::cast::u32_checked(page))).collect();
+        Run { pool, tenant, ids, pages_kept: AtomicUsize::new(count), writers }
+    }
+
+    fn first(&self) -> usize {
+        self.ids[0].0 as usize
+    }
+
+    fn bytes(&self) -> usize {
+        self.ids.len() * PAGE_BYTES
+    }
+
+    fn at(&self, offset: usize) -> *mut u8 {
+        self.pool.mapping().at(self.first() * PAGE_BYTES + offset).as_ptr()
+    }
+
+    /// Gives back the whole pages behind the first `bytes`.
+    ///
+    /// # Safety
+    /// No extent or lease reaches bytes at or behind `bytes`.
+    unsafe fn truncate(&self, bytes: usize) {
+        let keep = bytes.div_ceil(PAGE_BYTES);
+        let kept = self.pages_kept.fetch_min(keep, Ordering::AcqRel);
+        // SAFETY: the caller vouches for the pages.
+        unsafe { self.pool.give_back(self.tenant, self.first() + keep, kept.saturating_sub(keep)) }
+    }
+}
+
+impl Drop for Run {
+    fn drop(&mut self) {
+        // SAFETY: extents and leases hold the run, so there are none left.
+        unsafe { self.truncate(0) }
+    }
+}
+
+/// A range of fresh memory with one owner, who may write to it.
+pub struct Extent {
+    run: Arc<Run>,
+    range: Range<usize>,
+}
+
+impl Extent {
+    pub(crate) fn new(run: Run) -> Extent {
+        let range = 0..run.bytes();
+        Extent { run: Arc::new(run), range }
+    }
+
+    /// Bytes that can be written: whole pages, unless the extent was split.
+    pub fn len(&self) -> usize {
+        self.range.len()
+    }
+
+    /// Whether everything was split off.
+    pub fn is_empty(&self) -> bool {
+        self.range.is_empty()
+    }
+
+    /// The bytes, zero where nothing was written yet.
+    pub fn as_mut_slice(&mut self) -> &mut [u8] {
+        // SAFETY: the range is mapped and, by the invariant of this module, ours alone.
+        unsafe { std::slice::from_raw_parts_mut(self.run.at(self.range.start), self.range.len()) }
+    }
+
+    /// Cuts the first `bytes` off as an extent of their own: several owners can then fill the pages of one
+    /// run, which saves the unused end of a page per owner.
+    ///
+    /// # Panics
+    /// When the extent is shorter than `bytes`.
+    pub fn split_to(&mut self, bytes: usize) -> Extent {
+        assert!(bytes <= self.len(), "an extent of {} bytes cannot be split at {bytes}", self.len());
+        let middle = self.range.start + bytes;
+        let front = self.range.start..middle;
+        self.range.start = middle;
+        self.run.writers.fetch_add(1, Ordering::Relaxed);
+        Extent { run: Arc::clone(&self.run), range: front }
+    }
+
+    /// Ends the writing. The lease has the first `bytes_used`; whole unused pages at the end go back.
+    ///
+    /// # Panics
+    /// When the extent is shorter than `bytes_used`.
+    pub fn freeze(mut self, bytes_used: usize) -> Lease {
+        assert!(bytes_used <= self.len(), "{bytes_used} bytes used of an extent of {}", self.len());
+        let frozen = self.range.start..self.range.start + bytes_used;
+        self.range.start = frozen.end;
+        Lease { run: Arc::clone(&self.run), range: frozen }
+    }
+}
+
+impl Drop for Extent {
+    fn drop(&mut self) {
+        if self.range.end == self.run.bytes() {
+            // SAFETY: what is left of this extent reaches to the end of the run, and nobody else sees it.
+            unsafe { self.run.truncate(self.range.start) }
+        }
+        // Release: what was written is visible to whoever sees that nobody writes any more.
+        self.run.writers.fetch_sub(1, Ordering::Release);
+    }
+}
+
+impl fmt::Debug for Extent {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Extent({} bytes from page {})", self.len(), self.run.first())
+    }
+}
+
+/// Frozen bytes of the pool. They stay where they are until the last clone and slice is dropped.
+#[derive(Clone)]
+pub struct Lease {
+    run: Arc<Run>,
+    range: Range<usize>,
+}
+
+impl Lease {
+    /// A part of the bytes, which keeps the lease.
+    ///
+    /// # Panics
+    /// When the range does not lie in the lease.
+    pub fn slice(&self, range: Range<usize>) -> LeaseSlice {
+        assert!(range.start <= range.end && range.end <= self.len(), "a slice outside its lease: {range:?}");
+        let start = self.range.start + range.start;
+        LeaseSlice(Lease { run: Arc::clone(&self.run), range: start..start + range.len() })
+    }
+
+    /// The pages that the bytes lie in.
+    pub fn pages(&self) -> &[PageId] {
+        if self.range.is_empty() {
+            return &[];
+        }
+        &self.run.ids[self.range.start / PAGE_BYTES..self.range.end.div_ceil(PAGE_BYTES)]
+    }
+}
+
+impl Deref for Lease {
+    type Target = [u8];
+
+    fn deref(&self) -> &[u8] {
+        // SAFETY: the run keeps the range mapped; it is frozen, so nobody writes to it.
+        unsafe { std::slice::from_raw_parts(self.run.at(self.range.start), self.range.len()) }
+    }
+}
+
+impl AsRef<[u8]> for Lease {
+    fn as_ref(&self) -> &[u8] {
+        self
+    }
+}
+
+impl fmt::Debug for Lease {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Lease({} bytes from page {})", self.len(), self.run.first())
+    }
+}
+
+// The lock inside the pool is what keeps this from being derived; a lease never shows what it guards.
+impl RefUnwindSafe for Lease {}
+
+/// A part of a lease.
+#[derive(Clone, Debug)]
+pub struct LeaseSlice(Lease);
+
+impl LeaseSlice {
+    /// The pages that the bytes lie in.
+    pub fn pages(&self) -> &[PageId] {
+        self.0.pages()
+    }
+}
+
+impl Deref for LeaseSlice {
+    type Target = [u8];
+
+    fn deref(&self) -> &[u8] {
+        &self.0
+    }
+}
+
+impl AsRef<[u8]> for LeaseSlice {
+    fn as_ref(&self) -> &[u8] {
+        &self.0
+    }
+}

@@ -1,0 +1,40 @@
+//! Whether the system grants huge pages. They save address translations when a scan runs through many
+//! pages; the pool works the same without them.
+
+/// How the pages of a pool are backed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum HugePages {
+    /// By huge pages that the administrator set aside (`vm.nr_hugepages`).
+    Explicit,
+    /// By huge pages where the kernel has them at hand (transparent huge pages).
+    Transparent,
+    /// By the system's ordinary pages.
+    None,
+}
+
+impl HugePages {
+    /// As the status of a pool shows it.
+    pub fn name(self) -> &'static str {
+        match self {
+            HugePages::Explicit => "explicit",
+            HugePages::Transparent => "transparent",
+            HugePages::None => "none",
+        }
+    }
+}
+
+/// Huge pages of 2 MiB that are set aside and free; 0 where there is no such thing.
+pub(crate) fn explicit_pages_free() -> usize {
+    read_number("/sys/kernel/mm/hugepages/hugepages-2048kB/free_hugepages")
+        .saturating_sub(read_number("/sys/kernel/mm/hugepages/hugepages-2048kB/resv_hugepages"))
+}
+
+/// Whether the kernel gives transparent huge pages to mappings that ask for them.
+pub(crate) fn transparent_granted() -> bool {
+    let modes = std::fs::read_to_string("/sys/kernel/mm/transparent_hugepage/enabled").unwrap_or_default();
+    modes.contains("[always]") || modes.contains("[madvise]")
+}
+
+fn read_number(path: &str) -> usize {
+    std::fs::read_to_string(path).ok().and_then(|text| text.trim().parse().ok()).unwrap_or(0)
+}

@@ -1,0 +1,218 @@
+//! The address range behind a pool, and the only place that asks the system for memory.
+//!
+//! The range is reserved once, several times larger than what may be used, so that a contiguous run is
+//! found even when the free pages are scattered. Reserving costs nothing: a page takes memory when it is
+//! first written, and gives it back in [`Mapping::release`].
+//!
+//! Invariant: a page that is not in use reads as zeros.
+
+use crate::HugePages;
+use farpool_model::limits::PAGE_BYTES;
+use farpool_model::{Error, Result};
+use std::ptr::NonNull;
+
+/// How many times the limit is reserved, best first; a system that does not overcommit grants only less.
+const RESERVE_FACTORS: [usize; 4] = [4, 2, 1, 0];
+
+/// A reserved range of pages, aligned to [`PAGE_BYTES`].
+#[derive(Debug)]
+pub(crate) struct Mapping {
+    base: NonNull<u8>,
+    pages: usize,
+    huge_pages: HugePages,
+    reserved: sys::Reserved,
+}
+
+// SAFETY: the mapping is plain memory; who may touch which part is the business of `Extent` and `Lease`.
+unsafe impl Send for Mapping {}
+// SAFETY: as above.
+unsafe impl Sync for Mapping {}
+
+impl Mapping {
+    /// Reserves room for at least `pages_limit` pages.
+    pub fn reserve(pages_limit: usize) -> Result<Mapping> {
+        let (reserved, pages, huge_pages) = reserve_best(pages_limit).ok_or_else(|| {
+            Error::over_limit(format!(
+                "the system does not give {} for the pool",
+                crate::size_text((pages_limit * PAGE_BYTES) as u64)
+            ))
+            .advise("ask for less memory")
+        })?;
+        let start = reserved.start();
+        let offset = start.align_offset(PAGE_BYTES);
+        // SAFETY: one page more than `pages` was reserved, so that the aligned start lies inside.
+        let base = unsafe { NonNull::new_unchecked(start.add(offset)) };
+        Ok(Mapping { base, pages, huge_pages, reserved })
+    }
+
+    /// Pages of the range.
+    pub fn pages(&self) -> usize {
+        self.pages
+    }
+
+    /// How the pages are backed.
+    pub fn huge_pages(&self) -> HugePages {
+        self.huge_pages
+    }
+
+    /// The address of byte `offset`, which lies within the range.
+    pub fn at(&self, offset: usize) -> NonNull<u8> {
+        assert!(offset <= self.pages * PAGE_BYTES, "an address outside the pool");
+        // SAFETY: within the one reserved allocation, as just checked.
+        unsafe { self.base.add(offset) }
+    }
+
+    /// Gives the memory of pages back; they read as zeros from then on.
+    ///
+    /// # Safety
+    /// Nothing else reads or writes these pages until the call returns.
+    pub unsafe fn release(&self, first: usize, count: usize) {
+        assert!(first + count <= self.pages, "pages outside the pool");
+        // SAFETY: the range is ours, and the caller vouches that nobody uses it.
+        unsafe { self.reserved.release(self.at(first * PAGE_BYTES).as_ptr(), count * PAGE_BYTES) }
+    }
+}
+
+fn reserve_best(pages_limit: usize) -> Option<(sys::Reserved, usize, HugePages)> {
+    if crate::huge::explicit_pages_free() > pages_limit
+        && let Some(reserved) = sys::Reserved::explicit((pages_limit + 1) * PAGE_BYTES)
+    {
+        return Some((reserved, pages_limit, HugePages::Explicit));
+    }
+    RESERVE_FACTORS.into_iter().find_map(|factor| {
+        let pages = pages_limit.checked_mul(factor)?.max(pages_limit);
+        let bytes = pages.checked_add(1)?.checked_mul(PAGE_BYTES)?;
+        let reserved = sys::Reserved::new(bytes, factor > 0)?;
+        let granted = reserved.ask_for_huge_pages() && crate::huge::transparent_granted();
+        Some((reserved, pages, if granted { HugePages::Transparent } else { HugePages::None }))
+    })
+}
+
+#[cfg(unix)]
+mod sys {
+    //! `mmap` and `madvise`.
+
+    /// A mapping that is undone when it is dropped.
+    #[derive(Debug)]
+    pub struct Reserved {
+        start: *mut libc::c_void,
+        bytes: usize,
+    }
+
+    impl Reserved {
+        /// A private, zeroed mapping; without `counted_lazily` the system sets the memory aside at once.
+        pub fn new(bytes: usize, counted_lazily: bool) -> Option<Reserved> {
+            Self::map(bytes, if counted_lazily { libc::MAP_NORESERVE } else { 0 })
+        }
+
+        /// A mapping of huge pages. They are set aside at once: without that a page that another process
+        /// took first would end this one when it is touched.
+        #[cfg(target_os = "linux")]
+        pub fn explicit(bytes: usize) -> Option<Reserved> {
+            const TWO_MEBIBYTES: libc::c_int = 21 << libc::MAP_HUGE_SHIFT;
+            Self::map(bytes, libc::MAP_HUGETLB | TWO_MEBIBYTES)
+        }
+
+        #[cfg(not(target_os = "linux"))]
+        pub fn explicit(_bytes: usize) -> Option<Reserved> {
+            None
+        }
+
+        fn map(bytes: usize, flags: libc::c_int) -> Option<Reserved> {
+            let access = libc::PROT_READ | libc::PROT_WRITE;
+            let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | flags;
+            // SAFETY: a new anonymous mapping at an address of the system's choice touches nothing of ours.
+            let start = unsafe { libc::mmap(std::ptr::null_mut(), bytes, access, flags, -1, 0) };
+            (start != libc::MAP_FAILED).then_some(Reserved { start, bytes })
+        }
+
+        pub fn start(&self) -> *mut u8 {
+            self.start.cast()
+        }
+
+        /// Asks for transparent huge pages, and that the pool stays out of core dumps.
+        pub fn ask_for_huge_pages(&self) -> bool {
+            #[cfg(target_os = "linux")]
+            // SAFETY: advice on our own mapping; neither changes its contents.
+            unsafe {
+                libc::madvise(self.start, self.bytes, libc::MADV_DONTDUMP);
+                libc::madvise(self.start, self.bytes, libc::MADV_HUGEPAGE) == 0
+            }
+            #[cfg(not(target_os = "linux"))]
+            false
+        }
+
+        /// # Safety
+        /// The range lies in this mapping, and nobody uses it during the call.
+        pub unsafe fn release(&self, start: *mut u8, bytes: usize) {
+            // Only Linux promises zeros afterwards, and it refuses on huge pages before version 5.18.
+            // SAFETY: the caller vouches for the range.
+            let zeroed = unsafe { libc::madvise(start.cast(), bytes, libc::MADV_DONTNEED) } == 0
+                && cfg!(target_os = "linux");
+            if !zeroed {
+                // SAFETY: as above.
+                unsafe { start.write_bytes(0, bytes) }
+            }
+        }
+    }
+
+    impl Drop for Reserved {
+        fn drop(&mut self) {
+            // SAFETY: our own mapping; extents and leases keep the pool, and so this, alive.
+            unsafe { libc::munmap(self.start, self.bytes) };
+        }
+    }
+}
+
+#[cfg(not(unix))]
+mod sys {
+    //! The allocator of the language stands in where there is no `mmap`: memory is taken at once and
+    //! released pages are only zeroed.
+
+    use std::alloc::{Layout, alloc_zeroed, dealloc};
+
+    /// An allocation that is freed when it is dropped.
+    #[derive(Debug)]
+    pub struct Reserved {
+        start: *mut u8,
+        layout: Layout,
+    }
+
+    impl Reserved {
+        pub fn new(bytes: usize, counted_lazily: bool) -> Option<Reserved> {
+            if counted_lazily {
+                return None;
+            }
+            let layout = Layout::from_size_align(bytes, 4096).ok()?;
+            // SAFETY: the size is not zero: there is always one page more than asked for.
+            let start = unsafe { alloc_zeroed(layout) };
+            (!start.is_null()).then_some(Reserved { start, layout })
+        }
+
+        pub fn explicit(_bytes: usize) -> Option<Reserved> {
+            None
+        }
+
+        pub fn start(&self) -> *mut u8 {
+            self.start
+        }
+
+        pub fn ask_for_huge_pages(&self) -> bool {
+            false
+        }
+
+        /// # Safety
+        /// The range lies in this allocation, and nobody uses it during the call.
+        pub unsafe fn release(&self, start: *mut u8, bytes: usize) {
+            // SAFETY: the caller vouches for the range.
+            unsafe { start.write_bytes(0, bytes) }
+        }
+    }
+
+    impl Drop for Reserved {
+        fn drop(&mut self) {
+            // SAFETY: allocated in `new` with this layout.
+            unsafe { dealloc(self.start, self.layout) }
+        }
+    }
+}

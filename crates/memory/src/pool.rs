@@ -1,0 +1,184 @@
+//! The pool itself: gives out extents within its limit and the tenants' quotas, and counts.
+
+use crate::extent::{Extent, Run};
+use crate::mapping::Mapping;
+use crate::size_text;
+use crate::table::{PageTable, TenantIndex};
+use crate::{HugePages, PageId};
+use farpool_model::limits::PAGE_BYTES;
+use farpool_model::{Error, ErrorKind, Result, TenantName};
+use parking_lot::Mutex;
+use std::ops::Range;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+/// How large a pool is.
+#[derive(Clone, Copy, Debug)]
+pub struct PoolConfig {
+    /// Bytes that may be in use at once; rounded down to whole pages.
+    pub bytes_limit: usize,
+}
+
+/// What of a pool is in use.
+#[derive(Clone, Debug)]
+pub struct PoolUsage {
+    /// Bytes that may be in use at once.
+    pub bytes_limit: u64,
+    /// Bytes of pages in use.
+    pub bytes_used: u64,
+    /// How the pages are backed.
+    pub huge_pages: HugePages,
+    /// Bytes of pages in use by each tenant that the pool has heard of, in the order of their names.
+    pub tenants: Vec<(TenantName, u64)>,
+}
+
+/// A pool of pages. Extents and leases keep it alive.
+#[derive(Debug)]
+pub struct Pool {
+    mapping: Mapping,
+    pages_limit: usize,
+    table: Mutex<PageTable>,
+}
+
+impl Pool {
+    /// A pool without pages in use.
+    ///
+    /// # Errors
+    /// `Invalid` when the limit is less than one page; `OverLimit` when the system does not give the range.
+    pub fn new(config: PoolConfig) -> Result<Arc<Pool>> {
+        let pages_limit = config.bytes_limit / PAGE_BYTES;
+        if pages_limit == 0 {
+            return Err(Error::invalid(format!(
+                "a pool needs at least {}, not {}",
+                size_text(PAGE_BYTES as u64),
+                size_text(config.bytes_limit as u64)
+            )));
+        }
+        let mapping = Mapping::reserve(pages_limit)?;
+        let table = Mutex::new(PageTable::new(mapping.pages()));
+        Ok(Arc::new(Pool { mapping, pages_limit, table }))
+    }
+
+    /// A contiguous, zero-filled run of whole pages, at least `bytes` long (and at least one page).
+    ///
+    /// # Errors
+    /// `OverLimit` when the pool or the tenant's quota has not so much left.
+    pub fn allocate(self: &Arc<Self>, tenant: &TenantName, bytes: usize) -> Result<Extent> {
+        let count = bytes.div_ceil(PAGE_BYTES).max(1);
+        let writers = Arc::new(AtomicUsize::new(1));
+        let mut table = self.table.lock();
+        let index = table.tenant_index(tenant);
+        self.check_room(&table, index, bytes, count)?;
+        let first = table.take(index, count, &writers).ok_or_else(|| {
+            Error::over_limit(format!(
+                "the pool has no contiguous {} left: its free pages are scattered",
+                size_text(bytes as u64)
+            ))
+            .advise("drop a table")
+        })?;
+        drop(table);
+        Ok(Extent::new(Run::new(Arc::clone(self), index, first, count, writers)))
+    }
+
+    fn check_room(&self, table: &PageTable, index: TenantIndex, bytes: usize, count: usize) -> Result<()> {
+        let size = |pages: usize| size_text((pages * PAGE_BYTES) as u64);
+        let wanted = size_text((bytes as u64).max(PAGE_BYTES as u64));
+        let free = self.pages_limit.saturating_sub(table.pages_used());
+        if count > free {
+            let limit = size(self.pages_limit);
+            let message =
+                format!("the pool cannot give {wanted}: {} of its {limit} of memory are free", size(free));
+            return Err(Error::over_limit(message)
+                .advise("drop a table that is no longer needed, or start the pool with more memory"));
+        }
+        let tenant = table.tenant(index);
+        let left = tenant.pages_quota.map(|quota| quota.saturating_sub(tenant.pages_used));
+        if let (Some(left), Some(quota)) = (left, tenant.pages_quota)
+            && count > left
+        {
+            return Err(Error::over_limit(format!(
+                "tenant {} cannot have {wanted}: {} of its quota of {} are free",
+                tenant.name,
+                size(left),
+                size(quota)
+            ))
+            .advise("drop a table that is no longer needed, or ask for a larger quota"));
+        }
+        Ok(())
+    }
+
+    /// Bytes of pages that are neither in use nor beyond the tenant's quota.
+    pub fn bytes_free(&self, tenant: &TenantName) -> u64 {
+        let table = self.table.lock();
+        let free = self.pages_limit.saturating_sub(table.pages_used());
+        let tenant = table.find_tenant(tenant).map(|index| table.tenant(index));
+        let left = tenant.and_then(|t| Some(t.pages_quota?.saturating_sub(t.pages_used)));
+        (left.map_or(free, |left| left.min(free)) * PAGE_BYTES) as u64
+    }
+
+    /// What is in use.
+    pub fn usage(&self) -> PoolUsage {
+        let table = self.table.lock();
+        let bytes = |pages: usize| (pages * PAGE_BYTES) as u64;
+        let mut tenants: Vec<(TenantName, u64)> =
+            table.tenants().iter().map(|t| (t.name.clone(), bytes(t.pages_used))).collect();
+        tenants.sort();
+        PoolUsage {
+            bytes_limit: bytes(self.pages_limit),
+            bytes_used: bytes(table.pages_used()),
+            huge_pages: self.mapping.huge_pages(),
+            tenants,
+        }
+    }
+
+    /// Bounds what a tenant may hold, in whole pages; `None` lifts the bound. What it holds already stays.
+    pub fn set_quota(&self, tenant: &TenantName, bytes: Option<usize>) {
+        let mut table = self.table.lock();
+        let index = table.tenant_index(tenant);
+        table.set_quota(index, bytes.map(|bytes| bytes / PAGE_BYTES));
+    }
+
+    /// A copy of bytes of a page.
+    ///
+    /// # Errors
+    /// `Denied` unless the page is the tenant's (a free page is nobody's); `Invalid` when the range does not
+    /// lie in a page; `Unavailable` while the page is being written.
+    pub fn read_raw(&self, tenant: &TenantName, page: PageId, range: Range<usize>) -> Result<Vec<u8>> {
+        if range.start > range.end || range.end > PAGE_BYTES {
+            return Err(Error::invalid(format!("bytes {range:?} do not lie in a page of {PAGE_BYTES}")));
+        }
+        // The lock is held during the copy: a page cannot go back to the system meanwhile.
+        let table = self.table.lock();
+        let entry = table.entry(page).filter(|entry| table.tenant(entry.tenant).name == *tenant);
+        let Some(entry) = entry else {
+            let message = format!("page {} does not belong to tenant {tenant}", page.0);
+            return Err(Error::new(ErrorKind::Denied, message));
+        };
+        if entry.writers.load(Ordering::Acquire) > 0 {
+            return Err(Error::unavailable(format!("page {} is being written", page.0)));
+        }
+        let start = self.mapping.at(page.0 as usize * PAGE_BYTES + range.start);
+        // SAFETY: the page is in use, so the range is mapped; no extent can write to its run any more, and
+        // leases only read.
+        Ok(unsafe { std::slice::from_raw_parts(start.as_ptr(), range.len()) }.to_vec())
+    }
+
+    pub(crate) fn mapping(&self) -> &Mapping {
+        &self.mapping
+    }
+
+    /// Returns pages to the system and to the free list.
+    ///
+    /// # Safety
+    /// Neither an extent nor a lease reaches these pages any more.
+    pub(crate) unsafe fn give_back(&self, index: TenantIndex, first: usize, count: usize) {
+        if count == 0 {
+            return;
+        }
+        self.table.lock().retire(index, first, count);
+        // Outside the lock, because the system takes its time over many pages.
+        // SAFETY: the caller vouches for the pages, and retired ones cannot be read raw.
+        unsafe { self.mapping.release(first, count) };
+        self.table.lock().give_back(index, first, count);
+    }
+}

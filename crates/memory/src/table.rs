@@ -1,0 +1,132 @@
+//! The page table: which pages are free, whose the others are, and how much each tenant holds.
+//!
+//! Free pages are kept as runs ordered by address; a request takes the first run that is long enough, which
+//! keeps the used part of the range short. Invariant: a page of a free run has no entry (nor has one that is
+//! on its way back); no two free runs touch; `pages_used` is the sum over the tenants.
+
+use farpool_model::TenantName;
+use std::collections::{BTreeMap, HashMap};
+use std::sync::Arc;
+use std::sync::atomic::AtomicUsize;
+
+/// The number of a page in its pool.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct PageId(pub u32);
+
+/// A tenant's place in the table.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct TenantIndex(usize);
+
+/// Whose a page is, and how many extents may still write to its run.
+#[derive(Clone, Debug)]
+pub(crate) struct PageEntry {
+    pub tenant: TenantIndex,
+    pub writers: Arc<AtomicUsize>,
+}
+
+#[derive(Debug)]
+pub(crate) struct Tenant {
+    pub name: TenantName,
+    pub pages_used: usize,
+    pub pages_quota: Option<usize>,
+}
+
+#[derive(Debug)]
+pub(crate) struct PageTable {
+    entries: Vec<Option<PageEntry>>,
+    /// First page and length of each free run.
+    free: BTreeMap<usize, usize>,
+    tenants: Vec<Tenant>,
+    by_name: HashMap<TenantName, TenantIndex>,
+    pages_used: usize,
+}
+
+impl PageTable {
+    pub fn new(pages: usize) -> Self {
+        PageTable {
+            entries: vec![None; pages],
+            free: if pages == 0 { BTreeMap::new() } else { BTreeMap::from([(0, pages)]) },
+            tenants: Vec::new(),
+            by_name: HashMap::new(),
+            pages_used: 0,
+        }
+    }
+
+    pub fn pages_used(&self) -> usize {
+        self.pages_used
+    }
+
+    pub fn tenants(&self) -> &[Tenant] {
+        &self.tenants
+    }
+
+    pub fn tenant(&self, index: TenantIndex) -> &Tenant {
+        &self.tenants[index.0]
+    }
+
+    pub fn entry(&self, page: PageId) -> Option<&PageEntry> {
+        self.entries.get(page.0 as usize)?.as_ref()
+    }
+
+    pub fn find_tenant(&self, name: &TenantName) -> Option<TenantIndex> {
+        self.by_name.get(name).copied()
+    }
+
+    pub fn tenant_index(&mut self, name: &TenantName) -> TenantIndex {
+        if let Some(index) = self.find_tenant(name) {
+            return index;
+        }
+        let index = TenantIndex(self.tenants.len());
+        self.tenants.push(Tenant { name: name.clone(), pages_used: 0, pages_quota: None });
+        self.by_name.insert(name.clone(), index);
+        index
+    }
+
+    pub fn set_quota(&mut self, index: TenantIndex, pages: Option<usize>) {
+        self.tenants[index.0].pages_quota = pages;
+    }
+
+    /// Takes the first run of `count` free pages and returns its first page.
+    pub fn take(&mut self, index: TenantIndex, count: usize, writers: &Arc<AtomicUsize>) -> Option<usize> {
+        let (&first, &length) = self.free.iter().find(|(_, length)| **length >= count)?;
+        self.free.remove(&first);
+        if length > count {
+            self.free.insert(first + count, length - count);
+        }
+        let entry = PageEntry { tenant: index, writers: Arc::clone(writers) };
+        self.entries[first..first + count].fill(Some(entry));
+        self.tenants[index.0].pages_used += count;
+        self.pages_used += count;
+        Some(first)
+    }
+
+    /// Takes pages of `index` out of anybody's reach; they count as used until [`Self::give_back`].
+    pub fn retire(&mut self, index: TenantIndex, first: usize, count: usize) {
+        for entry in &mut self.entries[first..first + count] {
+            let owner = entry.take().expect("a page is given back once");
+            assert_eq!(owner.tenant, index, "a page is given back by its owner");
+        }
+    }
+
+    /// Makes retired pages free.
+    pub fn give_back(&mut self, index: TenantIndex, first: usize, count: usize) {
+        self.tenants[index.0].pages_used -= count;
+        self.pages_used -= count;
+        self.insert_free(first, count);
+    }
+
+    /// Adds a free run, joined with the runs that touch it.
+    fn insert_free(&mut self, mut first: usize, mut count: usize) {
+        if let Some((&before, &length)) = self.free.range(..first).next_back()
+            && before + length == first
+        {
+            self.free.remove(&before);
+            first = before;
+            count += length;
+        }
+        if let Some(length) = self.free.remove(&(first + count)) {
+            count += length;
+        }
+        self.free.insert(first, count);
+    }
+}
