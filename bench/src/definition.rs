@@ -1,0 +1,79 @@
+//! A suite as data: `bench/definitions/SUITE.toml`.
+
+use crate::places;
+use anyhow::{Context, Result};
+use serde::{Deserialize, Serialize};
+
+/// A suite.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Definition {
+    /// Scale factor of the data.
+    pub scale: f64,
+    /// Counted runs of each query on each side.
+    pub runs: usize,
+    /// Threads of each side.
+    pub threads: usize,
+    /// The queries by number.
+    pub queries: Vec<usize>,
+    /// The sides in the order of a round.
+    pub sides: Vec<String>,
+    /// What changes with `--quick`.
+    pub quick: Quick,
+    /// What is aimed at.
+    pub goals: Vec<Goal>,
+}
+
+/// What `--quick` changes.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Quick {
+    scale: f64,
+    runs: usize,
+}
+
+/// A number to reach.
+#[derive(Clone, Debug, Deserialize, Serialize)]
+#[serde(deny_unknown_fields)]
+pub struct Goal {
+    /// For a person.
+    pub text: String,
+    /// What is measured.
+    pub measure: Measure,
+    /// The query, where it is about one.
+    pub query: Option<usize>,
+    /// The side it is about.
+    pub of: Option<String>,
+    /// The side that is compared with.
+    pub against: Option<String>,
+    /// The upper bound.
+    pub at_most: Option<f64>,
+    /// The lower bound.
+    pub at_least: Option<f64>,
+}
+
+/// What a goal measures; `bench/definitions/tpch.toml` explains each.
+#[derive(Clone, Copy, Debug, Deserialize, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Measure {
+    Total,
+    Query,
+    ExtraMs,
+    Wire,
+    Load,
+    Size,
+}
+
+impl Definition {
+    /// Reads the definition of a suite.
+    pub fn read(suite: &str, quick: bool) -> Result<Definition> {
+        let path = places::root().join(format!("bench/definitions/{suite}.toml"));
+        let mut definition: Definition =
+            toml::from_str(&places::read(&path)?).with_context(|| path.display().to_string())?;
+        if quick {
+            definition.scale = definition.quick.scale;
+            definition.runs = definition.quick.runs;
+        }
+        Ok(definition)
+    }
+}

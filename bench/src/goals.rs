@@ -1,0 +1,46 @@
+//! Goals checked against what was measured. A missed goal is said, not enforced.
+
+use crate::definition::{Goal, Measure};
+use crate::results::Results;
+use serde::Serialize;
+
+/// A goal and what became of it.
+#[derive(Clone, Debug, Serialize)]
+pub struct Checked {
+    pub goal: Goal,
+    /// What was measured; `None` when a side did not take part.
+    pub measured: Option<f64>,
+    /// Whether the bound holds; `None` when nothing was measured.
+    pub met: Option<bool>,
+}
+
+/// Checks all goals.
+pub fn check(goals: &[Goal], results: &Results) -> Vec<Checked> {
+    let checked = goals.iter().map(|goal| {
+        let measured = measured(goal, results);
+        let holds = |value: f64| {
+            goal.at_most.is_none_or(|bound| value <= bound)
+                && goal.at_least.is_none_or(|bound| value >= bound)
+        };
+        Checked { goal: goal.clone(), measured, met: measured.map(holds) }
+    });
+    checked.collect()
+}
+
+fn measured(goal: &Goal, results: &Results) -> Option<f64> {
+    let both = |value: &dyn Fn(&str) -> Option<f64>| {
+        Some((value(goal.of.as_deref()?)?, value(goal.against.as_deref()?)?))
+    };
+    let medians = || both(&|side| results.median(goal.query?, side));
+    match goal.measure {
+        Measure::Total => both(&|side| results.total(side)).map(|(of, against)| of / against),
+        Measure::Query => medians().map(|(of, against)| of / against),
+        Measure::ExtraMs => medians().map(|(of, against)| of - against),
+        Measure::Wire => {
+            let wire = |side: &str| Some(results.side(goal.query?, side)?.receipt.bytes_on_wire as f64);
+            both(&wire).map(|(of, against)| of / against.max(1.0))
+        }
+        Measure::Load => Some(results.loading.gb_s_per_core()),
+        Measure::Size => Some(results.loading.size_ratio()),
+    }
+}

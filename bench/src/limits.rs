@@ -1,0 +1,90 @@
+//! What the machine can do at best: memory read bandwidth, memory copy, loopback TCP.
+
+use anyhow::{Context, Result};
+use serde::Serialize;
+use std::hint::black_box;
+use std::io::{Read, Write};
+use std::net::{TcpListener, TcpStream};
+use std::time::Instant;
+
+/// Words of the array that is read: 256 MiB, several times any cache.
+const WORDS: usize = 32 << 20;
+
+/// Bytes sent over TCP, in writes of [`WRITE_BYTES`].
+const TCP_BYTES: usize = 1 << 30;
+
+/// The size at which loopback TCP measured fastest.
+const WRITE_BYTES: usize = 512 << 10;
+
+/// Repetitions; the best counts, because this is a limit.
+const REPEATS: usize = 5;
+
+/// Limits in GB/s.
+#[derive(Clone, Debug, Serialize)]
+pub struct Limits {
+    /// Reading memory with one thread.
+    pub memory_read_1: f64,
+    /// Reading memory with two threads.
+    pub memory_read_2: f64,
+    /// Copying memory with one thread, bytes copied.
+    pub memory_copy: f64,
+    /// Sending over loopback TCP from one thread to another.
+    pub loopback_tcp: f64,
+}
+
+/// Measures all of them: a few seconds.
+pub fn measure() -> Result<Limits> {
+    let words: Vec<u64> = (0..WORDS as u64).collect();
+    let mut target = vec![0u64; WORDS];
+    let bytes = (WORDS * size_of::<u64>()) as f64;
+    let best = |run: &mut dyn FnMut()| {
+        let times = (0..REPEATS).map(|_| {
+            let start = Instant::now();
+            run();
+            start.elapsed().as_secs_f64()
+        });
+        bytes / times.fold(f64::INFINITY, f64::min) / 1e9
+    };
+    Ok(Limits {
+        memory_read_1: best(&mut || drop(black_box(sum(&words)))),
+        memory_read_2: best(&mut || read_with_two_threads(&words)),
+        memory_copy: best(&mut || target.copy_from_slice(black_box(&words))),
+        loopback_tcp: loopback().context("loopback TCP")?,
+    })
+}
+
+fn sum(words: &[u64]) -> u64 {
+    words.iter().fold(0, |sum, word| sum.wrapping_add(*word))
+}
+
+fn read_with_two_threads(words: &[u64]) {
+    let (left, right) = words.split_at(words.len() / 2);
+    std::thread::scope(|scope| {
+        let other = scope.spawn(|| black_box(sum(left)));
+        black_box(sum(right));
+        other.join().unwrap_or_default();
+    });
+}
+
+fn loopback() -> Result<f64> {
+    let listener = TcpListener::bind("127.0.0.1:0")?;
+    let address = listener.local_addr()?;
+    let sender = std::thread::spawn(move || -> std::io::Result<()> {
+        let mut socket = TcpStream::connect(address)?;
+        let buffer = vec![1u8; WRITE_BYTES];
+        (0..TCP_BYTES / WRITE_BYTES).try_for_each(|_| socket.write_all(&buffer))
+    });
+    let (mut socket, _) = listener.accept()?;
+    let mut buffer = vec![0u8; WRITE_BYTES];
+    let start = Instant::now();
+    let mut received = 0;
+    while received < TCP_BYTES {
+        match socket.read(&mut buffer)? {
+            0 => break,
+            bytes => received += bytes,
+        }
+    }
+    let elapsed = start.elapsed().as_secs_f64();
+    sender.join().map_err(|_| anyhow::anyhow!("the sender failed"))??;
+    Ok(received as f64 / elapsed / 1e9)
+}

@@ -1,0 +1,55 @@
+//! Loading tables into the pool, and what that costs on the largest one.
+
+use crate::{data, machine};
+use anyhow::{Context, Result};
+use arrow::array::RecordBatch;
+use farpool::{LoadMode, Pool, TableInfo, TableName};
+use futures::stream;
+use serde::Serialize;
+use std::path::Path;
+use std::time::Instant;
+
+/// Loading `lineitem` from Arrow batches in memory.
+#[derive(Clone, Debug, Serialize)]
+pub struct Loading {
+    pub rows: u64,
+    pub bytes_plain: u64,
+    pub bytes_encoded: u64,
+    pub elapsed_s: f64,
+    pub cpu_s: f64,
+}
+
+impl Loading {
+    /// GB of plain Arrow per second of CPU time.
+    pub fn gb_s_per_core(&self) -> f64 {
+        self.bytes_plain as f64 / self.cpu_s.max(1e-9) / 1e9
+    }
+
+    /// Encoded size as a part of the plain size.
+    pub fn size_ratio(&self) -> f64 {
+        self.bytes_encoded as f64 / (self.bytes_plain as f64).max(1.0)
+    }
+}
+
+/// Loads every table; measures the last and largest.
+pub async fn load(pool: &dyn Pool, folder: &Path) -> Result<Loading> {
+    let mut last = None;
+    for table in data::TABLES {
+        let batches = data::read(folder, table)?;
+        let (cpu, start) = (machine::cpu_seconds(), Instant::now());
+        let info = load_table(pool, table, batches).await?;
+        let elapsed_s = start.elapsed().as_secs_f64();
+        let cpu_s = cpu.zip(machine::cpu_seconds()).map_or(elapsed_s, |(before, after)| after - before);
+        let (rows, bytes_plain, bytes_encoded) = (info.rows, info.bytes_plain, info.bytes_encoded);
+        last = Some(Loading { rows, bytes_plain, bytes_encoded, elapsed_s, cpu_s });
+    }
+    last.context("there is no table")
+}
+
+async fn load_table(pool: &dyn Pool, table: &str, batches: Vec<RecordBatch>) -> Result<TableInfo> {
+    let schema = batches.first().with_context(|| format!("{table} is empty"))?.schema();
+    let rows = batches.iter().map(|batch| batch.num_rows() as u64).sum();
+    let batches = Box::pin(stream::iter(batches.into_iter().map(Ok)));
+    let name = TableName::new(table)?;
+    Ok(pool.load(&name, LoadMode::Replace, schema, Some(rows), batches).await?)
+}

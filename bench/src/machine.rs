@@ -1,0 +1,57 @@
+//! The machine and the day, for a record.
+
+use serde::Serialize;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+/// Clock ticks per second in `/proc`: Linux reports in hundredths on every architecture we build for.
+const TICKS_PER_SECOND: f64 = 100.0;
+
+/// What a result was measured on.
+#[derive(Clone, Debug, Serialize)]
+pub struct Machine {
+    pub processor: String,
+    pub processors: usize,
+    pub memory_gib: f64,
+    pub kernel: String,
+}
+
+/// This machine.
+pub fn machine() -> Machine {
+    let read = |path: &str| std::fs::read_to_string(path).unwrap_or_default();
+    let field = |text: &str, name: &str| -> String {
+        let line = text.lines().find(|line| line.starts_with(name)).unwrap_or_default();
+        line.split_once(':').map_or(String::new(), |(_, value)| value.trim().to_string())
+    };
+    let memory = field(&read("/proc/meminfo"), "MemTotal");
+    let kib: f64 = memory.split_whitespace().next().and_then(|n| n.parse().ok()).unwrap_or(0.0);
+    Machine {
+        processor: field(&read("/proc/cpuinfo"), "model name"),
+        processors: std::thread::available_parallelism().map_or(1, usize::from),
+        memory_gib: (kib / f64::from(1 << 20) * 10.0).round() / 10.0,
+        kernel: read("/proc/sys/kernel/osrelease").trim().to_string(),
+    }
+}
+
+/// CPU seconds that this process has used, all threads; `None` where `/proc` does not say.
+pub fn cpu_seconds() -> Option<f64> {
+    let stat = std::fs::read_to_string("/proc/self/stat").ok()?;
+    // The second field is the program's name in brackets and may hold spaces.
+    let (_, fields) = stat.rsplit_once(") ")?;
+    let mut fields = fields.split(' ').skip(11).map(str::parse::<f64>);
+    let (user, system) = (fields.next()?.ok()?, fields.next()?.ok()?);
+    Some((user + system) / TICKS_PER_SECOND)
+}
+
+/// Today as YYYY-MM-DD in UTC (Howard Hinnant's days-to-civil algorithm).
+pub fn today() -> String {
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or(Duration::ZERO);
+    let days = now.as_secs() / 86_400 + 719_468;
+    let (era, day_of_era) = (days / 146_097, days % 146_097);
+    let year_of_era = (day_of_era - day_of_era / 1_460 + day_of_era / 36_524 - day_of_era / 146_096) / 365;
+    let day_of_year = day_of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
+    let shifted = (5 * day_of_year + 2) / 153;
+    let day = day_of_year - (153 * shifted + 2) / 5 + 1;
+    let month = if shifted < 10 { shifted + 3 } else { shifted - 9 };
+    let year = year_of_era + era * 400 + u64::from(month <= 2);
+    format!("{year:04}-{month:02}-{day:02}")
+}

@@ -1,0 +1,98 @@
+//! The suite `tpch`: rounds over all sides, answers compared before a time is kept.
+
+use crate::answers::{self, Answer};
+use crate::definition::Definition;
+use crate::duckdb::DuckDb;
+use crate::results::{QueryResult, Results, SideResult};
+use crate::sides::{Farpool, Side};
+use crate::{data, goals, limits, loading, machine, places};
+use anyhow::{Context, Result, bail};
+use std::collections::BTreeMap;
+
+/// Runs the whole suite.
+pub async fn run(suite: &str, definition: &Definition) -> Result<Results> {
+    let folder = data::folder(definition.scale)?;
+    let limits = limits::measure()?;
+    let farpool = Farpool::start(definition.threads).await?;
+    let loading = loading::load(&*farpool.embedded, &folder).await?;
+    let mut notes = Vec::new();
+    let duckdb = DuckDb::start(&folder, definition.threads)?;
+    if duckdb.is_none() {
+        notes.push(
+            "DuckDB is not installed, so nothing is compared with it: run `cargo xtask rivals`".to_string(),
+        );
+    }
+    let rival = duckdb.as_ref().map(|duckdb| format!("DuckDB {}", duckdb.version));
+    let mut sides = Vec::new();
+    let mut duckdb = duckdb;
+    for name in &definition.sides {
+        match (name.as_str(), &mut duckdb) {
+            ("duckdb", duckdb) => sides.extend(duckdb.take().map(Side::duckdb)),
+            _ => sides.push(farpool.side(name, definition.threads).await?),
+        }
+    }
+    let mut queries = Vec::new();
+    for &number in &definition.queries {
+        eprint!("\rq{number:02} ");
+        queries.push(query(&mut sides, definition, number).await.with_context(|| format!("q{number:02}"))?);
+    }
+    eprint!("\r");
+    let mut results = Results {
+        suite: suite.to_string(),
+        date: machine::today(),
+        machine: machine::machine(),
+        rival,
+        scale: definition.scale,
+        runs: definition.runs,
+        threads: definition.threads,
+        sides: sides.iter().map(|side| side.name.clone()).collect(),
+        limits,
+        loading,
+        queries,
+        goals: Vec::new(),
+        notes,
+    };
+    results.goals = goals::check(&definition.goals, &results);
+    Ok(results)
+}
+
+/// One query on all sides, in turns.
+async fn query(sides: &mut [Side], definition: &Definition, number: usize) -> Result<QueryResult> {
+    let sql = places::query(number)?;
+    let mut expected = match places::recorded_answer(definition.scale, number) {
+        Some(text) => Some(("the recorded answer".to_string(), Answer::from_recorded(&text))),
+        None => None,
+    }
+    .map(|(name, answer)| answer.map(|answer| (name, answer)).map_err(anyhow::Error::msg))
+    .transpose()?;
+    let mut results: BTreeMap<String, SideResult> = BTreeMap::new();
+    // The first round warms up and does not count.
+    for round in 0..=definition.runs {
+        for side in sides.iter_mut() {
+            let sample = side.run(&sql).await.with_context(|| side.name.clone())?;
+            let (name, answer) = expected.get_or_insert_with(|| (side.name.clone(), sample.answer.clone()));
+            compare(name, answer, &side.name, &sample.answer, &sql)?;
+            if round > 0 {
+                let result = results.entry(side.name.clone()).or_default();
+                result.times_ms.push(sample.ms);
+                result.receipt = sample.receipt;
+            }
+        }
+    }
+    results.values_mut().for_each(SideResult::settle);
+    Ok(QueryResult {
+        query: number,
+        rows: expected.map_or(0, |(_, answer)| answer.rows.len()),
+        sides: results,
+    })
+}
+
+fn compare(expected_by: &str, expected: &Answer, side: &str, actual: &Answer, sql: &str) -> Result<()> {
+    let keys = answers::order_keys(sql);
+    let difference =
+        answers::difference(expected, actual).or_else(|| answers::order_difference(&keys, expected, actual));
+    match difference {
+        Some(difference) => bail!("{side} disagrees with {expected_by}: {difference}"),
+        None => Ok(()),
+    }
+}

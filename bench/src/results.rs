@@ -1,0 +1,102 @@
+//! What a run gave, as it is written to JSON and kept in `bench/record/`.
+
+use crate::goals::Checked;
+use crate::limits::Limits;
+use crate::loading::Loading;
+use crate::machine::Machine;
+use crate::places;
+use anyhow::{Context, Result};
+use farpool::Receipt;
+use serde::Serialize;
+use std::collections::BTreeMap;
+
+/// A run of a suite.
+#[derive(Clone, Debug, Serialize)]
+pub struct Results {
+    pub suite: String,
+    pub date: String,
+    pub machine: Machine,
+    /// The rival and its version, where it took part.
+    pub rival: Option<String>,
+    pub scale: f64,
+    pub runs: usize,
+    pub threads: usize,
+    /// The sides that took part, in order.
+    pub sides: Vec<String>,
+    pub limits: Limits,
+    pub loading: Loading,
+    pub queries: Vec<QueryResult>,
+    pub goals: Vec<Checked>,
+    pub notes: Vec<String>,
+}
+
+/// A query on all sides.
+#[derive(Clone, Debug, Serialize)]
+pub struct QueryResult {
+    pub query: usize,
+    /// Rows of the answer.
+    pub rows: usize,
+    pub sides: BTreeMap<String, SideResult>,
+}
+
+/// A query on one side.
+#[derive(Clone, Debug, Default, Serialize)]
+pub struct SideResult {
+    /// The median of the times.
+    pub median_ms: f64,
+    /// Every counted time, in the order of the runs.
+    pub times_ms: Vec<f64>,
+    /// The receipt of the last run; empty for a rival.
+    pub receipt: Receipt,
+}
+
+impl SideResult {
+    /// Computes the median.
+    pub fn settle(&mut self) {
+        let mut times = self.times_ms.clone();
+        times.sort_by(f64::total_cmp);
+        let (low, high) = (times.len().saturating_sub(1) / 2, times.len() / 2);
+        self.median_ms = match times.get(low).zip(times.get(high)) {
+            Some((low, high)) => f64::midpoint(*low, *high),
+            None => f64::NAN,
+        };
+    }
+}
+
+impl Results {
+    /// The median of a query on a side.
+    pub fn median(&self, query: usize, side: &str) -> Option<f64> {
+        Some(self.side(query, side)?.median_ms)
+    }
+
+    /// A query on a side.
+    pub fn side(&self, query: usize, side: &str) -> Option<&SideResult> {
+        self.queries.iter().find(|result| result.query == query)?.sides.get(side)
+    }
+
+    /// The sum of the medians of all queries on a side; `None` when one is missing.
+    pub fn total(&self, side: &str) -> Option<f64> {
+        self.queries.iter().map(|result| Some(result.sides.get(side)?.median_ms)).sum()
+    }
+
+    /// Bytes on the wire of all queries on a side.
+    pub fn wire_bytes(&self, side: &str) -> u64 {
+        self.queries.iter().filter_map(|result| result.sides.get(side)).map(|s| s.receipt.bytes_on_wire).sum()
+    }
+}
+
+/// Keeps the numbers and the table in `bench/record/`, under the date.
+pub fn record(results: &Results, text: &str) -> Result<()> {
+    let folder = places::root().join("bench/record");
+    let scale = places::scale_name(results.scale);
+    let stem = format!("{}-{}-sf{scale}", results.date, results.suite);
+    let write = |extension: &str, content: &str| {
+        let file = folder.join(format!("{stem}.{extension}"));
+        std::fs::write(&file, content).with_context(|| format!("cannot write {}", file.display()))?;
+        eprintln!("recorded {}", file.display());
+        Ok::<_, anyhow::Error>(())
+    };
+    std::fs::create_dir_all(&folder)?;
+    write("json", &(serde_json::to_string_pretty(results)? + "\n"))?;
+    write("txt", text)
+}
