@@ -1,1 +1,14 @@
-//! placeholder
+//! The durable side of a pool: files that tables come from, and the catalog of tables in memory.
+//!
+//! [`source::open`] reads Parquet, CSV and Arrow files; [`Catalog`] knows the current version of each
+//! tenant's tables; a [`Load`] makes a new version and swaps it in.
+//!
+//! Invariant: a version, once in the catalog, never changes, and a load that does not commit leaves no
+//! trace: neither in the catalog nor in the pool's memory.
+
+#![forbid(unsafe_code)]
+
+mod catalog;
+pub mod source;
+
+pub use catalog::{Catalog, Load};

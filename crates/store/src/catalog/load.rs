@@ -1,0 +1,213 @@
+//! A load: rows become row groups, row groups become a version.
+//!
+//! Rows are buffered until there is a full row group for each worker; these are encoded side by side and
+//! added in the order in which the rows came. An append encodes its rows on their own and puts them behind
+//! whatever the newest version is when it commits, so that appends at the same time lose nothing.
+//!
+//! Invariant: a load that is dropped, for whatever reason, gives back all its pages: they belong to the
+//! row groups that it holds.
+
+use super::{Catalog, Expected, Refused};
+use arrow_array::{ArrayRef, RecordBatch};
+use arrow_schema::Schema;
+use farpool_columns::{Encoder, RowGroup, Table, TableBuilder};
+use farpool_model::{Error, ErrorKind, LoadMode, Result, TableInfo, TableName, TenantName, schema};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+/// Workers beyond which a load does not go by itself: each holds a row group in plain form.
+const WORKERS_DEFAULT_MAX: usize = 8;
+
+/// See the file's comment.
+#[derive(Debug)]
+pub struct Load {
+    catalog: Arc<Catalog>,
+    tenant: TenantName,
+    name: TableName,
+    mode: LoadMode,
+    builder: TableBuilder,
+    encoder: Encoder,
+    /// Full row groups that wait until there is one for each worker.
+    waiting: Vec<Vec<ArrayRef>>,
+    workers: usize,
+    failed: Option<Error>,
+}
+
+impl Load {
+    pub(super) fn begin(
+        catalog: Arc<Catalog>,
+        tenant: TenantName,
+        name: TableName,
+        rows_schema: &Schema,
+        mode: LoadMode,
+        rows_hint: Option<u64>,
+        base: Option<Arc<Table>>,
+    ) -> Result<Self> {
+        let canonical = schema::canonical_schema(rows_schema)?;
+        if let Some(base) = &base {
+            check_agree(&name, &base.schema, &canonical)?;
+        }
+        let builder = TableBuilder::new(catalog.pool().clone(), tenant.clone(), &canonical, rows_hint)?;
+        let encoder = builder.encoder();
+        let workers = std::thread::available_parallelism().map_or(1, usize::from).min(WORKERS_DEFAULT_MAX);
+        let waiting = Vec::new();
+        Ok(Load { catalog, tenant, name, mode, builder, encoder, waiting, workers, failed: None })
+    }
+
+    /// Encodes on up to `workers` threads at once, the caller's among them. By default as many as the
+    /// machine has cores, up to eight.
+    pub fn set_workers(&mut self, workers: usize) {
+        self.workers = workers.max(1);
+    }
+
+    /// Adds rows. Columns go by position; types are cast to those that the load began with.
+    ///
+    /// # Errors
+    /// `Invalid` when a value does not fit; `OverLimit`, with sizes, when the table does not or will not
+    /// fit into the pool. After an error the load can only be dropped: later calls give the same error.
+    pub fn push(&mut self, batch: &RecordBatch) -> Result<()> {
+        self.check()?;
+        let pushed = self.try_push(batch);
+        self.keep_failure(pushed)
+    }
+
+    /// Makes the rows visible as the table's new version, all at once.
+    ///
+    /// # Errors
+    /// As [`Load::push`]; `Exists` when a table to be created was created by another load meanwhile;
+    /// `NotFound` or `Invalid` when the table to append to was dropped or got other columns meanwhile.
+    pub fn commit(mut self) -> Result<TableInfo> {
+        self.check()?;
+        self.encode_waiting()?;
+        if let Some(columns) = self.builder.take_last_row_group() {
+            let group = self.encoder.encode(&columns)?;
+            self.builder.add_row_group(group)?;
+        }
+        let Load { catalog, tenant, name, mode, builder, .. } = self;
+        let table = builder.finish()?;
+        let expected = match mode {
+            LoadMode::Append => return append(&catalog, &tenant, &name, &table),
+            LoadMode::Create => Expected::Nothing,
+            LoadMode::Replace => Expected::Anything,
+        };
+        catalog.put(&tenant, &name, table, expected).map_err(|refused| refused.error)
+    }
+
+    fn check(&self) -> Result<()> {
+        self.failed.clone().map_or(Ok(()), Err)
+    }
+
+    fn keep_failure<T>(&mut self, outcome: Result<T>) -> Result<T> {
+        if let Err(error) = &outcome {
+            self.failed = Some(error.clone());
+            self.waiting.clear();
+        }
+        outcome
+    }
+
+    fn try_push(&mut self, batch: &RecordBatch) -> Result<()> {
+        self.builder.buffer(batch)?;
+        while let Some(columns) = self.builder.take_full_row_group() {
+            self.waiting.push(columns);
+            if self.waiting.len() >= self.workers {
+                self.encode_waiting()?;
+            }
+        }
+        Ok(())
+    }
+
+    fn encode_waiting(&mut self) -> Result<()> {
+        let waiting = std::mem::take(&mut self.waiting);
+        for group in encode_all(&self.encoder, &waiting, self.workers) {
+            self.builder.add_row_group(group?)?;
+        }
+        Ok(())
+    }
+}
+
+/// Encodes row groups on up to `workers` threads; the results in the order of the row groups.
+fn encode_all(encoder: &Encoder, groups: &[Vec<ArrayRef>], workers: usize) -> Vec<Result<RowGroup>> {
+    let next = AtomicUsize::new(0);
+    let encode_some = || {
+        let mut encoded = Vec::new();
+        loop {
+            let index = next.fetch_add(1, Ordering::Relaxed);
+            match groups.get(index) {
+                Some(columns) => encoded.push((index, encoder.encode(columns))),
+                None => return encoded,
+            }
+        }
+    };
+    let others = workers.min(groups.len()).saturating_sub(1);
+    let mut encoded = std::thread::scope(|scope| {
+        let threads: Vec<_> = (0..others).map(|_| scope.spawn(encode_some)).collect();
+        let mut encoded = encode_some();
+        for thread in threads {
+            match thread.join() {
+                Ok(more) => encoded.extend(more),
+                // First in order, so that it is what the load fails with.
+                Err(_) => {
+                    encoded.insert(0, (0, Err(Error::internal("a defect stopped the encoding of a load"))))
+                }
+            }
+        }
+        encoded
+    });
+    // Stable: a failure that was put in front stays there.
+    encoded.sort_by_key(|(index, _)| *index);
+    encoded.into_iter().map(|(_, group)| group).collect()
+}
+
+/// Puts the row groups of `rows` behind those of the newest version, as often as another load is faster.
+fn append(catalog: &Catalog, tenant: &TenantName, name: &TableName, rows: &Table) -> Result<TableInfo> {
+    loop {
+        let (version, base) = catalog.get(tenant, name)?;
+        check_agree(name, &base.schema, &rows.schema)?;
+        check_nulls(name, &base, rows)?;
+        let mut builder = TableBuilder::append_to(catalog.pool().clone(), &base, tenant.clone(), None)?;
+        for group in &rows.row_groups {
+            builder.add_row_group(RowGroup { rows: group.rows, chunks: group.chunks.clone() })?;
+        }
+        match catalog.put(tenant, name, builder.finish()?, Expected::Version(version)) {
+            Ok(info) => return Ok(info),
+            Err(Refused { error, .. }) if error.kind == ErrorKind::Unavailable => {}
+            Err(Refused { error, .. }) => return Err(error),
+        }
+    }
+}
+
+/// Names and types must be the same, in the same order.
+fn check_agree(name: &TableName, table: &Schema, rows: &Schema) -> Result<()> {
+    let differ = |what: String| {
+        Error::invalid(format!("these rows do not fit table {:?}: {what}", name.as_str()))
+            .advise("to append, the columns must have the same names and types in the same order")
+    };
+    if table.fields().len() != rows.fields().len() {
+        let (has, given) = (table.fields().len(), rows.fields().len());
+        return Err(differ(format!("it has {has} columns, they have {given}")));
+    }
+    for (has, given) in table.fields().iter().zip(rows.fields()) {
+        if (has.name(), has.data_type()) != (given.name(), given.data_type()) {
+            return Err(differ(format!(
+                "it has a column {:?} of type {} where they have {:?} of type {}",
+                has.name(),
+                has.data_type(),
+                given.name(),
+                given.data_type()
+            )));
+        }
+    }
+    Ok(())
+}
+
+fn check_nulls(name: &TableName, base: &Table, rows: &Table) -> Result<()> {
+    let columns = base.schema.fields().iter().zip(&rows.statistics);
+    match columns.into_iter().find(|(field, statistics)| !field.is_nullable() && statistics.null_count > 0) {
+        Some((field, _)) => Err(Error::invalid(format!(
+            "these rows do not fit table {:?}: column {:?} may not be NULL",
+            name.as_str(),
+            field.name()
+        ))),
+        None => Ok(()),
+    }
+}

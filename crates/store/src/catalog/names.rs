@@ -1,0 +1,63 @@
+//! What to say to someone who asked for a table that there is not: the names that come closest.
+
+use farpool_model::TableName;
+
+/// Names that an error lists.
+const NAMES_MAX: usize = 5;
+
+/// Advice with the names among `known` that are closest to `wanted`, closest first.
+pub(super) fn advice<'a>(wanted: &TableName, known: impl Iterator<Item = &'a TableName>) -> String {
+    let mut known: Vec<(usize, &str)> =
+        known.map(|name| (distance(wanted.as_str(), name.as_str()), name.as_str())).collect();
+    if known.is_empty() {
+        return "there are no tables yet: load one first".to_string();
+    }
+    known.sort_unstable();
+    let more = known.len().saturating_sub(NAMES_MAX);
+    let names: Vec<&str> = known.into_iter().take(NAMES_MAX).map(|(_, name)| name).collect();
+    let more = if more > 0 { format!(", and {more} more") } else { String::new() };
+    format!("there is: {}{more}", names.join(", "))
+}
+
+/// The Levenshtein distance, letter case apart.
+fn distance(a: &str, b: &str) -> usize {
+    let (a, b) = (a.to_lowercase(), b.to_lowercase());
+    let b: Vec<char> = b.chars().collect();
+    let mut row: Vec<usize> = (0..=b.len()).collect();
+    for (i, from) in a.chars().enumerate() {
+        let mut diagonal = row[0];
+        row[0] = i + 1;
+        for (j, to) in b.iter().enumerate() {
+            let substituted = diagonal + usize::from(from != *to);
+            diagonal = row[j + 1];
+            row[j + 1] = substituted.min(row[j] + 1).min(diagonal + 1);
+        }
+    }
+    row[b.len()]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn distances() {
+        for (a, b, expected) in
+            [("", "", 0), ("", "abc", 3), ("kitten", "sitting", 3), ("Orders", "orders", 0), ("ab", "ba", 2)]
+        {
+            assert_eq!(distance(a, b), expected, "{a} {b}");
+            assert_eq!(distance(b, a), expected, "{b} {a}");
+        }
+    }
+
+    #[test]
+    fn at_most_five_names_closest_first() {
+        let name = |n: &str| TableName::new(n).unwrap();
+        let known: Vec<_> = ["lineitem", "orders", "part", "supplier", "nation", "region"].map(name).into();
+        assert_eq!(
+            advice(&name("order"), known.iter()),
+            "there is: orders, region, part, nation, lineitem, and 1 more"
+        );
+        assert_eq!(advice(&name("x"), [].iter()), "there are no tables yet: load one first");
+    }
+}

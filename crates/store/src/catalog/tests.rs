@@ -1,0 +1,294 @@
+//! Loads and versions, and that memory comes back whatever happens.
+
+use super::*;
+use arrow_array::{Array, ArrayRef, Int64Array, RecordBatch, StringArray, cast::AsArray, types::Int64Type};
+use arrow_schema::{DataType, Field};
+use farpool_memory::PoolConfig;
+use farpool_model::limits::{PAGE_BYTES, ROW_GROUP_ROWS};
+
+fn catalog(bytes_limit: usize) -> Arc<Catalog> {
+    Arc::new(Catalog::new(Pool::new(PoolConfig { bytes_limit }).unwrap()))
+}
+
+fn roomy() -> Arc<Catalog> {
+    catalog(512 << 20)
+}
+
+fn tenant() -> TenantName {
+    TenantName::default()
+}
+
+fn name(name: &str) -> TableName {
+    TableName::new(name).unwrap()
+}
+
+fn bytes_used(catalog: &Catalog) -> u64 {
+    catalog.pool().usage().bytes_used as u64
+}
+
+fn batch(rows: std::ops::Range<i64>) -> RecordBatch {
+    let ids: ArrayRef = Arc::new(Int64Array::from_iter_values(rows.clone()));
+    let texts: ArrayRef = Arc::new(StringArray::from_iter_values(rows.map(|i| format!("row {i}"))));
+    RecordBatch::try_from_iter([("id", ids), ("text", texts)]).unwrap()
+}
+
+fn begin(catalog: &Arc<Catalog>, table: &str, mode: LoadMode) -> Result<Load> {
+    catalog.begin_load(&tenant(), &name(table), &batch(0..0).schema(), mode, None)
+}
+
+fn load(
+    catalog: &Arc<Catalog>,
+    table: &str,
+    mode: LoadMode,
+    rows: std::ops::Range<i64>,
+) -> Result<TableInfo> {
+    let mut load = begin(catalog, table, mode)?;
+    load.push(&batch(rows))?;
+    load.commit()
+}
+
+fn ids(catalog: &Catalog, table: &str) -> Vec<i64> {
+    let (_, table) = catalog.get(&tenant(), &name(table)).unwrap();
+    let decode = |group: &Arc<farpool_columns::RowGroup>| {
+        let ids = group.chunks[0].decode(0..group.rows).unwrap();
+        ids.as_primitive::<Int64Type>().values().to_vec()
+    };
+    table.row_groups.iter().flat_map(decode).collect()
+}
+
+#[test]
+fn create_append_replace_drop() {
+    let catalog = roomy();
+    let created = load(&catalog, "t", LoadMode::Create, 0..10).unwrap();
+    assert_eq!((created.rows, created.name.as_str()), (10, "t"));
+    let error = load(&catalog, "t", LoadMode::Create, 0..1).unwrap_err();
+    assert_eq!(error.kind, ErrorKind::Exists);
+    let appended = load(&catalog, "t", LoadMode::Append, 10..25).unwrap();
+    assert!(appended.version > created.version);
+    assert_eq!(ids(&catalog, "t"), (0..25).collect::<Vec<_>>());
+    let replaced = load(&catalog, "t", LoadMode::Replace, 90..95).unwrap();
+    assert!(replaced.version > appended.version);
+    assert_eq!(ids(&catalog, "t"), (90..95).collect::<Vec<_>>());
+    assert_eq!(catalog.tables(&tenant()), [catalog.info(&tenant(), &name("t")).unwrap()]);
+    assert_eq!(catalog.tenant_names(), [tenant()]);
+    catalog.drop_table(&tenant(), &name("t")).unwrap();
+    assert_eq!(bytes_used(&catalog), 0);
+    assert!(catalog.tenant_names().is_empty() && catalog.tables(&tenant()).is_empty());
+    let recreated = load(&catalog, "t", LoadMode::Replace, 0..3).unwrap();
+    assert!(recreated.version > replaced.version, "versions grow even over a dropped table");
+}
+
+#[test]
+fn names_that_are_not_found_bring_the_closest() {
+    let catalog = roomy();
+    let orders = name("ordres");
+    let error = catalog.get(&tenant(), &orders).unwrap_err();
+    assert_eq!(
+        (error.kind, error.advice.as_deref()),
+        (ErrorKind::NotFound, Some("there are no tables yet: load one first"))
+    );
+    for table in ["customer", "orders", "part"] {
+        load(&catalog, table, LoadMode::Create, 0..1).unwrap();
+    }
+    for error in [
+        catalog.get(&tenant(), &orders).unwrap_err(),
+        catalog.info(&tenant(), &orders).unwrap_err(),
+        catalog.drop_table(&tenant(), &orders).unwrap_err(),
+        begin(&catalog, "ordres", LoadMode::Append).unwrap_err(),
+    ] {
+        assert_eq!(error.kind, ErrorKind::NotFound);
+        assert!(error.message.contains("ordres"));
+        assert!(error.advice.unwrap().starts_with("there is: orders, "));
+    }
+    let other = TenantName::new("other").unwrap();
+    assert_eq!(catalog.get(&other, &name("orders")).unwrap_err().kind, ErrorKind::NotFound);
+}
+
+#[test]
+fn row_groups_keep_the_order_of_the_rows_with_any_number_of_workers() {
+    let rows = 5 * ROW_GROUP_ROWS as i64 + 777;
+    for workers in [1, 2, 3, 16] {
+        let catalog = roomy();
+        let mut load = begin(&catalog, "t", LoadMode::Create).unwrap();
+        load.set_workers(workers);
+        let mut start = 0;
+        while start < rows {
+            let end = (start + 30_011).min(rows);
+            load.push(&batch(start..end)).unwrap();
+            start = end;
+        }
+        let info = load.commit().unwrap();
+        assert_eq!(info.rows, rows as u64);
+        assert!(ids(&catalog, "t").into_iter().eq(0..rows), "{workers} workers");
+        let (_, table) = catalog.get(&tenant(), &name("t")).unwrap();
+        assert_eq!(table.row_groups.len(), 6);
+        assert!(table.row_groups[..5].iter().all(|group| group.rows == ROW_GROUP_ROWS));
+    }
+}
+
+#[test]
+fn an_old_version_lives_as_long_as_somebody_reads_it() {
+    let catalog = roomy();
+    load(&catalog, "t", LoadMode::Create, 0..1_000).unwrap();
+    let (version, old) = catalog.get(&tenant(), &name("t")).unwrap();
+    load(&catalog, "t", LoadMode::Replace, 0..1_000).unwrap();
+    let with_both = bytes_used(&catalog);
+    assert_ne!(catalog.get(&tenant(), &name("t")).unwrap().0, version);
+    assert_eq!(old.rows, 1_000);
+    assert_eq!(old.row_groups[0].chunks[0].decode(0..1_000).unwrap().len(), 1_000);
+    drop(old);
+    assert!(bytes_used(&catalog) < with_both);
+}
+
+#[test]
+fn an_abandoned_load_gives_all_its_pages_back() {
+    let catalog = roomy();
+    let mut abandoned = begin(&catalog, "t", LoadMode::Create).unwrap();
+    abandoned.push(&batch(0..300_000)).unwrap();
+    assert!(bytes_used(&catalog) > 0);
+    drop(abandoned);
+    assert_eq!(bytes_used(&catalog), 0);
+    assert!(catalog.tables(&tenant()).is_empty());
+}
+
+#[test]
+fn a_load_that_failed_stays_failed_and_leaves_nothing() {
+    let catalog = roomy();
+    let mut failing = begin(&catalog, "t", LoadMode::Create).unwrap();
+    failing.push(&batch(0..100_000)).unwrap();
+    let narrow = batch(0..5).project(&[0]).unwrap();
+    let error = failing.push(&narrow).unwrap_err();
+    assert_eq!(error.kind, ErrorKind::Invalid, "{error}");
+    assert_eq!(failing.push(&batch(0..5)).unwrap_err(), error);
+    assert_eq!(failing.commit().unwrap_err(), error);
+    assert_eq!(bytes_used(&catalog), 0);
+    assert!(catalog.tables(&tenant()).is_empty());
+}
+
+/// Numbers that nothing packs.
+fn noise(rows: usize, seed: u64) -> RecordBatch {
+    let mut state = seed | 1;
+    let mut next = || {
+        state ^= state << 13;
+        state ^= state >> 7;
+        state ^= state << 17;
+        state as i64
+    };
+    let ids: ArrayRef = Arc::new(Int64Array::from_iter_values((0..rows).map(|_| next())));
+    RecordBatch::try_from_iter([("id", ids)]).unwrap()
+}
+
+#[test]
+fn a_table_that_does_not_fit_is_refused_and_leaves_nothing() {
+    let catalog = catalog(3 * PAGE_BYTES);
+    for rows_hint in [None, Some(40 * ROW_GROUP_ROWS as u64)] {
+        let schema = noise(0, 1).schema();
+        let mut load =
+            catalog.begin_load(&tenant(), &name("t"), &schema, LoadMode::Create, rows_hint).unwrap();
+        let outcome = (0..40).try_for_each(|seed| load.push(&noise(ROW_GROUP_ROWS, seed)));
+        let outcome = outcome.and_then(|()| load.commit().map(|_| ()));
+        let error = outcome.unwrap_err();
+        assert_eq!(error.kind, ErrorKind::OverLimit);
+        assert!(error.message.contains("MiB"), "{error}");
+        assert_eq!(bytes_used(&catalog), 0);
+    }
+}
+
+#[test]
+fn appends_at_the_same_time_lose_nothing() {
+    let catalog = roomy();
+    load(&catalog, "t", LoadMode::Create, 0..10).unwrap();
+    std::thread::scope(|scope| {
+        for thread in 0..4 {
+            let catalog = &catalog;
+            scope.spawn(move || {
+                for i in 0..5 {
+                    let start = 10 + (thread * 5 + i) * 100;
+                    load(catalog, "t", LoadMode::Append, start..start + 100).unwrap();
+                }
+            });
+        }
+    });
+    let mut ids = ids(&catalog, "t");
+    ids.sort_unstable();
+    assert!(ids.into_iter().eq(0..2_010));
+    assert_eq!(catalog.info(&tenant(), &name("t")).unwrap().rows, 2_010);
+}
+
+#[test]
+fn of_two_replacements_the_last_to_commit_stays() {
+    let catalog = roomy();
+    let mut first = begin(&catalog, "t", LoadMode::Replace).unwrap();
+    let mut second = begin(&catalog, "t", LoadMode::Replace).unwrap();
+    first.push(&batch(0..1)).unwrap();
+    second.push(&batch(5..6)).unwrap();
+    second.commit().unwrap();
+    first.commit().unwrap();
+    assert_eq!(ids(&catalog, "t"), [0]);
+}
+
+#[test]
+fn of_two_creations_the_second_to_commit_is_refused() {
+    let catalog = roomy();
+    let first = begin(&catalog, "t", LoadMode::Create).unwrap();
+    let second = begin(&catalog, "t", LoadMode::Create).unwrap();
+    first.commit().unwrap();
+    assert_eq!(second.commit().unwrap_err().kind, ErrorKind::Exists);
+}
+
+#[test]
+fn an_append_whose_table_changed_its_columns_or_went_is_refused() {
+    let catalog = roomy();
+    load(&catalog, "t", LoadMode::Create, 0..10).unwrap();
+    let mut late = begin(&catalog, "t", LoadMode::Append).unwrap();
+    late.push(&batch(10..20)).unwrap();
+    let other = noise(5, 1);
+    let mut replace =
+        catalog.begin_load(&tenant(), &name("t"), &other.schema(), LoadMode::Replace, None).unwrap();
+    replace.push(&other).unwrap();
+    replace.commit().unwrap();
+    assert_eq!(late.commit().unwrap_err().kind, ErrorKind::Invalid);
+
+    load(&catalog, "u", LoadMode::Create, 0..10).unwrap();
+    let late = begin(&catalog, "u", LoadMode::Append).unwrap();
+    catalog.drop_table(&tenant(), &name("u")).unwrap();
+    assert_eq!(late.commit().unwrap_err().kind, ErrorKind::NotFound);
+}
+
+#[test]
+fn rows_that_do_not_fit_a_table_are_refused_with_the_column() {
+    let catalog = roomy();
+    load(&catalog, "t", LoadMode::Create, 0..10).unwrap();
+    let refuse = |fields: Vec<Field>| {
+        let begun = catalog.begin_load(&tenant(), &name("t"), &Schema::new(fields), LoadMode::Append, None);
+        let error = begun.unwrap_err();
+        assert_eq!(error.kind, ErrorKind::Invalid);
+        error.message
+    };
+    let id = Field::new("id", DataType::Int64, false);
+    assert!(refuse(vec![id.clone()]).contains("2 columns"));
+    assert!(refuse(vec![id.clone(), Field::new("txt", DataType::Utf8, true)]).contains("txt"));
+    assert!(refuse(vec![id, Field::new("text", DataType::Date32, true)]).contains("Date32"));
+}
+
+#[test]
+fn an_append_may_not_bring_nulls_where_the_table_has_none() {
+    let catalog = roomy();
+    load(&catalog, "t", LoadMode::Create, 0..10).unwrap();
+    let (_, table) = catalog.get(&tenant(), &name("t")).unwrap();
+    assert!(!table.schema.field(0).is_nullable(), "the batches of these tests have no NULLs");
+    let ids: ArrayRef = Arc::new(Int64Array::from(vec![Some(1), None]));
+    let texts: ArrayRef = Arc::new(StringArray::from(vec!["a", "b"]));
+    let rows = RecordBatch::try_from_iter_with_nullable([("id", ids, true), ("text", texts, false)]).unwrap();
+    let mut load = catalog.begin_load(&tenant(), &name("t"), &rows.schema(), LoadMode::Append, None).unwrap();
+    load.push(&rows).unwrap();
+    let error = load.commit().unwrap_err();
+    assert!(error.kind == ErrorKind::Invalid && error.message.contains("\"id\""), "{error}");
+}
+
+#[test]
+fn an_empty_table_is_a_table() {
+    let catalog = roomy();
+    assert_eq!(begin(&catalog, "t", LoadMode::Create).unwrap().commit().unwrap().rows, 0);
+    assert_eq!(load(&catalog, "t", LoadMode::Append, 0..3).unwrap().rows, 3);
+}

@@ -1,0 +1,65 @@
+//! Arrow IPC in its two framings: a file with a footer (also called Feather version 2), and a stream.
+
+use super::progress::{Counting, Progress};
+use super::{Batches, damaged, files};
+use arrow_array::RecordBatch;
+use arrow_ipc::reader::{FileReader, StreamReader};
+use arrow_schema::{ArrowError, SchemaRef};
+use farpool_model::{Error, Result};
+use std::fs::File;
+use std::io::BufReader;
+use std::path::Path;
+use std::sync::Arc;
+
+/// Which framing.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Kind {
+    File,
+    Stream,
+}
+
+/// The columns.
+pub(super) fn schema(path: &Path, file: File, kind: Kind) -> Result<SchemaRef> {
+    let schema = match kind {
+        Kind::File => FileReader::try_new_buffered(file, None).map(|reader| reader.schema()),
+        Kind::Stream => StreamReader::try_new_buffered(file, None).map(|reader| reader.schema()),
+    };
+    schema.map_err(|error| failure(path, error))
+}
+
+/// Reads the columns at `columns`, which ascend.
+pub(super) fn read(
+    path: &Path,
+    file: File,
+    kind: Kind,
+    columns: &[usize],
+    progress: Arc<Progress>,
+) -> Result<Batches> {
+    let reader = BufReader::new(Counting { inner: file, progress });
+    let columns = Some(columns.to_vec());
+    let named = {
+        let path = path.to_path_buf();
+        move |batch: Result<RecordBatch, ArrowError>| batch.map_err(|error| failure(&path, error))
+    };
+    Ok(match kind {
+        Kind::File => {
+            let reader = FileReader::try_new(reader, columns).map_err(|error| failure(path, error))?;
+            Box::new(reader.map(named))
+        }
+        Kind::Stream => {
+            let reader = StreamReader::try_new(reader, columns).map_err(|error| failure(path, error))?;
+            Box::new(reader.map(named))
+        }
+    })
+}
+
+fn failure(path: &Path, error: ArrowError) -> Error {
+    match error {
+        ArrowError::IoError(_, io) if io.kind() != std::io::ErrorKind::UnexpectedEof => {
+            files::unreadable(path, &io)
+        }
+        ArrowError::NotYetImplemented(what) => Error::invalid(format!("{}: {what}", path.display()))
+            .advise("the file uses a part of Arrow that is not read: write it again without"),
+        other => damaged(path, format_args!("not readable as Arrow IPC: {other}")),
+    }
+}

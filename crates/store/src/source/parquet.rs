@@ -1,0 +1,99 @@
+//! Parquet files through the `parquet` crate, strings as views, only the columns that are asked for.
+
+use super::progress::Progress;
+use super::{Batches, damaged};
+use arrow_schema::{DataType, Field, Fields, Schema, SchemaRef};
+use farpool_model::{Error, Result, cast, limits};
+use parquet::arrow::ProjectionMask;
+use parquet::arrow::arrow_reader::{
+    ArrowReaderMetadata, ArrowReaderOptions, ParquetRecordBatchReaderBuilder,
+};
+use std::fs::File;
+use std::path::Path;
+use std::sync::Arc;
+
+/// What a file says about itself at its end.
+pub(super) type Footer = ArrowReaderMetadata;
+
+/// Bytes of one batch, about: enough that a row group of the pool is usually one batch and is encoded
+/// without being put together first, and not so much that a few batches of wide rows fill the memory.
+const BATCH_BYTES: u64 = 32 << 20;
+
+/// The columns, the number of rows and the footer.
+pub(super) fn open(path: &Path, file: &File) -> Result<(SchemaRef, u64, Footer)> {
+    let footer = ArrowReaderMetadata::load(file, ArrowReaderOptions::new()).map_err(|e| failure(path, &e))?;
+    let footer = with_views(footer);
+    let rows = footer.metadata().file_metadata().num_rows();
+    let rows = u64::try_from(rows).map_err(|_| damaged(path, "its number of rows is negative"))?;
+    Ok((footer.schema().clone(), rows, footer))
+}
+
+/// Reads the columns at `columns`.
+pub(super) fn read(
+    path: &Path,
+    file: File,
+    footer: &Footer,
+    columns: &[usize],
+    progress: Arc<Progress>,
+) -> Result<Batches> {
+    let mask = ProjectionMask::roots(footer.parquet_schema(), columns.iter().copied());
+    let reader = ParquetRecordBatchReaderBuilder::new_with_metadata(file, footer.clone())
+        .with_projection(mask)
+        .with_batch_size(batch_rows(footer))
+        .build()
+        .map_err(|error| failure(path, &error))?;
+    let rows_all = footer.metadata().file_metadata().num_rows().max(1) as f64;
+    let mut rows_read = 0;
+    let path = path.to_path_buf();
+    Ok(Box::new(reader.map(move |batch| {
+        let batch = batch.map_err(|error| damaged(&path, error))?;
+        rows_read += batch.num_rows();
+        // In proportion to the rows: columns that are left out count as read.
+        progress.reach((progress.bytes() as f64 * (rows_read as f64 / rows_all)) as u64);
+        Ok(batch)
+    })))
+}
+
+/// Strings as views where the file has them: no copy from the page, and the form that the pool wants.
+fn with_views(footer: Footer) -> Footer {
+    let view = |field: &Arc<Field>| -> Arc<Field> {
+        let data_type = match plain(field.data_type()) {
+            DataType::Utf8 | DataType::LargeUtf8 => DataType::Utf8View,
+            DataType::Binary | DataType::LargeBinary => DataType::BinaryView,
+            _ => return field.clone(),
+        };
+        Arc::new(Field::new(field.name(), data_type, field.is_nullable()))
+    };
+    let fields: Fields = footer.schema().fields().iter().map(view).collect();
+    if fields == *footer.schema().fields() {
+        return footer;
+    }
+    let options = ArrowReaderOptions::new().with_schema(Arc::new(Schema::new(fields)));
+    // The hint is an optimisation: files for which the reader does not take it are read as they are.
+    ArrowReaderMetadata::try_new(footer.metadata().clone(), options).unwrap_or(footer)
+}
+
+fn plain(data_type: &DataType) -> &DataType {
+    match data_type {
+        DataType::Dictionary(_, values) => values,
+        other => other,
+    }
+}
+
+fn batch_rows(footer: &Footer) -> usize {
+    let metadata = footer.metadata();
+    let bytes: i64 =
+        metadata.row_groups().iter().map(|g| g.total_byte_size().max(0)).fold(0, i64::saturating_add);
+    let rows = metadata.file_metadata().num_rows().max(1);
+    let bytes_of_row = u64::try_from(bytes / rows).unwrap_or(0).max(1);
+    cast::usize_saturating(BATCH_BYTES / bytes_of_row).clamp(limits::BLOCK_ROWS, limits::ROW_GROUP_ROWS)
+}
+
+fn failure(path: &Path, error: &parquet::errors::ParquetError) -> Error {
+    use parquet::errors::ParquetError;
+    match error {
+        ParquetError::NYI(what) => Error::invalid(format!("{}: {what}", path.display()))
+            .advise("the file uses a part of Parquet that is not read: write it again without"),
+        other => damaged(path, format_args!("not a readable Parquet file: {other}")),
+    }
+}
