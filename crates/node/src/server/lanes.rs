@@ -234,3 +234,6 @@ impl<W> Lanes<W> {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -86,7 +86,7 @@ async fn handle(
     };
     let greeted = tokio::select! {
         greeted = greeting::greet(&mut socket, &node) => greeted,
-        _ = draining.wait_for(|draining| *draining) => return,
+        () = closing(&mut draining) => return,
     };
     match greeted {
         Greeting::Gone => {}
@@ -126,9 +126,14 @@ async fn say_why(connection: &Connection, error: Error) {
     }
 }
 
+/// Resolves when the server is closing.
+async fn closing(draining: &mut watch::Receiver<bool>) {
+    drop(draining.wait_for(|draining| *draining).await);
+}
+
 /// Resolves when the server is closing and nothing is under way on the connection.
 async fn drained(connection: &Connection, draining: &mut watch::Receiver<bool>) {
-    drop(draining.wait_for(|draining| *draining).await);
+    closing(draining).await;
     while !connection.outbox.is_idle() {
         sleep(IDLE_CHECK).await;
     }

@@ -22,6 +22,9 @@ const SEGMENTS_PER_WRITE: usize = 128;
 /// Writes that a worker makes before it leaves the rest to the writer task.
 const WRITES_BY_WORKER: usize = 2;
 
+/// Writes that the writer task makes before it lets others have the thread.
+const WRITES_PER_TURN: usize = 16;
+
 /// The sending side of a connection.
 pub(crate) struct Outbox<W> {
     socket: Arc<TcpStream>,
@@ -114,7 +117,7 @@ impl<W> Outbox<W> {
     /// Sends all that is queued now, unless another thread is at it.
     pub async fn write_all(&self) -> io::Result<()> {
         loop {
-            match self.write(usize::MAX)? {
+            match self.write(WRITES_PER_TURN)? {
                 Progress::Done => return Ok(()),
                 Progress::More => tokio::task::yield_now().await,
                 Progress::Blocked => self.socket.writable().await?,

@@ -21,6 +21,9 @@ use tokio::task::AbortHandle;
 /// Bytes to read at a time: below, system calls cost more; above, the bytes leave the CPU caches.
 const READ_BYTES: usize = 256 << 10;
 
+/// A read of so many bytes is followed by a turn for others.
+const YIELD_BYTES: usize = READ_BYTES / 4;
+
 /// Streams that a client opens before it makes another connection: fewer than a node allows, because the
 /// node may learn a moment later than the client that a stream has ended.
 const STREAMS_MAX: usize = limits::STREAMS_PER_CONNECTION_MAX - 8;
@@ -159,8 +162,12 @@ impl Shared {
                     self.dispatch(message)?;
                 }
             }
-            if self.fill(buffer).await.map_err(|error| Closed::Gone(Some(error.to_string())))? == 0 {
-                return Ok(());
+            match self.fill(buffer).await {
+                Ok(0) => return Ok(()),
+                // Whoever decodes what has come may be waiting for this very thread.
+                Ok(bytes) if bytes >= YIELD_BYTES => tokio::task::yield_now().await,
+                Ok(_) => {}
+                Err(error) => return Err(Closed::Gone(Some(error.to_string()))),
             }
         }
     }

@@ -91,6 +91,15 @@ impl RemotePool {
         substrait::encode_program(program, &schema)
     }
 
+    /// After a program was refused: the table may have other columns by now.
+    fn doubt<T>(&self, program: &Program, outcome: Result<T>) -> Result<T> {
+        outcome.inspect_err(|error| {
+            if matches!(error.kind, ErrorKind::Invalid | ErrorKind::NotFound) {
+                self.schemas.lock().remove(&program.table);
+            }
+        })
+    }
+
     async fn start(&self, request: &Request) -> Result<(Prepared, Channel)> {
         let mut channel = self.open(request, "a query was running").await?;
         let prepared = query::prepared(&mut channel).await?;
@@ -134,7 +143,8 @@ impl Pool for RemotePool {
 
     async fn prepare(&self, program: &Program) -> Result<Prepared> {
         let request = Request::Prepare { plan: self.plan(program).await? };
-        match self.ask_again(&request, "it looked at a query").await? {
+        let answer = self.ask_again(&request, "it looked at a query").await;
+        match self.doubt(program, answer)? {
             Response::Prepared { prepared, .. } => Ok(prepared),
             other => Err(query::unexpected(other.kind())),
         }
@@ -147,7 +157,7 @@ impl Pool for RemotePool {
             Err(error) if error.kind == ErrorKind::Unavailable => self.start(&request).await,
             outcome => outcome,
         };
-        let (prepared, channel) = started?;
+        let (prepared, channel) = self.doubt(program, started)?;
         let receipt = ReceiptHandle::new();
         let rows = query::Rows::new(channel, prepared.schema.clone(), receipt.clone());
         Ok(Execution { prepared, streams: vec![Box::pin(rows)], receipt })

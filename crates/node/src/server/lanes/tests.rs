@@ -1,0 +1,150 @@
+//! Lanes against what they promise, with the wire's own assembler as the client.
+
+use super::*;
+use bytes::BytesMut;
+use farpool_wire::{Assembler, FrameKind, Message, split_frame};
+
+fn message(kind: FrameKind, bytes: usize, mark: u8) -> Outgoing {
+    // In two pieces, as a header and a buffer would be.
+    let body = Bytes::from(vec![mark; bytes]);
+    let pieces = vec![body.slice(..bytes / 3), body.slice(bytes / 3..)];
+    Outgoing::new(kind, pieces).unwrap()
+}
+
+fn lanes(streams: std::ops::Range<u32>) -> Lanes<u32> {
+    let mut lanes = Lanes::new();
+    streams.for_each(|stream| lanes.open(stream, 0, stream).unwrap());
+    lanes
+}
+
+/// The frames that one pick gives.
+fn frames(picked: Picked) -> Vec<(u32, FrameKind, bool)> {
+    let mut bytes: BytesMut = picked.segments.iter().flatten().copied().collect();
+    let next = || split_frame(&mut bytes).unwrap();
+    std::iter::from_fn(next).map(|(header, _)| (header.stream, header.kind, header.more)).collect()
+}
+
+/// Everything that leaves, put together.
+fn messages(lanes: &mut Lanes<u32>) -> Vec<Message> {
+    let mut assembler = Assembler::new();
+    let mut messages = Vec::new();
+    loop {
+        let picked = lanes.pick(1);
+        if picked.segments.is_empty() {
+            return messages;
+        }
+        let mut bytes: BytesMut = picked.segments.iter().flatten().copied().collect();
+        while let Some((header, payload)) = split_frame(&mut bytes).unwrap() {
+            messages.extend(assembler.push(header, payload).unwrap());
+        }
+        assert!(bytes.is_empty());
+    }
+}
+
+#[test]
+fn streams_take_turns_frame_by_frame() {
+    let mut lanes = lanes(1..4);
+    for stream in 1..4 {
+        let bytes = if stream == 3 { 10 } else { 2 * limits::FRAME_BYTES_MAX };
+        assert!(lanes.push(stream, message(FrameKind::Batch, bytes, 0)));
+    }
+    let batch = |stream, more| (stream, FrameKind::Batch, more);
+    let expected = [batch(1, true), batch(2, true), batch(3, false), batch(1, false), batch(2, false)];
+    assert_eq!(frames(lanes.pick(usize::MAX)), expected);
+    assert!(lanes.pick(usize::MAX).segments.is_empty());
+}
+
+#[test]
+fn messages_arrive_whole_and_in_order() {
+    let mut lanes = lanes(1..5);
+    let sizes = [0, 1, 5, limits::FRAME_BYTES_MAX, limits::FRAME_BYTES_MAX + 1, 3 * limits::FRAME_BYTES_MAX - 7];
+    for (index, bytes) in sizes.into_iter().enumerate() {
+        for stream in 1..5 {
+            let bytes = if stream % 2 == 0 { bytes } else { bytes / 2 };
+            lanes.push(stream, message(FrameKind::TableList, bytes, index as u8));
+        }
+    }
+    let arrived = messages(&mut lanes);
+    for stream in 1..5 {
+        let of_stream: Vec<_> = arrived.iter().filter(|m| m.stream == stream).collect();
+        assert_eq!(of_stream.len(), sizes.len());
+        for (index, (message, bytes)) in of_stream.iter().zip(sizes).enumerate() {
+            assert_eq!(message.body.len(), if stream % 2 == 0 { bytes } else { bytes / 2 });
+            assert!(message.body.iter().all(|&mark| usize::from(mark) == index));
+        }
+        let total: u64 = of_stream.iter().map(|m| m.bytes_on_wire).sum();
+        assert_eq!(lanes.bytes_total(stream), total);
+    }
+}
+
+#[test]
+fn batches_wait_for_credit_and_other_messages_do_not() {
+    let mut lanes = lanes(1..3);
+    for _ in 0..20 {
+        lanes.push(1, message(FrameKind::Batch, 1 << 20, 0));
+    }
+    lanes.push(2, message(FrameKind::TableList, 64, 0));
+    // Four batches and their headers are more than the window of 4 MiB.
+    let window = |arrived: Vec<Message>| arrived.iter().filter(|m| m.stream == 1).count();
+    assert_eq!(window(messages(&mut lanes)), 4);
+    lanes.grant(1, 1).unwrap();
+    assert_eq!(window(messages(&mut lanes)), 0, "the window is still overdrawn by the headers");
+    lanes.grant(1, 2 << 20).unwrap();
+    assert_eq!(window(messages(&mut lanes)), 2);
+    assert!(lanes.grant(1, u64::MAX).is_err());
+    assert!(lanes.grant(77, 5).is_ok());
+}
+
+#[test]
+fn a_full_stream_says_when_it_has_room() {
+    let mut lanes = lanes(1..2);
+    for _ in 0..limits::QUEUED_BATCHES_MAX {
+        assert!(lanes.has_room(1));
+        lanes.push(1, message(FrameKind::Batch, 10, 0));
+    }
+    assert!(!lanes.has_room(1));
+    assert!(lanes.pick(1).room);
+    assert!(lanes.has_room(1));
+    assert!(!lanes.pick(1).room);
+    lanes.push(1, message(FrameKind::TableList, limits::STREAM_WINDOW_BYTES + 1, 0));
+    assert!(!lanes.has_room(1));
+    lanes.remove(1);
+    assert!(lanes.has_room(1), "so that the program may find out");
+}
+
+#[test]
+fn a_stream_closes_with_its_last_message() {
+    let mut lanes = lanes(1..3);
+    lanes.push(1, message(FrameKind::Batch, 10, 0));
+    lanes.end(1, message(FrameKind::Receipt, 10, 1));
+    assert!(lanes.work(1).is_none());
+    assert!(!lanes.push(1, message(FrameKind::Batch, 10, 2)), "nothing comes after the end");
+    assert!(lanes.open(1, 0, 1).is_err());
+    assert_eq!(messages(&mut lanes).len(), 2);
+    assert_eq!(lanes.len(), 1);
+    lanes.open(1, 0, 1).unwrap();
+}
+
+#[test]
+fn a_removed_stream_leaves_no_frames() {
+    let mut lanes = lanes(1..3);
+    lanes.push(1, message(FrameKind::Batch, 2 << 20, 0));
+    lanes.push(2, message(FrameKind::Batch, 10, 0));
+    assert_eq!(frames(lanes.pick(1)).len(), 1);
+    assert_eq!(lanes.remove(1), Some(1));
+    // The number is used again at once: nothing of the old stream shows in the new one.
+    lanes.open(1, 0, 1).unwrap();
+    lanes.end(1, message(FrameKind::StatusInfo, 5, 0));
+    let kinds: Vec<_> = messages(&mut lanes).iter().map(|m| (m.stream, m.kind)).collect();
+    assert_eq!(kinds.len(), 2);
+    assert!(kinds.contains(&(1, FrameKind::StatusInfo)) && kinds.contains(&(2, FrameKind::Batch)));
+}
+
+#[test]
+fn streams_are_limited() {
+    let most = u32::try_from(limits::STREAMS_PER_CONNECTION_MAX).unwrap();
+    let mut lanes = lanes(1..most + 1);
+    assert!(lanes.open(most + 1, 0, 0).is_err());
+    assert_eq!(lanes.drain().len(), limits::STREAMS_PER_CONNECTION_MAX);
+    lanes.open(1, 0, 0).unwrap();
+}

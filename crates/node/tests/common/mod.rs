@@ -1,0 +1,203 @@
+//! A node on a port of its own, small tables, and the programs that the tests run.
+
+#![allow(dead_code, reason = "each test file uses a part of this")]
+
+use arrow_array::cast::AsArray;
+use arrow_array::types::Int64Type;
+use arrow_array::{ArrayRef, Int64Array, RecordBatch, StringArray};
+use farpool_model::{
+    Aggregate, AggregateFunction, CompareOp, Expr, Literal, LoadMode, NamedExpr, Output, Program, Result,
+    TableInfo, TableName, Value,
+};
+use farpool_node::{Node, NodeConfig, Tokens, server};
+use farpool_transfer::{BatchStream, Execution, Pool, PoolUrl, RemotePool};
+use futures::StreamExt;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::net::TcpListener;
+use tokio::sync::oneshot;
+use tokio::task::JoinHandle;
+
+/// How long anything may take before a test is taken to hang.
+pub const PATIENCE: Duration = Duration::from_secs(60);
+
+/// A node that serves.
+pub struct Server {
+    pub node: Arc<Node>,
+    pub address: SocketAddr,
+    pub serving: JoinHandle<Result<()>>,
+    pub stop: Option<oneshot::Sender<()>>,
+}
+
+impl Server {
+    pub async fn start() -> Self {
+        Self::with(256 << 20, None).await
+    }
+
+    pub async fn with(memory_bytes: usize, tokens: Option<&str>) -> Self {
+        Self::at("127.0.0.1:0", memory_bytes, tokens).await
+    }
+
+    pub async fn at(address: &str, memory_bytes: usize, tokens: Option<&str>) -> Self {
+        let tokens = tokens.map(|text| Tokens::parse(text).unwrap());
+        let node = Node::start(NodeConfig { memory_bytes, workers: 2, tokens }).unwrap();
+        let listener = TcpListener::bind(address).await.unwrap();
+        let address = listener.local_addr().unwrap();
+        let (stop, stopped) = oneshot::channel::<()>();
+        let serving = tokio::spawn(server::serve(node.clone(), listener, async {
+            drop(stopped.await);
+        }));
+        Server { node, address, serving, stop: Some(stop) }
+    }
+
+    pub fn url(&self) -> PoolUrl {
+        self.address.to_string().parse().unwrap()
+    }
+
+    pub async fn connect(&self) -> RemotePool {
+        RemotePool::connect(&self.url(), None).await.unwrap()
+    }
+
+    pub async fn connect_as(&self, token: &str) -> Result<RemotePool> {
+        RemotePool::connect(&self.url(), Some(token.to_string())).await
+    }
+
+    /// Ends the server without letting anybody finish.
+    pub async fn kill(&mut self) {
+        self.serving.abort();
+        while !self.serving.is_finished() {
+            tokio::time::sleep(Duration::from_millis(1)).await;
+        }
+    }
+
+    pub fn programs_running(&self) -> u64 {
+        self.node.status().programs_running
+    }
+
+    pub fn memory_used(&self) -> u64 {
+        self.node.status().memory_bytes_used
+    }
+}
+
+/// Waits until `condition` holds.
+pub async fn eventually(what: &str, mut condition: impl FnMut() -> bool) {
+    let waiting = async {
+        while !condition() {
+            tokio::time::sleep(Duration::from_millis(2)).await;
+        }
+    };
+    tokio::time::timeout(PATIENCE, waiting).await.unwrap_or_else(|_| panic!("never: {what}"));
+}
+
+pub fn name(text: &str) -> TableName {
+    TableName::new(text).unwrap()
+}
+
+/// Rows `start..end`: `id` counts, `tens` is its last digit, `word` has a hundred values, and `noise` does
+/// not compress.
+pub fn batch(start: i64, end: i64) -> RecordBatch {
+    let ids = || start..end;
+    let noise = |id: i64| id.wrapping_mul(0x9E37_79B9_7F4A_7C15_u64 as i64) ^ (id << 17);
+    RecordBatch::try_from_iter([
+        ("id", Arc::new(Int64Array::from_iter_values(ids())) as ArrayRef),
+        ("tens", Arc::new(Int64Array::from_iter_values(ids().map(|id| id % 10)))),
+        (
+            "word",
+            Arc::new(StringArray::from_iter_values(ids().map(|id| format!("word number {}", id % 100)))),
+        ),
+        ("noise", Arc::new(Int64Array::from_iter_values(ids().map(noise)))),
+    ])
+    .unwrap()
+}
+
+/// The batches of a table of `rows`.
+pub fn batches(rows: i64) -> Vec<Result<RecordBatch>> {
+    let starts = (0..rows).step_by(50_000);
+    starts.map(|start| Ok(batch(start, rows.min(start + 50_000)))).collect()
+}
+
+pub fn stream(batches: Vec<Result<RecordBatch>>) -> BatchStream {
+    Box::pin(futures::stream::iter(batches))
+}
+
+pub async fn load(pool: &dyn Pool, table: &str, mode: LoadMode, rows: i64) -> Result<TableInfo> {
+    let rows_hint = u64::try_from(rows).ok();
+    pool.load(&name(table), mode, batch(0, 0).schema(), rows_hint, stream(batches(rows))).await
+}
+
+/// All columns of all rows.
+pub fn scan(table: &str) -> Program {
+    Program::scan(name(table), &batch(0, 0).schema(), &[0, 1, 2, 3])
+}
+
+/// `select count(*), sum(id) where id < below`.
+pub fn count_and_sum(table: &str, below: i64) -> Program {
+    let aggregate = |name: &str, function, argument| Aggregate {
+        name: name.to_string(),
+        function,
+        argument,
+        filter: None,
+        data_type: arrow_schema::DataType::Int64,
+    };
+    let literal = Literal::new(Value::Int(below.into()), arrow_schema::DataType::Int64).unwrap();
+    Program {
+        filter: Some(Expr::compare(CompareOp::Lt, Expr::Column(0), Expr::Literal(literal))),
+        output: Output::Aggregate {
+            keys: vec![],
+            aggregates: vec![
+                aggregate("n", AggregateFunction::Count, None),
+                aggregate("s", AggregateFunction::Sum, Some(Expr::Column(0))),
+            ],
+        },
+        ..scan(table)
+    }
+}
+
+/// `select tens, count(*) group by tens`.
+pub fn count_by_tens(table: &str) -> Program {
+    Program {
+        output: Output::Aggregate {
+            keys: vec![NamedExpr { name: "tens".into(), expr: Expr::Column(1) }],
+            aggregates: vec![Aggregate {
+                name: "n".into(),
+                function: AggregateFunction::Count,
+                argument: None,
+                filter: None,
+                data_type: arrow_schema::DataType::Int64,
+            }],
+        },
+        ..scan(table)
+    }
+}
+
+/// All batches of an execution.
+pub async fn collect(mut execution: Execution) -> Result<Vec<RecordBatch>> {
+    let mut batches = Vec::new();
+    for stream in &mut execution.streams {
+        while let Some(batch) = stream.next().await {
+            batches.push(batch?);
+        }
+    }
+    Ok(batches)
+}
+
+pub async fn run(pool: &dyn Pool, program: &Program) -> Result<Vec<RecordBatch>> {
+    collect(pool.execute(program, 1).await?).await
+}
+
+/// The integers of a column, sorted.
+pub fn integers(batches: &[RecordBatch], column: usize) -> Vec<i64> {
+    let values = |b: &RecordBatch| b.column(column).as_primitive::<Int64Type>().values().to_vec();
+    let mut all: Vec<i64> = batches.iter().flat_map(values).collect();
+    all.sort_unstable();
+    all
+}
+
+/// What [`count_and_sum`] gives.
+pub async fn counted(pool: &dyn Pool, table: &str, below: i64) -> Result<(i64, Option<i64>)> {
+    let batches = run(pool, &count_and_sum(table, below)).await?;
+    let sum = batches[0].column(1).as_primitive::<Int64Type>();
+    let sum = (arrow_array::Array::null_count(sum) == 0).then(|| sum.value(0));
+    Ok((integers(&batches, 0)[0], sum))
+}

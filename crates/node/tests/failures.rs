@@ -1,0 +1,300 @@
+//! What goes wrong: clients that vanish, servers that vanish, strangers, garbage, too much data.
+
+mod common;
+
+use common::*;
+use farpool_model::{Error, ErrorKind, LoadMode, Result};
+use farpool_transfer::{Pool, PoolUrl, RemotePool};
+use farpool_wire::{PREFACE, Request};
+use futures::StreamExt;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::{TcpListener, TcpStream};
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_dropped_stream_cancels_its_program() {
+    let server = Server::start().await;
+    let pool = server.connect().await;
+    load(&pool, "t", LoadMode::Create, 600_000).await.unwrap();
+    let mut execution = pool.execute(&scan("t"), 1).await.unwrap();
+    execution.streams[0].next().await.unwrap().unwrap();
+    assert_eq!(server.programs_running(), 1);
+    drop(execution);
+    eventually("the program ends", || server.programs_running() == 0).await;
+    // The connection goes on.
+    assert_eq!(counted(&pool, "t", 10).await.unwrap().0, 10);
+    // The program that was cut short does not count as one that ran to its end.
+    assert_eq!(pool.status().await.unwrap().tenants[0].programs, 1);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_client_that_vanishes_takes_its_programs_along() {
+    let server = Server::start().await;
+    let other = server.connect().await;
+    load(&other, "t", LoadMode::Create, 600_000).await.unwrap();
+    let pool = server.connect().await;
+    let executions = [pool.execute(&scan("t"), 1).await.unwrap(), pool.execute(&scan("t"), 1).await.unwrap()];
+    assert_eq!(server.programs_running(), 2);
+    other.drop_table(&name("t")).await.unwrap();
+    assert!(server.memory_used() > 0, "running programs keep the table");
+    drop(pool);
+    drop(executions);
+    eventually("the programs end", || server.programs_running() == 0).await;
+    eventually("the table's pages come back", || server.memory_used() == 0).await;
+    eventually("the connection is gone", || server.node.status().connections == 1).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_load_that_breaks_off_leaves_nothing_behind() {
+    let server = Server::start().await;
+    let pool = server.connect().await;
+    load(&pool, "t", LoadMode::Create, 1000).await.unwrap();
+    let before = server.memory_used();
+
+    // The data are at fault.
+    let mut parts = batches(300_000);
+    parts.push(Err(Error::invalid("line 7 is wrong")));
+    let schema = batch(0, 0).schema();
+    let broken = pool.load(&name("u"), LoadMode::Create, schema.clone(), None, stream(parts)).await;
+    assert_eq!(broken.unwrap_err().message, "line 7 is wrong");
+    eventually("the pages come back", || server.memory_used() == before).await;
+    assert_eq!(pool.table(&name("u")).await.unwrap_err().kind, ErrorKind::NotFound);
+
+    // The client goes away in the middle.
+    let other = server.connect().await;
+    let (sender, receiver) = futures_channel();
+    let loading = tokio::spawn(async move {
+        other.load(&name("t"), LoadMode::Replace, schema, None, Box::pin(receiver)).await.map(drop)
+    });
+    for part in batches(300_000) {
+        sender.send(part).await.unwrap();
+    }
+    eventually("the load takes pages", || server.memory_used() > before).await;
+    loading.abort();
+    eventually("the pages come back", || server.memory_used() == before).await;
+    assert_eq!(counted(&pool, "t", 1 << 40).await.unwrap().0, 1000);
+}
+
+/// Batches that come when the test says so.
+fn futures_channel() -> (
+    tokio::sync::mpsc::Sender<Result<arrow_array::RecordBatch>>,
+    impl futures::Stream<Item = Result<arrow_array::RecordBatch>>,
+) {
+    let (sender, receiver) = tokio::sync::mpsc::channel(1);
+    let stream = futures::stream::unfold(receiver, |mut receiver| async move {
+        receiver.recv().await.map(|batch| (batch, receiver))
+    });
+    (sender, stream)
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_load_beyond_the_memory_is_refused_with_the_sizes() {
+    let server = Server::with(8 << 20, None).await;
+    let pool = server.connect().await;
+    load(&pool, "small", LoadMode::Create, 1000).await.unwrap();
+    let before = server.memory_used();
+    // Endless: only the refusal ends it.
+    let endless = futures::stream::iter(0..).map(|part: i64| Ok(batch(part * 50_000, (part + 1) * 50_000)));
+    let schema = batch(0, 0).schema();
+    let load = pool.load(&name("big"), LoadMode::Create, schema, None, Box::pin(endless));
+    let error = tokio::time::timeout(PATIENCE, load).await.expect("hangs").unwrap_err();
+    assert_eq!(error.kind, ErrorKind::OverLimit, "{error}");
+    assert!(error.message.contains("MiB"), "{error}");
+    eventually("the pages come back", || server.memory_used() == before).await;
+    assert_eq!(pool.tables().await.unwrap().len(), 1);
+    assert_eq!(counted(&pool, "small", 1 << 40).await.unwrap().0, 1000);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn nobody_there() {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = listener.local_addr().unwrap();
+    drop(listener);
+    let error = RemotePool::connect(&address.to_string().parse().unwrap(), None).await.unwrap_err();
+    assert_eq!(error.kind, ErrorKind::Unavailable);
+    assert!(error.message.contains(&format!("nothing listens at farpool://{address}")), "{error}");
+    assert!(error.advice.unwrap().contains("farpool serve"));
+
+    let url: PoolUrl = "no-such-host.invalid:1".parse().unwrap();
+    let error = RemotePool::connect(&url, None).await.unwrap_err();
+    assert_eq!(error.kind, ErrorKind::Unavailable);
+    assert!(error.message.contains("no-such-host.invalid"), "{error}");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn somebody_else_there() {
+    for (says, expected) in [
+        (
+            &b"HTTP/1.1 400 Bad Request\r\n\r\n"[..],
+            "answers but does not speak farpool: it is an HTTP server",
+        ),
+        (b"-ERR unknown command\r\n", "it is a Redis server"),
+        (b"\x00\x01\x02\x03\x04\x05\x06\x07\x08", "does not speak farpool"),
+        (b"", "hangs up"),
+    ] {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let url: PoolUrl = listener.local_addr().unwrap().to_string().parse().unwrap();
+        let stranger = tokio::spawn(async move {
+            let (mut socket, _) = listener.accept().await.unwrap();
+            drop(socket.read(&mut [0; 64]).await);
+            socket.write_all(says).await.unwrap();
+            socket.shutdown().await.unwrap();
+        });
+        let error = RemotePool::connect(&url, None).await.unwrap_err();
+        stranger.await.unwrap();
+        assert_eq!(error.kind, ErrorKind::Unavailable, "{error}");
+        assert!(error.message.contains(expected), "{error}");
+        assert!(error.message.contains(&url.to_string()), "{error}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_server_that_dies_in_the_middle_is_an_error_and_its_successor_is_used() {
+    let mut server = Server::start().await;
+    let pool = server.connect().await;
+    load(&pool, "t", LoadMode::Create, 600_000).await.unwrap();
+    let mut execution = pool.execute(&scan("t"), 1).await.unwrap();
+    execution.streams[0].next().await.unwrap().unwrap();
+    server.kill().await;
+    let error = collect(execution).await.unwrap_err();
+    assert_eq!(error.kind, ErrorKind::Unavailable);
+    assert!(error.message.contains("went away while a query was running"), "{error}");
+    let error = pool.tables().await.unwrap_err();
+    assert_eq!(error.kind, ErrorKind::Unavailable);
+    assert!(error.message.contains("nothing listens"), "{error}");
+    assert_eq!(server.programs_running(), 0);
+
+    let successor = Server::at(&server.address.to_string(), 64 << 20, None).await;
+    assert_eq!(pool.tables().await.unwrap(), vec![]);
+    load(&pool, "t", LoadMode::Create, 10).await.unwrap();
+    assert_eq!(counted(&pool, "t", 100).await.unwrap().0, 10);
+    assert_eq!(successor.node.status().connections, 1);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_idle_connection_that_broke_is_not_noticed_by_the_next_request() {
+    let mut server = Server::start().await;
+    let pool = server.connect().await;
+    assert_eq!(pool.tables().await.unwrap(), vec![]);
+    server.kill().await;
+    let _successor = Server::at(&server.address.to_string(), 64 << 20, None).await;
+    assert_eq!(pool.tables().await.unwrap(), vec![]);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_shutdown_lets_queries_finish() {
+    let mut server = Server::start().await;
+    let pool = server.connect().await;
+    load(&pool, "t", LoadMode::Create, 600_000).await.unwrap();
+    let execution = pool.execute(&scan("t"), 1).await.unwrap();
+    server.stop.take().unwrap().send(()).unwrap();
+    let rows: usize = collect(execution).await.unwrap().iter().map(|b| b.num_rows()).sum();
+    assert_eq!(rows, 600_000);
+    tokio::time::timeout(PATIENCE, &mut server.serving).await.expect("hangs").unwrap().unwrap();
+    assert_eq!(pool.tables().await.unwrap_err().kind, ErrorKind::Unavailable);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_http_client_is_told_where_it_is() {
+    let server = Server::start().await;
+    let mut socket = TcpStream::connect(server.address).await.unwrap();
+    socket.write_all(b"GET / HTTP/1.1\r\nHost: x\r\n\r\n").await.unwrap();
+    let mut reply = String::new();
+    socket.read_to_string(&mut reply).await.unwrap();
+    assert!(reply.starts_with("HTTP/1.1 400"), "{reply}");
+    assert!(reply.contains("farpool"), "{reply}");
+}
+
+/// Says `bytes` to the server and reads until it closes the connection.
+async fn say(server: &Server, bytes: &[u8]) -> Vec<u8> {
+    let mut socket = TcpStream::connect(server.address).await.unwrap();
+    // The server may close before it has read everything.
+    drop(socket.write_all(bytes).await);
+    drop(socket.shutdown().await);
+    let mut reply = Vec::new();
+    drop(tokio::time::timeout(PATIENCE, socket.read_to_end(&mut reply)).await.expect("hangs"));
+    reply
+}
+
+/// The preface and a hello.
+fn hello() -> Vec<u8> {
+    let hello = Request::Hello { version_min: 1, version_max: 1, token: None, client: "a test".to_string() };
+    let mut bytes = PREFACE.to_vec();
+    bytes.extend(frames(0, &hello));
+    bytes
+}
+
+fn frames(stream: u32, request: &Request) -> Vec<u8> {
+    let messages = request.encode().unwrap();
+    messages.into_iter().flat_map(|message| message.frames(stream)).flatten().collect()
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn garbage_ends_its_connection_and_nothing_else() {
+    let server = Server::start().await;
+    let pool = server.connect().await;
+    load(&pool, "t", LoadMode::Create, 600_000).await.unwrap();
+    let mut execution = pool.execute(&scan("t"), 1).await.unwrap();
+    execution.streams[0].next().await.unwrap().unwrap();
+
+    let mut random = 0x2545_F491_4F6C_DD1D_u64;
+    let mut next = || {
+        random ^= random << 13;
+        random ^= random >> 7;
+        random ^= random << 17;
+        random
+    };
+    for round in 0..150 {
+        // Nothing, the preface, or the preface and a hello; then noise, or a request with a wrong byte.
+        let mut bytes = match round % 3 {
+            0 => Vec::new(),
+            1 => PREFACE.to_vec(),
+            _ => hello(),
+        };
+        if round % 2 == 0 {
+            bytes.extend((0..next() % 2000).map(|_| next() as u8));
+        } else {
+            let start = bytes.len();
+            let request = Request::Execute { plan: (0..100).map(|_| next() as u8).collect() };
+            bytes.extend(frames(1, &request));
+            let place = start + (next() as usize) % (bytes.len() - start);
+            bytes[place] ^= next() as u8;
+        }
+        say(&server, &bytes).await;
+    }
+    let rows: usize = collect(execution).await.unwrap().iter().map(|b| b.num_rows()).sum();
+    assert!(rows > 500_000);
+    assert_eq!(counted(&pool, "t", 10).await.unwrap().0, 10);
+    eventually("their connections are gone", || server.node.status().connections == 1).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_client_that_breaks_the_rules_is_told() {
+    let server = Server::start().await;
+    let with_hello = |bytes: &[u8]| [&hello()[..], bytes].concat();
+    for (bytes, expected) in [
+        (with_hello(&[0xff; 12]), "damaged frame"),
+        (with_hello(&frames(0, &Request::Tables)), "stream 0"),
+        (
+            with_hello(&frames(
+                3,
+                &Request::Hello { version_min: 1, version_max: 1, token: None, client: String::new() },
+            )),
+            "Hello",
+        ),
+        ([&PREFACE[..], &frames(1, &Request::Tables)].concat(), "Hello"),
+        (
+            [
+                &PREFACE[..],
+                &frames(
+                    0,
+                    &Request::Hello { version_min: 70, version_max: 80, token: None, client: String::new() },
+                ),
+            ]
+            .concat(),
+            "version",
+        ),
+    ] {
+        let reply = String::from_utf8_lossy(&say(&server, &bytes).await).into_owned();
+        assert!(reply.contains(expected), "expected {expected}: {reply}");
+    }
+}

@@ -1,0 +1,205 @@
+//! Credit and fairness, seen from a client that speaks the protocol byte by byte.
+
+mod common;
+
+use bytes::BytesMut;
+use common::*;
+use farpool_model::{LoadMode, limits};
+use farpool_transfer::Pool;
+use farpool_wire::{Assembler, FrameKind, Message, PREFACE, Request, Response, split_frame, substrait};
+use std::time::Duration;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpStream;
+use tokio::time::timeout;
+
+/// A client without manners of its own.
+struct Raw {
+    socket: TcpStream,
+    buffer: BytesMut,
+    assembler: Assembler,
+}
+
+impl Raw {
+    async fn connect(server: &Server) -> Self {
+        let socket = TcpStream::connect(server.address).await.unwrap();
+        let mut raw = Raw { socket, buffer: BytesMut::new(), assembler: Assembler::new() };
+        raw.socket.write_all(&PREFACE).await.unwrap();
+        let hello = Request::Hello { version_min: 1, version_max: 1, token: None, client: "raw".into() };
+        raw.send(0, &hello).await;
+        let mut preface = [0; PREFACE.len()];
+        raw.socket.read_exact(&mut preface).await.unwrap();
+        assert_eq!(preface, PREFACE);
+        assert_eq!(raw.receive().await.unwrap().kind, FrameKind::Welcome);
+        raw
+    }
+
+    async fn send(&mut self, stream: u32, request: &Request) {
+        for message in request.encode().unwrap() {
+            for piece in message.frames(stream) {
+                self.socket.write_all(&piece).await.unwrap();
+            }
+        }
+    }
+
+    async fn execute(&mut self, stream: u32, table: &str) {
+        let schema = farpool_model::schema::canonical_schema(&batch(0, 0).schema()).unwrap();
+        let plan = substrait::encode_program(&scan(table), &schema).unwrap();
+        self.send(stream, &Request::Execute { plan }).await;
+    }
+
+    /// The next message; `None` when the node says nothing for a while or hangs up.
+    async fn receive(&mut self) -> Option<Message> {
+        loop {
+            while let Some((header, payload)) = split_frame(&mut self.buffer).unwrap() {
+                if let Some(message) = self.assembler.push(header, payload).unwrap() {
+                    return Some(message);
+                }
+            }
+            match timeout(Duration::from_millis(500), self.socket.read_buf(&mut self.buffer)).await {
+                Ok(Ok(bytes)) if bytes > 0 => {}
+                _ => return None,
+            }
+        }
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_node_sends_no_more_than_the_client_has_room_for() {
+    let server = Server::start().await;
+    load(&server.connect().await, "t", LoadMode::Create, 600_000).await.unwrap();
+    let mut raw = Raw::connect(&server).await;
+    raw.execute(1, "t").await;
+    let window = u64::try_from(limits::STREAM_WINDOW_BYTES).unwrap();
+    let (mut received, mut largest, mut granted) = (0, 0, window);
+    let mut finished = false;
+    while !finished {
+        let message = match raw.receive().await {
+            Some(message) => message,
+            None => {
+                assert!(received >= granted, "the node stops only when the credit is used up");
+                assert_eq!(server.programs_running(), 1, "the program waits");
+                raw.send(1, &Request::Credit { bytes: window }).await;
+                granted += window;
+                continue;
+            }
+        };
+        match message.kind {
+            FrameKind::Batch => {
+                received += message.bytes_on_wire;
+                largest = largest.max(message.bytes_on_wire);
+                assert!(received < granted + largest, "{received} of {granted}");
+            }
+            FrameKind::Prepared => {}
+            FrameKind::Receipt => finished = true,
+            other => panic!("{other:?}"),
+        }
+    }
+    assert!(received > 3 * window, "the test needs a larger table");
+    eventually("the program ends", || server.programs_running() == 0).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_client_that_does_not_read_stalls_only_itself() {
+    let server = Server::start().await;
+    let pool = server.connect().await;
+    load(&pool, "t", LoadMode::Create, 600_000).await.unwrap();
+    let mut stuck = Vec::new();
+    for _ in 0..4 {
+        let mut raw = Raw::connect(&server).await;
+        for stream in 1..=20 {
+            raw.execute(stream, "t").await;
+            // More credit than the socket takes: the node must not queue what nobody reads.
+            raw.send(stream, &Request::Credit { bytes: 1 << 32 }).await;
+        }
+        stuck.push(raw);
+    }
+    eventually("all are under way", || server.programs_running() == 80).await;
+    for _ in 0..20 {
+        assert_eq!(counted(&pool, "t", 1000).await.unwrap().0, 1000);
+    }
+    let rows: usize = run(&pool, &scan("t")).await.unwrap().iter().map(|b| b.num_rows()).sum();
+    assert_eq!(rows, 600_000);
+    // None of their results is held whole at the node.
+    assert_eq!(server.programs_running(), 80);
+    drop(stuck);
+    eventually("their programs end", || server.programs_running() == 0).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn streams_of_one_connection_do_not_wait_for_one_another() {
+    let server = Server::start().await;
+    load(&server.connect().await, "t", LoadMode::Create, 600_000).await.unwrap();
+    let mut raw = Raw::connect(&server).await;
+    // The first two use up their credit; the third is small and must come through.
+    raw.execute(1, "t").await;
+    raw.execute(2, "t").await;
+    while raw.receive().await.is_some() {}
+    raw.send(3, &Request::Tables).await;
+    let message = raw.receive().await.expect("an answer");
+    assert_eq!((message.kind, message.stream), (FrameKind::TableList, 3));
+    raw.send(2, &Request::Cancel).await;
+    eventually("one program ends", || server.programs_running() == 1).await;
+    // The number may be used again at once.
+    raw.send(2, &Request::Status).await;
+    let mut message = raw.receive().await.expect("an answer");
+    while message.kind == FrameKind::Batch {
+        message = raw.receive().await.expect("an answer");
+    }
+    assert_eq!((message.kind, message.stream), (FrameKind::StatusInfo, 2));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn too_many_requests_at_once_end_the_connection() {
+    let server = Server::start().await;
+    load(&server.connect().await, "t", LoadMode::Create, 600_000).await.unwrap();
+    let mut raw = Raw::connect(&server).await;
+    for stream in 1..=u32::try_from(limits::STREAMS_PER_CONNECTION_MAX).unwrap() + 1 {
+        raw.execute(stream, "t").await;
+    }
+    let mut last = None;
+    while let Some(message) = raw.receive().await {
+        last = Some(message);
+    }
+    let last = last.expect("a message");
+    assert_eq!((last.kind, last.stream), (FrameKind::Error, 0));
+    let Response::Error(error) = Response::decode(&last, None).unwrap() else { panic!() };
+    assert!(error.message.contains("64"), "{error}");
+    eventually("everything ends", || server.programs_running() == 0).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn rows_beyond_the_credit_of_a_load_are_not_taken() {
+    let server = Server::start().await;
+    let mut raw = Raw::connect(&server).await;
+    let schema = farpool_model::schema::canonical_schema(&batch(0, 0).schema()).unwrap();
+    let begin = Request::LoadBegin {
+        table: name("t"),
+        mode: LoadMode::Create,
+        schema: schema.clone(),
+        rows_hint: None,
+    };
+    raw.send(1, &begin).await;
+    let columns = [0, 1, 3].map(|i| (schema.field(i).name().clone(), batch(0, 50_000).column(i).clone()));
+    let words = arrow_array::StringViewArray::from_iter_values((0..50_000).map(|i| format!("word {i}")));
+    let mut columns = columns.to_vec();
+    columns.insert(2, ("word".into(), std::sync::Arc::new(words)));
+    let rows =
+        arrow_array::RecordBatch::try_new(schema, columns.into_iter().map(|(_, c)| c).collect()).unwrap();
+    let part: Vec<u8> = {
+        let messages = Request::LoadBatch(rows).encode().unwrap();
+        messages.into_iter().flat_map(|message| message.frames(1)).flatten().collect()
+    };
+    // Far more than a window, without a look at what the node says; it may hang up in the middle.
+    for _ in 0..400 {
+        if raw.socket.write_all(&part).await.is_err() {
+            break;
+        }
+    }
+    let mut kinds = Vec::new();
+    while let Some(message) = raw.receive().await {
+        kinds.push((message.kind, message.stream));
+    }
+    assert_eq!(kinds.last(), Some(&(FrameKind::Error, 0)));
+    eventually("its pages come back", || server.memory_used() == 0).await;
+    assert_eq!(server.connect().await.tables().await.unwrap(), vec![]);
+}

@@ -1,0 +1,226 @@
+//! Tables over a socket: load, ask, append, replace, drop; versions; tenants.
+
+mod common;
+
+use arrow_array::cast::AsArray;
+use common::*;
+use farpool_model::{ErrorKind, LoadMode};
+use farpool_transfer::{Pool, RemotePool};
+use futures::StreamExt;
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_table_is_loaded_asked_extended_replaced_and_dropped() {
+    let server = Server::start().await;
+    let pool = server.connect().await;
+    assert_eq!(pool.tables().await.unwrap(), vec![]);
+
+    let info = load(&pool, "t", LoadMode::Create, 200_000).await.unwrap();
+    assert_eq!((info.name.as_str(), info.rows, info.schema.fields().len()), ("t", 200_000, 4));
+    assert_eq!(pool.table(&name("t")).await.unwrap(), info);
+    assert_eq!(pool.tables().await.unwrap(), vec![info.clone()]);
+    assert_eq!(counted(&pool, "t", 1000).await.unwrap(), (1000, Some(499_500)));
+    assert_eq!(counted(&pool, "t", 0).await.unwrap(), (0, None));
+
+    let error = load(&pool, "t", LoadMode::Create, 10).await.unwrap_err();
+    assert_eq!(error.kind, ErrorKind::Exists);
+    let longer = load(&pool, "t", LoadMode::Append, 1000).await.unwrap();
+    assert_eq!(longer.rows, 201_000);
+    assert!(longer.version > info.version);
+    assert_eq!(counted(&pool, "t", 1000).await.unwrap(), (2000, Some(999_000)));
+
+    load(&pool, "t", LoadMode::Replace, 10).await.unwrap();
+    assert_eq!(counted(&pool, "t", 1000).await.unwrap(), (10, Some(45)));
+
+    pool.drop_table(&name("t")).await.unwrap();
+    assert_eq!(pool.drop_table(&name("t")).await.unwrap_err().kind, ErrorKind::NotFound);
+    assert_eq!(pool.table(&name("t")).await.unwrap_err().kind, ErrorKind::NotFound);
+    assert_eq!(run(&pool, &scan("t")).await.unwrap_err().kind, ErrorKind::NotFound);
+    eventually("the pages come back", || server.memory_used() == 0).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn every_row_comes_back_as_it_was() {
+    let server = Server::start().await;
+    let pool = server.connect().await;
+    load(&pool, "t", LoadMode::Create, 150_000).await.unwrap();
+    let found = run(&pool, &scan("t")).await.unwrap();
+    let rows: usize = found.iter().map(|b| b.num_rows()).sum();
+    assert_eq!(rows, 150_000);
+    for batch in &found {
+        let ids = batch.column(0).as_primitive::<arrow_array::types::Int64Type>();
+        let expected = common::batch(ids.value(0), ids.value(0) + 1);
+        assert_eq!(batch.column(3).slice(0, 1).as_ref(), expected.column(3).as_ref());
+        for (id, word) in ids.values().iter().zip(batch.column(2).as_string_view().iter()) {
+            assert_eq!(word, Some(format!("word number {}", id % 100).as_str()));
+        }
+    }
+    assert_eq!(integers(&found, 0), (0..150_000).collect::<Vec<_>>());
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_table_without_rows_is_a_table() {
+    let server = Server::start().await;
+    let pool = server.connect().await;
+    load(&pool, "t", LoadMode::Create, 0).await.unwrap();
+    assert_eq!(run(&pool, &scan("t")).await.unwrap().iter().map(|b| b.num_rows()).sum::<usize>(), 0);
+    assert_eq!(counted(&pool, "t", 5).await.unwrap(), (0, None));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_running_query_keeps_its_version() {
+    let server = Server::start().await;
+    let pool = server.connect().await;
+    load(&pool, "t", LoadMode::Create, 600_000).await.unwrap();
+    let mut execution = pool.execute(&scan("t"), 1).await.unwrap();
+    let first = execution.streams[0].next().await.unwrap().unwrap();
+    assert_eq!(server.programs_running(), 1, "the result is larger than what may be under way");
+
+    load(&pool, "t", LoadMode::Replace, 10).await.unwrap();
+    let both = server.memory_used();
+    let mut found = collect(execution).await.unwrap();
+    found.push(first);
+    assert_eq!(integers(&found, 0), (0..600_000).collect::<Vec<_>>());
+    drop(found);
+    eventually("the old version goes", || server.memory_used() < both).await;
+    assert_eq!(counted(&pool, "t", 1000).await.unwrap(), (10, Some(45)));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn answers_and_receipt_come_with_the_result() {
+    let server = Server::start().await;
+    let pool = server.connect().await;
+    let table = load(&pool, "t", LoadMode::Create, 300_000).await.unwrap();
+    let program = count_and_sum("t", 1000);
+    assert!(pool.prepare(&program).await.unwrap().is_exact());
+    let execution = pool.execute(&program, 1).await.unwrap();
+    assert!(execution.prepared.is_exact());
+    let receipt = execution.receipt.clone();
+    assert_eq!(receipt.get(), None);
+    collect(execution).await.unwrap();
+    let receipt = receipt.get().unwrap();
+    assert_eq!(receipt.rows_returned, 1);
+    assert_eq!(receipt.rows_scanned + receipt.rows_skipped, 300_000);
+    assert!(receipt.rows_skipped >= 200_000, "zone maps rule out all but the first row group");
+    assert_eq!(receipt.bytes_scanned + receipt.bytes_skipped, table.bytes_encoded);
+    assert!(receipt.bytes_on_wire > 200 && receipt.bytes_on_wire < 20_000, "{}", receipt.bytes_on_wire);
+    assert!(receipt.cpu_ns > 0 && receipt.elapsed_ns > 0);
+    assert!(!receipt.operators.is_empty());
+
+    let status = pool.status().await.unwrap();
+    assert_eq!((status.tables, status.connections, status.workers), (1, 1, 2));
+    let tenant = &status.tenants[0];
+    assert_eq!((tenant.tenant.as_str(), tenant.programs, tenant.tables), ("default", 1, 1));
+    assert_eq!(tenant.bytes_scanned, receipt.bytes_scanned);
+    assert_eq!(tenant.memory_bytes_used, status.memory_bytes_used);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn large_results_count_their_bytes() {
+    let server = Server::start().await;
+    let pool = server.connect().await;
+    load(&pool, "t", LoadMode::Create, 300_000).await.unwrap();
+    let execution = pool.execute(&scan("t"), 1).await.unwrap();
+    let receipt = execution.receipt.clone();
+    collect(execution).await.unwrap();
+    let bytes = receipt.get().unwrap().bytes_on_wire;
+    // Three integers and a view of each row, at least.
+    assert!(bytes > 300_000 * 24 && bytes < 300_000 * 80, "{bytes}");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn tenants_see_their_own_tables_only() {
+    let server = Server::with(256 << 20, Some("a-token alice\nb-token bob\n")).await;
+    let alice = server.connect_as("a-token").await.unwrap();
+    let bob = server.connect_as("b-token").await.unwrap();
+    load(&alice, "t", LoadMode::Create, 1000).await.unwrap();
+    load(&alice, "hers", LoadMode::Create, 1000).await.unwrap();
+    load(&bob, "t", LoadMode::Create, 10).await.unwrap();
+
+    assert_eq!(alice.tables().await.unwrap().len(), 2);
+    assert_eq!(bob.tables().await.unwrap().len(), 1);
+    assert_eq!(counted(&alice, "t", 1 << 40).await.unwrap().0, 1000);
+    assert_eq!(counted(&bob, "t", 1 << 40).await.unwrap().0, 10);
+    for outcome in [
+        bob.table(&name("hers")).await.map(drop),
+        bob.drop_table(&name("hers")).await,
+        run(&bob, &scan("hers")).await.map(drop),
+        load(&bob, "hers", LoadMode::Append, 1).await.map(drop),
+    ] {
+        let error = outcome.unwrap_err();
+        assert_eq!(error.kind, ErrorKind::NotFound, "{error}");
+    }
+    let status = bob.status().await.unwrap();
+    assert_eq!(status.tenants.iter().map(|t| t.tenant.as_str()).collect::<Vec<_>>(), ["bob"]);
+    assert_eq!(status.tables, 1);
+    bob.drop_table(&name("t")).await.unwrap();
+    assert_eq!(counted(&alice, "t", 1 << 40).await.unwrap().0, 1000);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_token_is_asked_for_and_looked_at() {
+    let server = Server::with(64 << 20, Some("a-token alice\n")).await;
+    for outcome in [RemotePool::connect(&server.url(), None).await, server.connect_as("a-toke").await] {
+        let error = outcome.unwrap_err();
+        assert_eq!(error.kind, ErrorKind::Denied);
+        assert!(error.message.contains("token") && error.advice.is_some(), "{error}");
+        assert!(!error.to_string().contains("a-token"));
+    }
+    // Where no tokens are asked for, one does no harm.
+    let open = Server::with(64 << 20, None).await;
+    open.connect_as("whatever").await.unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn many_queries_run_at_once() {
+    let server = Server::start().await;
+    let shared = std::sync::Arc::new(server.connect().await);
+    load(&*shared, "t", LoadMode::Create, 250_000).await.unwrap();
+    let mut tasks = tokio::task::JoinSet::new();
+    // More on one connection than it may have streams, and some on connections of their own.
+    for index in 0..120 {
+        let pool = match index % 10 {
+            0 => std::sync::Arc::new(server.connect().await),
+            _ => shared.clone(),
+        };
+        tasks.spawn(async move {
+            match index % 3 {
+                0 => {
+                    let below = i64::from(index) * 1000;
+                    assert_eq!(counted(&*pool, "t", below).await.unwrap().0, below);
+                }
+                1 => {
+                    let found = run(&*pool, &count_by_tens("t")).await.unwrap();
+                    assert_eq!(integers(&found, 0), (0..10).collect::<Vec<_>>());
+                    assert_eq!(integers(&found, 1), vec![25_000; 10]);
+                }
+                _ => {
+                    let found = run(&*pool, &scan("t")).await.unwrap();
+                    assert_eq!(found.iter().map(|b| b.num_rows()).sum::<usize>(), 250_000);
+                }
+            }
+        });
+    }
+    let all = async {
+        while let Some(done) = tasks.join_next().await {
+            done.unwrap()
+        }
+    };
+    tokio::time::timeout(PATIENCE * 2, all).await.expect("hangs");
+    assert_eq!(server.programs_running(), 0);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn more_streams_than_a_connection_has_may_be_open_and_unread() {
+    let server = Server::start().await;
+    let pool = server.connect().await;
+    load(&pool, "t", LoadMode::Create, 100_000).await.unwrap();
+    let mut open = Vec::new();
+    for _ in 0..80 {
+        open.push(pool.execute(&scan("t"), 1).await.unwrap());
+    }
+    // Read in the opposite order: no stream waits for another.
+    while let Some(execution) = open.pop() {
+        let rows: usize = collect(execution).await.unwrap().iter().map(|b| b.num_rows()).sum();
+        assert_eq!(rows, 100_000);
+    }
+}
