@@ -1,0 +1,96 @@
+//! Puts encoded chunks into pages of the pool, one behind another.
+//!
+//! The row groups of a table share pages: a row group of a narrow table fills a small part of a page, and
+//! a page of its own for each would cost more than the encoding saves.
+
+use crate::chunk::Chunk;
+use arrow_buffer::Buffer;
+use farpool_memory::{Extent, Pool};
+use farpool_model::{Result, TenantName};
+use parking_lot::Mutex;
+use std::sync::Arc;
+
+/// Every buffer starts at a multiple of this: a cache line, and what Arrow recommends.
+const ALIGNMENT: usize = 64;
+
+/// A growing piece of a pool. Several threads may place at once.
+#[derive(Debug)]
+pub(crate) struct Arena {
+    pool: Arc<Pool>,
+    tenant: TenantName,
+    /// The unused end of the last pages.
+    rest: Mutex<Option<Extent>>,
+}
+
+impl Arena {
+    pub fn new(pool: Arc<Pool>, tenant: TenantName) -> Self {
+        Arena { pool, tenant, rest: Mutex::new(None) }
+    }
+
+    pub fn pool(&self) -> &Arc<Pool> {
+        &self.pool
+    }
+
+    pub fn tenant(&self) -> &TenantName {
+        &self.tenant
+    }
+
+    /// The same chunks with their buffers in the pool.
+    ///
+    /// # Errors
+    /// `OverLimit` when the pool or the tenant has not so much memory left.
+    pub fn place(&self, chunks: Vec<Chunk>) -> Result<Vec<Arc<Chunk>>> {
+        let mut placer = Placer::default();
+        let chunks: Vec<Chunk> =
+            chunks.into_iter().map(|chunk| chunk.map_buffers(&mut |buffer| placer.add(buffer))).collect();
+        if placer.bytes == 0 {
+            return Ok(chunks.into_iter().map(Arc::new).collect());
+        }
+        let mut extent = self.allocate(placer.bytes)?;
+        let target = extent.as_mut_slice();
+        for (start, buffer) in &placer.buffers {
+            target[*start..*start + buffer.len()].copy_from_slice(buffer);
+        }
+        let lease = extent.freeze(placer.bytes);
+        let mut starts = placer.buffers.iter().map(|(start, _)| *start);
+        let mut leased = |buffer: &Buffer| {
+            if buffer.is_empty() {
+                return Buffer::default();
+            }
+            let start = starts.next().expect("buffers are visited in the same order");
+            Buffer::from(bytes::Bytes::from_owner(lease.slice(start..start + buffer.len())))
+        };
+        Ok(chunks.into_iter().map(|chunk| Arc::new(chunk.map_buffers(&mut leased))).collect())
+    }
+
+    /// Exactly `bytes` bytes, from the rest of earlier pages if they fit there.
+    fn allocate(&self, bytes: usize) -> Result<Extent> {
+        let mut rest = self.rest.lock();
+        if let Some(extent) = rest.as_mut().filter(|extent| extent.len() >= bytes) {
+            return Ok(extent.split_to(bytes));
+        }
+        let mut fresh = self.pool.allocate(&self.tenant, bytes)?;
+        let extent = fresh.split_to(bytes);
+        if rest.as_ref().is_none_or(|rest| rest.len() < fresh.len()) {
+            *rest = Some(fresh);
+        }
+        Ok(extent)
+    }
+}
+
+/// Lays buffers out one behind another.
+#[derive(Default)]
+struct Placer {
+    buffers: Vec<(usize, Buffer)>,
+    bytes: usize,
+}
+
+impl Placer {
+    fn add(&mut self, buffer: &Buffer) -> Buffer {
+        if !buffer.is_empty() {
+            self.buffers.push((self.bytes, buffer.clone()));
+            self.bytes += buffer.len().next_multiple_of(ALIGNMENT);
+        }
+        buffer.clone()
+    }
+}

@@ -1,0 +1,125 @@
+//! The parts of an encoded chunk, and the walk over its buffers.
+//!
+//! A body is built with buffers on the heap and then moved, buffer by buffer, into pages of the pool
+//! ([`Body::map_buffers`]); it works the same before and after.
+
+use crate::ends::Ends;
+use crate::fsst_text::SymbolTable;
+use crate::packed::Packed;
+use crate::views::Views;
+use arrow_array::{Array, ArrayRef};
+use arrow_buffer::{Buffer, ScalarBuffer};
+use arrow_schema::DataType;
+use farpool_model::schema;
+
+/// How a chunk is encoded.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum EncodingKind {
+    /// One value for all rows, which may be NULL.
+    Constant,
+    /// Values of fixed width as Arrow has them; booleans as a bitmap.
+    Plain,
+    /// Integers as distances from the least, in as few bits as the greatest distance needs.
+    BitPacked,
+    /// A sorted list of the distinct strings, and packed numbers into it.
+    Dictionary,
+    /// Strings one after another.
+    PlainBytes,
+    /// Strings one after another, each compressed by a table of frequent byte sequences.
+    Fsst,
+}
+
+/// The values of a chunk. NULL rows hold some value of no meaning.
+#[derive(Clone, Debug)]
+pub(crate) enum Body {
+    /// An array of one row, and for a value that is not NULL its number (or 0, in a dictionary of one).
+    Constant {
+        value: ArrayRef,
+        number: Option<Packed>,
+    },
+    Plain {
+        values: Buffer,
+    },
+    BitPacked(Packed),
+    Dictionary {
+        values: ArrayRef,
+        codes: Packed,
+    },
+    PlainBytes {
+        ends: Ends,
+        data: Buffer,
+    },
+    Fsst {
+        table: Box<SymbolTable>,
+        ends: Ends,
+        lengths: Packed,
+        data: Buffer,
+    },
+}
+
+impl Body {
+    pub fn kind(&self) -> EncodingKind {
+        match self {
+            Body::Constant { .. } => EncodingKind::Constant,
+            Body::Plain { .. } => EncodingKind::Plain,
+            Body::BitPacked(_) => EncodingKind::BitPacked,
+            Body::Dictionary { .. } => EncodingKind::Dictionary,
+            Body::PlainBytes { .. } => EncodingKind::PlainBytes,
+            Body::Fsst { .. } => EncodingKind::Fsst,
+        }
+    }
+
+    /// The same body with `map` applied to each buffer; `map` keeps the bytes and the alignment to 64.
+    pub fn map_buffers(self, data_type: &DataType, map: &mut dyn FnMut(&Buffer) -> Buffer) -> Body {
+        match self {
+            Body::Constant { value, number } if schema::is_bytes(data_type) => {
+                Body::Constant { value: map_views(&value, data_type, map), number }
+            }
+            Body::Constant { .. } => self,
+            Body::Plain { values } => Body::Plain { values: map(&values) },
+            Body::BitPacked(packed) => Body::BitPacked(map_packed(packed, map)),
+            Body::Dictionary { values, codes } => {
+                let values = map_views(&values, data_type, map);
+                Body::Dictionary { values, codes: map_packed(codes, map) }
+            }
+            Body::PlainBytes { ends, data } => {
+                Body::PlainBytes { ends: map_ends(ends, map), data: map(&data) }
+            }
+            Body::Fsst { table, ends, lengths, data } => {
+                let (ends, lengths) = (map_ends(ends, map), map_packed(lengths, map));
+                Body::Fsst { table, ends, lengths, data: map(&data) }
+            }
+        }
+    }
+
+    /// Bytes of the body: its buffers and what little lies beside them.
+    pub fn bytes(&self, data_type: &DataType) -> usize {
+        let mut bytes = match self {
+            Body::Constant { .. } => 16,
+            Body::Fsst { table, .. } => table.bytes(),
+            _ => 0,
+        };
+        let counted = self.clone().map_buffers(data_type, &mut |buffer| {
+            bytes += buffer.len();
+            buffer.clone()
+        });
+        drop(counted);
+        bytes
+    }
+}
+
+fn map_packed(packed: Packed, map: &mut dyn FnMut(&Buffer) -> Buffer) -> Packed {
+    Packed { data: map(&packed.data), ..packed }
+}
+
+fn map_ends(ends: Ends, map: &mut dyn FnMut(&Buffer) -> Buffer) -> Ends {
+    Ends { lines: map(&ends.lines), above: map_packed(ends.above, map) }
+}
+
+fn map_views(array: &ArrayRef, data_type: &DataType, map: &mut dyn FnMut(&Buffer) -> Buffer) -> ArrayRef {
+    let Views { views, data } = Views::of_array(array);
+    let length = views.len();
+    let views = ScalarBuffer::new(map(views.inner()), 0, length);
+    // SAFETY: the same bytes at another address.
+    unsafe { Views { views, data: map(&data) }.into_array(data_type, array.nulls().cloned()) }
+}

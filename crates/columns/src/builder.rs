@@ -1,0 +1,295 @@
+//! Builds a table from record batches: brings them to the canonical types, cuts row groups, and counts.
+//!
+//! Who has several threads uses [`TableBuilder::buffer`], takes the full row groups, encodes them with
+//! clones of [`TableBuilder::encoder`], and adds them in order; [`TableBuilder::push`] does all of that on
+//! the calling thread.
+
+use crate::chunk::RowGroup;
+use crate::distinct::Distinct;
+use crate::table::{Encoder, Table};
+use arrow_array::{Array, ArrayRef, RecordBatch};
+use arrow_cast::CastOptions;
+use arrow_schema::{DataType, Schema, SchemaRef};
+use farpool_memory::{Pool, size_text};
+use farpool_model::cast::u64_from;
+use farpool_model::limits::{MESSAGE_BYTES_MAX, ROW_GROUP_ROWS};
+use farpool_model::{Error, Result, TenantName, schema};
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+/// Bytes of strings from which on a row group is cut before it has all its rows, so that what waits to be
+/// encoded stays within bounds, and a column's strings within what a view array can address.
+const GROUP_STRING_BYTES: usize = MESSAGE_BYTES_MAX;
+
+/// Row groups after which the size of the whole table is projected.
+const PROJECTION_GROUPS_MIN: usize = 2;
+
+/// A table that is being made.
+#[derive(Debug)]
+pub struct TableBuilder {
+    schema: SchemaRef,
+    encoder: Encoder,
+    rows_hint: Option<u64>,
+    row_groups: Vec<Arc<RowGroup>>,
+    distinct: Vec<Distinct>,
+    /// Row groups of a table that is appended to.
+    groups_before: usize,
+    waiting: Waiting,
+    full: VecDeque<Vec<ArrayRef>>,
+}
+
+/// Rows that do not make a row group yet: pieces of each column.
+#[derive(Debug, Default)]
+struct Waiting {
+    pieces: Vec<Vec<ArrayRef>>,
+    rows: usize,
+    string_bytes: usize,
+}
+
+impl TableBuilder {
+    /// A table without rows. `rows_hint` is how many are expected, where that is known.
+    ///
+    /// # Errors
+    /// As [`schema::canonical_schema`].
+    pub fn new(pool: Arc<Pool>, tenant: TenantName, schema: &Schema, rows_hint: Option<u64>) -> Result<Self> {
+        let schema = schema::canonical_schema(schema)?;
+        let distinct = vec![Distinct::default(); schema.fields().len()];
+        Ok(Self::with(pool, tenant, schema, rows_hint, Vec::new(), distinct))
+    }
+
+    /// A table that starts with the rows of `base`, whose row groups it shares. `rows_hint` counts the rows
+    /// that are added.
+    ///
+    /// # Errors
+    /// None yet; there may be limits on it.
+    pub fn append_to(
+        pool: Arc<Pool>,
+        base: &Table,
+        tenant: TenantName,
+        rows_hint: Option<u64>,
+    ) -> Result<Self> {
+        let schema = Arc::clone(&base.schema);
+        Ok(Self::with(pool, tenant, schema, rows_hint, base.row_groups.clone(), base.distinct.clone()))
+    }
+
+    fn with(
+        pool: Arc<Pool>,
+        tenant: TenantName,
+        schema: SchemaRef,
+        rows_hint: Option<u64>,
+        row_groups: Vec<Arc<RowGroup>>,
+        distinct: Vec<Distinct>,
+    ) -> Self {
+        TableBuilder {
+            encoder: Encoder::new(pool, tenant, Arc::clone(&schema)),
+            schema,
+            rows_hint,
+            groups_before: row_groups.len(),
+            row_groups,
+            distinct,
+            waiting: Waiting::default(),
+            full: VecDeque::new(),
+        }
+    }
+
+    /// The canonical schema.
+    pub fn schema(&self) -> &SchemaRef {
+        &self.schema
+    }
+
+    /// What encodes row groups of this table.
+    pub fn encoder(&self) -> Encoder {
+        self.encoder.clone()
+    }
+
+    /// Adds rows, and encodes the row groups that they complete.
+    ///
+    /// # Errors
+    /// As [`TableBuilder::buffer`], [`Encoder::encode`] and [`TableBuilder::add_row_group`].
+    pub fn push(&mut self, batch: &RecordBatch) -> Result<()> {
+        self.buffer(batch)?;
+        while let Some(columns) = self.take_full_row_group() {
+            self.add_row_group(self.encoder.encode(&columns)?)?;
+        }
+        Ok(())
+    }
+
+    /// Adds rows without encoding anything.
+    ///
+    /// # Errors
+    /// `Invalid` when the columns are not those of the schema, or a value does not fit its canonical type.
+    pub fn buffer(&mut self, batch: &RecordBatch) -> Result<()> {
+        let columns = self.canonical_columns(batch)?;
+        let mut row = 0;
+        while row < batch.num_rows() {
+            let room = (ROW_GROUP_ROWS - self.waiting.rows).min(batch.num_rows() - row);
+            let piece: Vec<ArrayRef> = columns.iter().map(|column| column.slice(row, room)).collect();
+            let (rows, bytes) = self.waiting.fitting(&piece, room);
+            if rows > 0 {
+                self.waiting.add(piece.iter().map(|column| column.slice(0, rows)), rows, bytes);
+            }
+            if self.waiting.rows == ROW_GROUP_ROWS || rows < room {
+                self.cut();
+            }
+            row += rows;
+        }
+        Ok(())
+    }
+
+    fn canonical_columns(&self, batch: &RecordBatch) -> Result<Vec<ArrayRef>> {
+        let fields = self.schema.fields();
+        if batch.num_columns() != fields.len() {
+            let message =
+                format!("a batch of {} columns for a table of {}", batch.num_columns(), fields.len());
+            return Err(Error::invalid(message));
+        }
+        let columns = fields.iter().zip(batch.columns()).map(|(field, column)| {
+            let column = to_canonical(column, field.data_type()).map_err(|error| error.at(field.name()))?;
+            if !field.is_nullable() && column.null_count() > 0 {
+                return Err(Error::invalid(format!("column {:?} may not be NULL", field.name())));
+            }
+            Ok(column)
+        });
+        columns.collect()
+    }
+
+    /// Makes a row group of the rows that wait.
+    fn cut(&mut self) {
+        let waiting = std::mem::take(&mut self.waiting);
+        if waiting.rows > 0 {
+            self.full.push_back(waiting.pieces.iter().map(|pieces| concatenate(pieces)).collect());
+        }
+    }
+
+    /// The columns of the next complete row group, in the order of their rows.
+    pub fn take_full_row_group(&mut self) -> Option<Vec<ArrayRef>> {
+        self.full.pop_front()
+    }
+
+    /// When no more rows come: the row groups that are left, complete ones first.
+    pub fn take_last_row_group(&mut self) -> Option<Vec<ArrayRef>> {
+        if self.full.is_empty() {
+            self.cut();
+        }
+        self.full.pop_front()
+    }
+
+    /// Adds an encoded row group behind those that were added before.
+    ///
+    /// # Errors
+    /// `OverLimit` when it is foreseeable that the expected rows will not fit the memory that is free.
+    pub fn add_row_group(&mut self, group: RowGroup) -> Result<()> {
+        for (distinct, chunk) in self.distinct.iter_mut().zip(&group.chunks) {
+            distinct.observe(chunk);
+        }
+        self.row_groups.push(Arc::new(group));
+        self.check_projection()
+    }
+
+    fn check_projection(&self) -> Result<()> {
+        let added = &self.row_groups[self.groups_before..];
+        let Some(rows_hint) = self.rows_hint.filter(|_| added.len() >= PROJECTION_GROUPS_MIN) else {
+            return Ok(());
+        };
+        let rows: u64 = added.iter().map(|group| u64_from(group.rows)).sum();
+        let bytes: u64 = added.iter().map(|group| u64_from(group.bytes_encoded())).sum();
+        let projected = u128::from(bytes) * u128::from(rows_hint) / u128::from(rows.max(1));
+        let projected = u64::try_from(projected).unwrap_or(u64::MAX);
+        let arena = self.encoder.arena();
+        let free = arena.pool().bytes_free(arena.tenant());
+        if projected.saturating_sub(bytes) <= free {
+            return Ok(());
+        }
+        let limit = arena.pool().usage().bytes_limit;
+        Err(Error::over_limit(format!(
+            "the table would take about {} of memory, and {} of the pool's {} are left for it",
+            size_text(projected),
+            size_text(free + bytes),
+            size_text(limit)
+        ))
+        .advise("give the pool more memory, drop a table, or load fewer columns or rows"))
+    }
+
+    /// The table, with whatever rows still wait.
+    ///
+    /// # Errors
+    /// As [`TableBuilder::push`].
+    pub fn finish(mut self) -> Result<Table> {
+        while let Some(columns) = self.take_last_row_group() {
+            self.add_row_group(self.encoder.encode(&columns)?)?;
+        }
+        Ok(Table::new(self.schema, self.row_groups, self.distinct))
+    }
+}
+
+impl Waiting {
+    /// How many of the first `rows` rows of `piece` still fit, and the bytes of their strings. At least one
+    /// row fits where none waits.
+    fn fitting(&self, piece: &[ArrayRef], rows: usize) -> (usize, usize) {
+        let strings: Vec<&ArrayRef> = piece.iter().filter(|c| schema::is_bytes(c.data_type())).collect();
+        let total: usize = strings.iter().map(|column| lengths(column).sum::<usize>()).sum();
+        let left = GROUP_STRING_BYTES.saturating_sub(self.string_bytes);
+        if total <= left {
+            return (rows, total);
+        }
+        let mut by_row = vec![0; rows];
+        for column in strings {
+            by_row.iter_mut().zip(lengths(column)).for_each(|(sum, length)| *sum += length);
+        }
+        let (mut fitting, mut bytes) = (0, 0);
+        for length in by_row {
+            let first = self.rows + fitting == 0;
+            if bytes + length > left && !first {
+                break;
+            }
+            bytes += length;
+            fitting += 1;
+        }
+        (fitting, bytes)
+    }
+
+    fn add(&mut self, columns: impl ExactSizeIterator<Item = ArrayRef>, rows: usize, string_bytes: usize) {
+        self.pieces.resize_with(columns.len(), Vec::new);
+        self.pieces.iter_mut().zip(columns).for_each(|(pieces, column)| pieces.push(column));
+        self.rows += rows;
+        self.string_bytes += string_bytes;
+    }
+}
+
+/// The lengths of strings or binaries.
+fn lengths(column: &ArrayRef) -> impl Iterator<Item = usize> {
+    use arrow_array::cast::AsArray;
+    let views = match column.data_type() {
+        DataType::Utf8View => column.as_string_view().views(),
+        _ => column.as_binary_view().views(),
+    };
+    views.iter().map(|view| *view as u32 as usize)
+}
+
+fn concatenate(pieces: &[ArrayRef]) -> ArrayRef {
+    if let [only] = pieces {
+        return Arc::clone(only);
+    }
+    let pieces: Vec<&dyn Array> = pieces.iter().map(|piece| &**piece).collect();
+    arrow_select::concat::concat(&pieces).expect("there are pieces, and all have the column's type")
+}
+
+/// The values as `data_type`, the canonical form of their own type.
+fn to_canonical(column: &ArrayRef, data_type: &DataType) -> Result<ArrayRef> {
+    if column.data_type() == data_type {
+        return Ok(Arc::clone(column));
+    }
+    if schema::canonical_type(column.data_type()).as_ref() != Some(data_type) {
+        return Err(Error::invalid(format!("type {} where {data_type} is held", column.data_type())));
+    }
+    let cast = |column: &ArrayRef, to: &DataType| {
+        let options = CastOptions { safe: false, ..CastOptions::default() };
+        arrow_cast::cast_with_options(column, to, &options).map_err(|e| Error::invalid(e.to_string()))
+    };
+    match column.data_type() {
+        DataType::Dictionary(_, values) => to_canonical(&cast(column, values)?, data_type),
+        DataType::RunEndEncoded(_, values) => to_canonical(&cast(column, values.data_type())?, data_type),
+        DataType::FixedSizeBinary(_) => cast(&cast(column, &DataType::Binary)?, data_type),
+        _ => cast(column, data_type),
+    }
+}

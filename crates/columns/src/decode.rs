@@ -1,0 +1,174 @@
+//! Makes Arrow arrays of consecutive rows.
+
+use crate::body::Body;
+use crate::chunk::Chunk;
+use crate::ends::Ends;
+use crate::fsst_text::SymbolTable;
+use crate::lanes::Lane;
+use crate::packed::{Packed, with_lane};
+use crate::types::{Int, with_integer};
+use crate::views::{Views, view_of};
+use arrow_array::types::{Float32Type, Float64Type};
+use arrow_array::{ArrayRef, ArrowPrimitiveType, BooleanArray, PrimitiveArray, UInt32Array};
+use arrow_buffer::{ArrowNativeType, BooleanBuffer, Buffer, NullBuffer, ScalarBuffer};
+use arrow_schema::DataType;
+use farpool_model::{Error, Result};
+use std::ops::Range;
+use std::sync::Arc;
+
+/// The values of rows that exist.
+pub(crate) fn decode(chunk: &Chunk, rows: Range<usize>) -> Result<ArrayRef> {
+    let data_type = chunk.data_type();
+    let nulls = chunk.nulls(rows.clone());
+    Ok(match &chunk.body {
+        Body::Constant { value, .. } => repeat(value, rows.len())?,
+        Body::Plain { values } => plain(values, rows, data_type, nulls)?,
+        Body::BitPacked(packed) => integers(packed, rows, data_type, nulls)?,
+        Body::Dictionary { values, codes } => dictionary(values, codes, rows, data_type, nulls),
+        Body::PlainBytes { ends, data } => plain_bytes(ends, data, rows, data_type, nulls),
+        Body::Fsst { table, ends, lengths, data } => {
+            let coded = Coded { table, ends, lengths, data };
+            coded.decode(rows, data_type, nulls)
+        }
+    })
+}
+
+/// The one row of `value`, `rows` times.
+pub(crate) fn repeat(value: &ArrayRef, rows: usize) -> Result<ArrayRef> {
+    let zeros = UInt32Array::from(vec![0; rows]);
+    arrow_select::take::take(value, &zeros, None)
+        .map_err(|error| Error::internal(format!("repeating a constant: {error}")))
+}
+
+/// Values of fixed width, as they lie in the pages.
+pub(crate) fn plain(
+    values: &Buffer,
+    rows: Range<usize>,
+    data_type: &DataType,
+    nulls: Option<NullBuffer>,
+) -> Result<ArrayRef> {
+    if *data_type == DataType::Boolean {
+        let bits = BooleanBuffer::new(values.clone(), rows.start, rows.len());
+        return Ok(Arc::new(BooleanArray::new(bits, nulls)));
+    }
+    fn of<T: ArrowPrimitiveType>(
+        values: &Buffer,
+        rows: Range<usize>,
+        data_type: &DataType,
+        nulls: Option<NullBuffer>,
+    ) -> ArrayRef {
+        let values = ScalarBuffer::<T::Native>::new(values.clone(), rows.start, rows.len());
+        Arc::new(PrimitiveArray::<T>::new(values, nulls).with_data_type(data_type.clone()))
+    }
+    match data_type {
+        DataType::Float32 => Ok(of::<Float32Type>(values, rows, data_type, nulls)),
+        DataType::Float64 => Ok(of::<Float64Type>(values, rows, data_type, nulls)),
+        _ => {
+            with_integer!(data_type, T => Ok(of::<T>(values, rows, data_type, nulls)), Err(not_plain(data_type)))
+        }
+    }
+}
+
+pub(crate) fn not_plain(data_type: &DataType) -> Error {
+    Error::internal(format!("values of type {data_type} are not held in this form"))
+}
+
+fn integers(
+    packed: &Packed,
+    rows: Range<usize>,
+    data_type: &DataType,
+    nulls: Option<NullBuffer>,
+) -> Result<ArrayRef> {
+    with_integer!(data_type, T => {
+        let values = with_lane!(packed.width, L => unpack::<<T as ArrowPrimitiveType>::Native, L>(packed, rows));
+        Ok(Arc::new(PrimitiveArray::<T>::new(values.into(), nulls).with_data_type(data_type.clone())))
+    }, Err(not_plain(data_type)))
+}
+
+fn unpack<N: Int, L: Lane>(packed: &Packed, rows: Range<usize>) -> Vec<N> {
+    let mut values = Vec::with_capacity(rows.len());
+    let reference = packed.reference as u64;
+    packed.for_each_piece::<L>(rows, |piece| {
+        values.extend(piece.iter().map(|delta| N::of_low(reference.wrapping_add(delta.widen()))));
+    });
+    values
+}
+
+fn dictionary(
+    values: &ArrayRef,
+    codes: &Packed,
+    rows: Range<usize>,
+    data_type: &DataType,
+    nulls: Option<NullBuffer>,
+) -> ArrayRef {
+    let Views { views: distinct, data } = Views::of_array(values);
+    let mut views: Vec<u128> = Vec::with_capacity(rows.len());
+    with_lane!(codes.width, L => codes.for_each_piece::<L>(rows, |piece| {
+        views.extend(piece.iter().map(|code| distinct[ArrowNativeType::as_usize(*code)]));
+    }));
+    // SAFETY: copies of views of an array that was made over the same data.
+    unsafe { Views { views: views.into(), data }.into_array(data_type, nulls) }
+}
+
+fn plain_bytes(
+    ends: &Ends,
+    data: &Buffer,
+    rows: Range<usize>,
+    data_type: &DataType,
+    nulls: Option<NullBuffer>,
+) -> ArrayRef {
+    let bounds = ends.bounds(rows);
+    let views = bounds.windows(2).map(|w| view_of(data, w[0] as usize, (w[1] - w[0]) as usize));
+    let views: ScalarBuffer<u128> = views.collect::<Vec<_>>().into();
+    // SAFETY: views made over this data; what lies between the ends was a value of this type, or was
+    // checked to be one.
+    unsafe { Views { views, data: data.clone() }.into_array(data_type, nulls) }
+}
+
+/// The parts of an FSST body.
+#[derive(Clone, Copy)]
+pub(crate) struct Coded<'a> {
+    pub table: &'a SymbolTable,
+    pub ends: &'a Ends,
+    pub lengths: &'a Packed,
+    pub data: &'a Buffer,
+}
+
+impl Coded<'_> {
+    fn decode(&self, rows: Range<usize>, data_type: &DataType, nulls: Option<NullBuffer>) -> ArrayRef {
+        let mut lengths: Vec<u32> = Vec::with_capacity(rows.len());
+        with_lane!(self.lengths.width, L => self.lengths.for_each_piece::<L>(rows.clone(), |piece| {
+            lengths.extend(piece.iter().map(|length| length.widen() as u32));
+        }));
+        let (start, end) = match rows.is_empty() {
+            true => (0, 0),
+            false => (self.ends.range(rows.start).start, self.ends.range(rows.end - 1).end),
+        };
+        // The codes of neighbours are decoded in one go: each value's codes stand for themselves.
+        let mut text = Vec::new();
+        let bytes = lengths.iter().map(|length| *length as usize).sum();
+        self.table.decode(&self.data[start..end], bytes, &mut text);
+        // SAFETY: the text is what the values of this type were, or what was checked.
+        unsafe { text_array(text, &lengths, data_type, nulls) }
+    }
+}
+
+/// Values of these lengths, one after another in `text`.
+///
+/// # Safety
+/// The lengths add up to those of `text`; for `Utf8View` each value is valid UTF-8.
+pub(crate) unsafe fn text_array(
+    text: Vec<u8>,
+    lengths: &[u32],
+    data_type: &DataType,
+    nulls: Option<NullBuffer>,
+) -> ArrayRef {
+    let mut start = 0;
+    let mut views = Vec::with_capacity(lengths.len());
+    for length in lengths {
+        views.push(view_of(&text, start, *length as usize));
+        start += *length as usize;
+    }
+    // SAFETY: views made over this text; the caller vouches for the values.
+    unsafe { Views { views: views.into(), data: Buffer::from_vec(text) }.into_array(data_type, nulls) }
+}

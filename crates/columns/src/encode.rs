@@ -1,0 +1,173 @@
+//! Encodes a column of a row group: looks at the values and takes the smallest form that can hold them.
+//!
+//! Integers that fit 64 bits with sign are always bit-packed, however wide, so that kernels meet one form
+//! only; larger ones, floats and booleans stay plain. Strings: see `strings`.
+
+use crate::body::Body;
+use crate::chunk::Chunk;
+use crate::packed::{Packed, width_of, with_lane};
+use crate::strings;
+use crate::types::{Int, with_integer};
+use crate::zone::{ZoneMap, bounds_of_floats};
+use arrow_array::cast::AsArray;
+use arrow_array::types::{Float32Type, Float64Type};
+use arrow_array::{Array, ArrayRef, new_null_array};
+use arrow_buffer::{BooleanBuffer, Buffer, NullBuffer};
+use arrow_schema::DataType;
+use farpool_model::limits::ROW_GROUP_ROWS;
+use farpool_model::{Error, Result, Value};
+
+/// A body, and the bounds of its values where they are known.
+pub(crate) type Encoded = (Body, Option<(Value, Value)>);
+
+/// The values of `array`, which has a canonical type, encoded on the heap.
+pub(crate) fn encode(array: &ArrayRef) -> Result<Chunk> {
+    if array.len() > ROW_GROUP_ROWS {
+        let message = format!("a row group may have {ROW_GROUP_ROWS} rows, not {}", array.len());
+        return Err(Error::over_limit(message));
+    }
+    let data_type = array.data_type();
+    let nulls = array.nulls().filter(|nulls| nulls.null_count() > 0);
+    let null_count = nulls.map_or(0, NullBuffer::null_count);
+    if null_count == array.len() {
+        let body = Body::Constant { value: new_null_array(data_type, 1), number: None };
+        let zone = ZoneMap { null_count, ..ZoneMap::default() };
+        return Ok(Chunk::new(data_type.clone(), array.len(), None, zone, body, fixed_bytes_plain(array)));
+    }
+    let mut bytes_plain = fixed_bytes_plain(array);
+    let (body, bounds) = match data_type {
+        DataType::Boolean => booleans(array, nulls),
+        DataType::Float32 | DataType::Float64 => floats(array, nulls),
+        DataType::Utf8View | DataType::BinaryView => {
+            let (encoded, bytes) = strings::encode(array, nulls)?;
+            bytes_plain += bytes;
+            encoded
+        }
+        other => integers_of(array, nulls)
+            .ok_or_else(|| Error::invalid(format!("a column of type {other} cannot be encoded")))?,
+    };
+    let zone = ZoneMap::of(bounds, data_type, null_count);
+    // Re-cut so that the bits start at the first bit of a byte.
+    let validity = nulls.map(|nulls| BooleanBuffer::new(nulls.inner().sliced(), 0, array.len()));
+    Ok(Chunk::new(data_type.clone(), array.len(), validity, zone, body, bytes_plain))
+}
+
+/// Bytes of the values as a plain Arrow array, without the bytes of strings.
+fn fixed_bytes_plain(array: &ArrayRef) -> usize {
+    let values = match array.data_type() {
+        DataType::Boolean => array.len().div_ceil(8),
+        other => array.len() * other.primitive_width().unwrap_or(size_of::<i32>()),
+    };
+    let validity = if array.null_count() > 0 { array.len().div_ceil(8) } else { 0 };
+    values + validity
+}
+
+fn booleans(array: &ArrayRef, nulls: Option<&NullBuffer>) -> Encoded {
+    let values = array.as_boolean().values();
+    let (trues, falses) = match nulls {
+        None => (values.count_set_bits(), array.len() - values.count_set_bits()),
+        Some(nulls) => {
+            let trues = (values & nulls.inner()).count_set_bits();
+            (trues, array.len() - nulls.null_count() - trues)
+        }
+    };
+    let bounds = (Value::Bool(falses == 0), Value::Bool(trues > 0));
+    let constant = nulls.is_none() && (trues == 0 || falses == 0);
+    let body = if constant { constant_of(array) } else { Body::Plain { values: values.sliced() } };
+    (body, Some(bounds))
+}
+
+fn floats(array: &ArrayRef, nulls: Option<&NullBuffer>) -> Encoded {
+    let (values, constant, bounds) = match array.as_primitive_opt::<Float32Type>() {
+        Some(array) => {
+            let values = array.values();
+            let constant = values.iter().all(|value| value.to_bits() == values[0].to_bits());
+            let valid = valid_rows(nulls, array.len()).map(|row| f64::from(values[row]));
+            (values.inner().clone(), constant, bounds_of_floats(valid))
+        }
+        None => {
+            let values = array.as_primitive::<Float64Type>().values();
+            let constant = values.iter().all(|value| value.to_bits() == values[0].to_bits());
+            let valid = valid_rows(nulls, array.len()).map(|row| values[row]);
+            (values.inner().clone(), constant, bounds_of_floats(valid))
+        }
+    };
+    let constant = constant && nulls.is_none();
+    let body = if constant { constant_of(array) } else { Body::Plain { values } };
+    (body, bounds.map(|(min, max)| (Value::Float(min), Value::Float(max))))
+}
+
+/// The rows that are not NULL.
+fn valid_rows(nulls: Option<&NullBuffer>, rows: usize) -> impl Iterator<Item = usize> {
+    (0..rows).filter(move |row| nulls.is_none_or(|nulls| nulls.is_valid(*row)))
+}
+
+/// A body for an array whose rows are all equal and not NULL.
+fn constant_of(array: &ArrayRef) -> Body {
+    Body::Constant { value: first_row(array), number: None }
+}
+
+/// Taken rather than sliced: a slice would keep the whole array.
+fn first_row(array: &ArrayRef) -> ArrayRef {
+    let first = arrow_array::UInt32Array::from(vec![0]);
+    arrow_select::take::take(array, &first, None).expect("there is a first row")
+}
+
+/// A constant of fixed width, with its number if it is an integer that fits 64 bits with sign.
+pub(crate) fn numbered_constant(value: ArrayRef, rows: usize) -> Body {
+    let number = with_integer!(value.data_type(), T => {
+        i64::try_from(value.as_primitive::<T>().value(0).wide()).ok()
+    }, None);
+    Body::Constant { value, number: number.map(|number| Packed::constant(number, rows)) }
+}
+
+fn integers_of(array: &ArrayRef, nulls: Option<&NullBuffer>) -> Option<Encoded> {
+    with_integer!(array.data_type(), T => {
+        let values = array.as_primitive::<T>().values();
+        let (min, max) = bounds_of_integers(values, nulls)?;
+        let body = match (i64::try_from(min.wide()), i64::try_from(max.wide())) {
+            (Ok(low), Ok(high)) if low == high && nulls.is_none() => {
+                numbered_constant(first_row(array), array.len())
+            }
+            (Ok(low), Ok(high)) => Body::BitPacked(pack(values, nulls, (low, high))),
+            _ if min == max && nulls.is_none() => constant_of(array),
+            _ => Body::Plain { values: values.inner().clone() },
+        };
+        Some((body, Some((Value::Int(min.wide()), Value::Int(max.wide())))))
+    }, None)
+}
+
+/// The bounds of the values that are not NULL; `None` of none.
+fn bounds_of_integers<N: Int>(values: &[N], nulls: Option<&NullBuffer>) -> Option<(N, N)> {
+    let bounds = |values: &[N]| {
+        let first = *values.first()?;
+        Some(values.iter().fold((first, first), |(min, max), v| (min.min(*v), max.max(*v))))
+    };
+    let Some(nulls) = nulls else { return bounds(values) };
+    let pieces = nulls.valid_slices().filter_map(|(start, end)| bounds(&values[start..end]));
+    pieces.reduce(|(min, max), (low, high)| (min.min(low), max.max(high)))
+}
+
+/// Values as their distances from the lower bound; NULLs as the bound itself.
+pub(crate) fn pack<N: Int>(values: &[N], nulls: Option<&NullBuffer>, bounds: (i64, i64)) -> Packed {
+    let reference = bounds.0 as u64;
+    with_lane!(width_of(bounds.1.wrapping_sub(bounds.0) as u64), L => {
+        Packed::pack_with::<L>(bounds, values.len(), |rows, out| {
+            use crate::lanes::Lane;
+            let start = rows.start;
+            for (out, value) in out.iter_mut().zip(&values[rows]) {
+                *out = L::truncate(value.low().wrapping_sub(reference));
+            }
+            if let Some(nulls) = nulls {
+                for (i, out) in out.iter_mut().enumerate() {
+                    *out = if nulls.is_valid(start + i) { *out } else { L::default() };
+                }
+            }
+        })
+    })
+}
+
+/// A copy of `bytes` that starts at the alignment that Arrow recommends.
+pub(crate) fn aligned_copy(bytes: &[u8]) -> Buffer {
+    if bytes.is_empty() { Buffer::default() } else { Buffer::from_slice_ref(bytes) }
+}

@@ -1,0 +1,194 @@
+//! A sequence of integers, each held as its distance from a common reference in as few bits as the largest
+//! distance needs (frame of reference).
+//!
+//! Invariants: every distance is at most `max - reference`, which does not overflow as an unsigned 64-bit
+//! number; `data` holds whole blocks of 1024, the last one padded. Whoever builds a [`Packed`] from bytes
+//! of a peer calls [`Packed::check`] before anything else.
+
+use crate::lanes::{self, Lane};
+use arrow_buffer::{Buffer, MutableBuffer};
+use farpool_model::limits::BLOCK_ROWS;
+use farpool_model::{Error, Result};
+use std::ops::Range;
+
+/// From how many values of one block on it is faster to unpack the whole block than each by itself
+/// (`fastlanes` documents about 10; with 16-bit lanes it measured at 20 to 40).
+const WHOLE_BLOCK_MIN: usize = 24;
+
+/// Packed integers.
+#[derive(Clone, Debug)]
+pub(crate) struct Packed {
+    pub reference: i64,
+    pub max: i64,
+    pub width: u32,
+    pub rows: usize,
+    pub data: Buffer,
+}
+
+/// Runs `$body` with `$lane` naming the lane type of a width.
+macro_rules! with_lane {
+    ($width:expr, $lane:ident => $body:expr) => {
+        match $crate::lanes::lane_bits($width) {
+            8 => {
+                type $lane = u8;
+                $body
+            }
+            16 => {
+                type $lane = u16;
+                $body
+            }
+            32 => {
+                type $lane = u32;
+                $body
+            }
+            _ => {
+                type $lane = u64;
+                $body
+            }
+        }
+    };
+}
+pub(crate) use with_lane;
+
+impl Packed {
+    /// `rows` times the same value; takes no memory.
+    pub fn constant(value: i64, rows: usize) -> Packed {
+        Packed { reference: value, max: value, width: 0, rows, data: Buffer::default() }
+    }
+
+    /// Packs distances from `reference`, the largest of which is `max - reference`. `fill` writes the
+    /// distances of a block's rows into its argument.
+    pub fn pack_with<L: Lane>(
+        (reference, max): (i64, i64),
+        rows: usize,
+        mut fill: impl FnMut(Range<usize>, &mut [L]),
+    ) -> Packed {
+        let width = width_of(max.wrapping_sub(reference) as u64);
+        let block_lanes = lanes::block_lanes::<L>(width);
+        let mut data =
+            MutableBuffer::from_len_zeroed(rows.div_ceil(BLOCK_ROWS) * block_lanes * size_of::<L>());
+        if width > 0 {
+            let mut values = [L::default(); BLOCK_ROWS];
+            for (block, out) in data.typed_data_mut::<L>().chunks_exact_mut(block_lanes).enumerate() {
+                let start = block * BLOCK_ROWS;
+                let count = BLOCK_ROWS.min(rows - start);
+                fill(start..start + count, &mut values[..count]);
+                values[count..].fill(L::default());
+                lanes::pack_block(width, &values, out);
+            }
+        }
+        Packed { reference, max, width, rows, data: data.into() }
+    }
+
+    /// Packs values that are at most `max`, with reference 0.
+    pub fn pack_u32(values: &[u32], max: u32) -> Packed {
+        let bounds = (0, i64::from(max));
+        with_lane!(width_of(u64::from(max)), L => Packed::pack_with::<L>(bounds, values.len(), |rows, out| {
+            for (out, value) in out.iter_mut().zip(&values[rows]) {
+                *out = L::truncate(u64::from(*value));
+            }
+        }))
+    }
+
+    /// Bits of the lanes.
+    pub fn lane_bits(&self) -> u32 {
+        lanes::lane_bits(self.width)
+    }
+
+    /// The packed lanes; `L` is the lane type of the width.
+    pub fn lanes<L: Lane>(&self) -> &[L] {
+        debug_assert_eq!(L::BITS, self.lane_bits());
+        self.data.typed_data::<L>()
+    }
+
+    /// The lanes of one block.
+    #[inline]
+    fn block<'a, L: Lane>(&self, lanes: &'a [L], block: usize) -> &'a [L] {
+        let length = lanes::block_lanes::<L>(self.width);
+        &lanes[block * length..(block + 1) * length]
+    }
+
+    /// Calls `visit` with the distances of consecutive pieces of `rows`, each within one block.
+    #[inline]
+    pub fn for_each_piece<L: Lane>(&self, rows: Range<usize>, mut visit: impl FnMut(&[L])) {
+        assert!(rows.start <= rows.end && rows.end <= self.rows, "rows {rows:?} of {}", self.rows);
+        let lanes = self.lanes::<L>();
+        let mut values = [L::default(); BLOCK_ROWS];
+        let mut row = rows.start;
+        while row < rows.end {
+            let first = row % BLOCK_ROWS;
+            let count = (BLOCK_ROWS - first).min(rows.end - row);
+            if self.width > 0 {
+                lanes::unpack_block(self.width, self.block(lanes, row / BLOCK_ROWS), &mut values);
+            }
+            visit(&values[first..first + count]);
+            row += count;
+        }
+    }
+
+    /// The distance of one row.
+    #[inline]
+    pub fn delta_at<L: Lane>(&self, row: usize) -> L {
+        if self.width == 0 {
+            return L::default();
+        }
+        lanes::unpack_one(self.width, self.block(self.lanes::<L>(), row / BLOCK_ROWS), row % BLOCK_ROWS)
+    }
+
+    /// The value of one row.
+    pub fn value_at(&self, row: usize) -> i64 {
+        let delta = with_lane!(self.width, L => self.delta_at::<L>(row).widen());
+        self.reference.wrapping_add(delta as i64)
+    }
+
+    /// Calls `visit` with the distance of each of `rows`, which are all below the number of rows. Ascending
+    /// rows are cheapest.
+    #[inline]
+    pub fn for_each_of<L: Lane>(&self, rows: &[u32], mut visit: impl FnMut(L)) {
+        if self.width == 0 {
+            return rows.iter().for_each(|_| visit(L::default()));
+        }
+        let lanes = self.lanes::<L>();
+        let mut values = [L::default(); BLOCK_ROWS];
+        let same_block = |a: &u32, b: &u32| *a as usize / BLOCK_ROWS == *b as usize / BLOCK_ROWS;
+        for group in rows.chunk_by(same_block) {
+            let packed = self.block(lanes, group[0] as usize / BLOCK_ROWS);
+            if group.len() >= WHOLE_BLOCK_MIN {
+                lanes::unpack_block(self.width, packed, &mut values);
+                group.iter().for_each(|row| visit(values[*row as usize % BLOCK_ROWS]));
+            } else {
+                group.iter().for_each(|row| {
+                    visit(lanes::unpack_one(self.width, packed, *row as usize % BLOCK_ROWS));
+                });
+            }
+        }
+    }
+
+    /// Whether the parts fit together and every distance is within the bounds.
+    ///
+    /// # Errors
+    /// `Corrupt`.
+    pub fn check(&self) -> Result<()> {
+        let range = self.max.wrapping_sub(self.reference) as u64;
+        if self.max < self.reference || self.width != width_of(range) {
+            return Err(Error::corrupt("packed integers whose bounds do not fit their width"));
+        }
+        let blocks = self.rows.div_ceil(BLOCK_ROWS);
+        if self.data.len() != blocks * BLOCK_ROWS / 8 * self.width as usize {
+            return Err(Error::corrupt("packed integers of another number than rows"));
+        }
+        let mut largest = 0;
+        with_lane!(self.width, L => self.for_each_piece::<L>(0..self.rows, |piece| {
+            largest = largest.max(piece.iter().copied().max().unwrap_or_default().widen());
+        }));
+        if largest > range {
+            return Err(Error::corrupt("packed integers beyond their bounds"));
+        }
+        Ok(())
+    }
+}
+
+/// Bits that `range` needs.
+pub(crate) fn width_of(range: u64) -> u32 {
+    u64::BITS - range.leading_zeros()
+}

@@ -1,0 +1,144 @@
+//! Tables, their statistics, and the encoding of one row group.
+
+use crate::arena::Arena;
+use crate::chunk::{Chunk, RowGroup};
+use crate::distinct::Distinct;
+use arrow_array::{Array, ArrayRef};
+use arrow_schema::{DataType, SchemaRef};
+use farpool_memory::Pool;
+use farpool_model::cast::u64_from;
+use farpool_model::{ColumnStatistics, Error, Literal, Result, TenantName, Value};
+use std::cmp::Ordering;
+use std::sync::Arc;
+
+/// A table in the pool. Immutable: an append makes another one, which shares the row groups of the first.
+#[derive(Debug)]
+pub struct Table {
+    /// The canonical schema.
+    pub schema: SchemaRef,
+    /// The rows, in the order in which they were added.
+    pub row_groups: Vec<Arc<RowGroup>>,
+    /// Statistics, a column each.
+    pub statistics: Vec<ColumnStatistics>,
+    /// Rows.
+    pub rows: u64,
+    /// Bytes of the data as plain Arrow arrays.
+    pub bytes_plain: u64,
+    /// Bytes of the encoded chunks.
+    pub bytes_encoded: u64,
+    /// What is needed to go on counting distinct values in an append.
+    pub(crate) distinct: Vec<Distinct>,
+}
+
+impl Table {
+    pub(crate) fn new(schema: SchemaRef, row_groups: Vec<Arc<RowGroup>>, distinct: Vec<Distinct>) -> Table {
+        let statistics = (0..schema.fields().len())
+            .map(|column| statistics(&row_groups, column, &distinct[column]))
+            .collect();
+        let sum = |bytes: fn(&RowGroup) -> usize| row_groups.iter().map(|g| u64_from(bytes(g))).sum();
+        Table {
+            rows: sum(|group| group.rows),
+            bytes_plain: sum(RowGroup::bytes_plain),
+            bytes_encoded: sum(RowGroup::bytes_encoded),
+            schema,
+            row_groups,
+            statistics,
+            distinct,
+        }
+    }
+}
+
+fn statistics(row_groups: &[Arc<RowGroup>], column: usize, distinct: &Distinct) -> ColumnStatistics {
+    let chunks = || row_groups.iter().map(|group| &*group.chunks[column]);
+    let min = merge(chunks(), |chunk| chunk.zone().min.as_ref(), Ordering::Less);
+    let max = merge(chunks(), |chunk| chunk.zone().max.as_ref(), Ordering::Greater);
+    let boolean = match (min.as_ref().map(Literal::value), max.as_ref().map(Literal::value)) {
+        (Some(Value::Bool(min)), Some(Value::Bool(max))) => Some(if min == max { 1 } else { 2 }),
+        _ => None,
+    };
+    ColumnStatistics {
+        null_count: chunks().map(|chunk| u64_from(chunk.null_count())).sum(),
+        min,
+        max,
+        distinct_count: boolean.or_else(|| distinct.count()),
+        bytes_encoded: chunks().map(|chunk| u64_from(chunk.bytes_encoded())).sum(),
+    }
+}
+
+/// The outermost of the chunks' bounds; `None` when a chunk with values does not know its own.
+fn merge<'a>(
+    chunks: impl Iterator<Item = &'a Chunk>,
+    bound: impl Fn(&'a Chunk) -> Option<&'a Literal>,
+    outer: Ordering,
+) -> Option<Literal> {
+    let mut outermost: Option<&Literal> = None;
+    for chunk in chunks.filter(|chunk| chunk.null_count() < chunk.rows()) {
+        let bound = bound(chunk)?;
+        if outermost.is_none_or(|so_far| bound.compare(so_far) == Some(outer)) {
+            outermost = Some(bound);
+        }
+    }
+    outermost.cloned()
+}
+
+/// Encodes row groups of one table, whose pages they share. Clones work for the same table, and several
+/// threads may use them at once.
+#[derive(Clone, Debug)]
+pub struct Encoder {
+    schema: SchemaRef,
+    arena: Arc<Arena>,
+}
+
+impl Encoder {
+    pub(crate) fn new(pool: Arc<Pool>, tenant: TenantName, schema: SchemaRef) -> Encoder {
+        Encoder { schema, arena: Arc::new(Arena::new(pool, tenant)) }
+    }
+
+    pub(crate) fn arena(&self) -> &Arena {
+        &self.arena
+    }
+
+    /// Encodes columns of the table's canonical types, all with the same number of rows.
+    ///
+    /// # Errors
+    /// `Invalid` when the columns are not those of the schema; `OverLimit` when there are more than
+    /// [`farpool_model::limits::ROW_GROUP_ROWS`] rows, strings are too long, or memory is short.
+    pub fn encode(&self, columns: &[ArrayRef]) -> Result<RowGroup> {
+        let rows = columns.first().map_or(0, |column| column.len());
+        let fields = self.schema.fields();
+        if columns.len() != fields.len() {
+            let message = format!("a row group of {} columns needs {}", columns.len(), fields.len());
+            return Err(Error::invalid(message));
+        }
+        let mut chunks = Vec::with_capacity(columns.len());
+        for (field, column) in fields.iter().zip(columns) {
+            check_column(field.data_type(), column, rows).map_err(|error| error.at(field.name()))?;
+            chunks.push(crate::encode::encode(column).map_err(|error| error.at(field.name()))?);
+        }
+        Ok(RowGroup { rows, chunks: self.arena.place(chunks)? })
+    }
+}
+
+fn check_column(data_type: &DataType, column: &ArrayRef, rows: usize) -> Result<()> {
+    if column.data_type() != data_type {
+        return Err(Error::invalid(format!("type {} where {data_type} is held", column.data_type())));
+    }
+    if column.len() != rows {
+        return Err(Error::invalid(format!("{} rows where other columns have {rows}", column.len())));
+    }
+    Ok(())
+}
+
+/// Encodes one row group into pages of its own. [`crate::TableBuilder::encoder`] packs the row groups of a
+/// table closer.
+///
+/// # Errors
+/// As [`Encoder::encode`].
+pub fn encode_row_group(
+    pool: &Arc<Pool>,
+    tenant: &TenantName,
+    schema: &SchemaRef,
+    columns: &[ArrayRef],
+) -> Result<RowGroup> {
+    Encoder::new(Arc::clone(pool), tenant.clone(), Arc::clone(schema)).encode(columns)
+}

@@ -1,0 +1,74 @@
+//! Canonical data types as bytes: a number, and what parameters the type has.
+
+use crate::bytes::Reader;
+use arrow_schema::{DECIMAL128_MAX_PRECISION, DECIMAL128_MAX_SCALE, DataType, TimeUnit};
+use farpool_model::limits::NAME_BYTES_MAX;
+use farpool_model::{Error, Result};
+
+/// Types without parameters; a type's number is its place here.
+const SIMPLE: [DataType; 14] = [
+    DataType::Boolean,
+    DataType::Int8,
+    DataType::Int16,
+    DataType::Int32,
+    DataType::Int64,
+    DataType::UInt8,
+    DataType::UInt16,
+    DataType::UInt32,
+    DataType::UInt64,
+    DataType::Float32,
+    DataType::Float64,
+    DataType::Date32,
+    DataType::Utf8View,
+    DataType::BinaryView,
+];
+const DECIMAL: u8 = 64;
+const TIMESTAMP: u8 = 65;
+const UNITS: [TimeUnit; 4] =
+    [TimeUnit::Second, TimeUnit::Millisecond, TimeUnit::Microsecond, TimeUnit::Nanosecond];
+
+/// Appends a canonical type.
+pub(crate) fn write(data_type: &DataType, out: &mut Vec<u8>) {
+    match data_type {
+        DataType::Decimal128(precision, scale) => out.extend([DECIMAL, *precision, scale.cast_unsigned()]),
+        DataType::Timestamp(unit, zone) => {
+            let unit = UNITS.iter().position(|known| known == unit).unwrap_or_default();
+            let zone = zone.as_deref().unwrap_or_default();
+            out.extend([TIMESTAMP, unit as u8]);
+            out.extend_from_slice(&(zone.len() as u64).to_le_bytes());
+            out.extend_from_slice(zone.as_bytes());
+        }
+        other => {
+            let number = SIMPLE.iter().position(|known| known == other);
+            out.push(number.expect("a chunk has a canonical type") as u8);
+        }
+    }
+}
+
+/// Reads a canonical type.
+///
+/// # Errors
+/// `Corrupt`.
+pub(crate) fn read(reader: &mut Reader<'_>) -> Result<DataType> {
+    let unknown = || Error::corrupt("a chunk of an unknown type");
+    match reader.byte()? {
+        DECIMAL => {
+            let [precision, scale] = reader.array()?;
+            let scale = scale.cast_signed();
+            let sound = (1..=DECIMAL128_MAX_PRECISION).contains(&precision)
+                && scale <= DECIMAL128_MAX_SCALE
+                && (scale <= 0 || scale.unsigned_abs() <= precision);
+            if sound { Ok(DataType::Decimal128(precision, scale)) } else { Err(unknown()) }
+        }
+        TIMESTAMP => {
+            let unit = *UNITS.get(usize::from(reader.byte()?)).ok_or_else(unknown)?;
+            let zone = std::str::from_utf8(reader.buffer()?).map_err(|_| unknown())?;
+            match zone.len() {
+                0 => Ok(DataType::Timestamp(unit, None)),
+                1..=NAME_BYTES_MAX => Ok(DataType::Timestamp(unit, Some(zone.into()))),
+                _ => Err(unknown()),
+            }
+        }
+        number => SIMPLE.get(usize::from(number)).cloned().ok_or_else(unknown),
+    }
+}

@@ -1,0 +1,123 @@
+//! Arrow view arrays over bytes that lie in the pool.
+//!
+//! The unsafe part of handing out strings: Arrow would check each view and its UTF-8 again on every decode.
+//! Both are checked once, when a chunk is encoded from an Arrow array or read from bytes.
+
+use arrow_array::types::StringViewType;
+use arrow_array::{Array, ArrayRef, BinaryViewArray, GenericByteViewArray, StringViewArray};
+use arrow_buffer::{Buffer, NullBuffer, ScalarBuffer};
+use arrow_schema::DataType;
+use farpool_model::{Error, Result};
+use std::sync::Arc;
+
+/// Bytes up to which a value lies in its view.
+const INLINE_BYTES_MAX: usize = 12;
+
+/// The view of `data[start..start + len]`, in the first buffer.
+#[inline]
+pub(crate) fn view_of(data: &[u8], start: usize, len: usize) -> u128 {
+    let value = &data[start..start + len];
+    if len > INLINE_BYTES_MAX {
+        let prefix = u32::from_le_bytes([value[0], value[1], value[2], value[3]]);
+        return len as u128 | u128::from(prefix) << 32 | (start as u128) << 96;
+    }
+    // Sixteen bytes at once where they can be read, less those that are not the value's.
+    if let Some(window) = data.get(start..start + 16).and_then(|window| window.first_chunk::<16>()) {
+        let mask = (1u128 << (8 * len)) - 1;
+        return len as u128 | (u128::from_le_bytes(*window) & mask) << 32;
+    }
+    let mut window = [0; 16];
+    window[..len].copy_from_slice(value);
+    len as u128 | u128::from_le_bytes(window) << 32
+}
+
+/// Views into one buffer whose values are known to be right.
+#[derive(Clone, Debug)]
+pub(crate) struct Views {
+    pub views: ScalarBuffer<u128>,
+    pub data: Buffer,
+}
+
+impl Views {
+    /// The array of these views.
+    ///
+    /// # Safety
+    /// Each view was made by [`view_of`] over `data` (views of NULL rows may also be 0). For `Utf8View`
+    /// each value is valid UTF-8.
+    pub unsafe fn into_array(self, data_type: &DataType, nulls: Option<NullBuffer>) -> ArrayRef {
+        let buffers: Arc<[Buffer]> = if self.data.is_empty() { Arc::new([]) } else { Arc::new([self.data]) };
+        // SAFETY: the caller vouches for it. Without a buffer all views are inline.
+        unsafe {
+            match data_type {
+                DataType::Utf8View => Arc::new(StringViewArray::new_unchecked(self.views, buffers, nulls)),
+                _ => Arc::new(BinaryViewArray::new_unchecked(self.views, buffers, nulls)),
+            }
+        }
+    }
+
+    /// Views and buffer of an array that [`Views::into_array`] made.
+    pub fn of_array(array: &ArrayRef) -> Views {
+        fn of<T: arrow_array::types::ByteViewType>(array: &GenericByteViewArray<T>) -> Views {
+            let data = array.data_buffers().first().cloned().unwrap_or_default();
+            Views { views: array.views().clone(), data }
+        }
+        match array.as_any().downcast_ref::<GenericByteViewArray<StringViewType>>() {
+            Some(strings) => of(strings),
+            None => of(binaries(array)),
+        }
+    }
+
+    /// Whether the views are right over `data`, so that [`Views::into_array`] may be called.
+    ///
+    /// # Errors
+    /// `Corrupt`.
+    pub fn check(&self, data_type: &DataType) -> Result<()> {
+        let buffers: &[Buffer] = if self.data.is_empty() { &[] } else { std::slice::from_ref(&self.data) };
+        let checked = match data_type {
+            DataType::Utf8View => arrow_data::validate_string_view(&self.views, buffers),
+            _ => arrow_data::validate_binary_view(&self.views, buffers),
+        };
+        checked.map_err(|error| Error::corrupt(format!("strings that do not lie in their bytes: {error}")))
+    }
+}
+
+/// The values of an array of strings or binaries as byte slices; NULLs as empty ones.
+pub(crate) fn slices(array: &ArrayRef) -> Vec<&[u8]> {
+    fn of<'a, T, V>(array: &'a GenericByteViewArray<T>) -> Vec<&'a [u8]>
+    where
+        T: arrow_array::types::ByteViewType<Native = V>,
+        V: AsRef<[u8]> + ?Sized + 'a,
+    {
+        match array.nulls().filter(|nulls| nulls.null_count() > 0) {
+            None => (0..array.len()).map(|i| array.value(i).as_ref()).collect(),
+            Some(nulls) => {
+                let value = |i| if nulls.is_valid(i) { array.value(i).as_ref() } else { &[][..] };
+                (0..array.len()).map(value).collect()
+            }
+        }
+    }
+    match array.as_any().downcast_ref::<StringViewArray>() {
+        Some(strings) => of(strings),
+        None => of(binaries(array)),
+    }
+}
+
+fn binaries(array: &ArrayRef) -> &BinaryViewArray {
+    array.as_any().downcast_ref().expect("strings and binaries are held as views")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_view_is_what_arrow_makes_of_the_same_bytes() {
+        let data: Vec<u8> = (1..=40).collect();
+        for start in 0..data.len() {
+            for len in 0..=data.len() - start {
+                let expected = arrow_array::builder::make_view(&data[start..start + len], 0, start as u32);
+                assert_eq!(view_of(&data, start, len), expected, "{len} bytes at {start}");
+            }
+        }
+    }
+}

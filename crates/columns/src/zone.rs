@@ -1,0 +1,71 @@
+//! Zone maps: what a scan may know about a chunk without reading it.
+
+use arrow_schema::DataType;
+use farpool_model::{Literal, Value};
+use std::cmp::Ordering;
+
+/// Bytes of the longest string that is kept as a bound. Longer ones would make the zone maps of a table,
+/// which lie outside the pool, larger than its data.
+const BOUND_BYTES_MAX: usize = 256;
+
+/// The bounds of a chunk's values that are not NULL. A bound is exact, or `None` when there is no such
+/// value, when any value is NaN, or when the bound would be a long string.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct ZoneMap {
+    /// The least value.
+    pub min: Option<Literal>,
+    /// The greatest value.
+    pub max: Option<Literal>,
+    /// NULLs.
+    pub null_count: usize,
+}
+
+impl ZoneMap {
+    /// Bounds of values; `None` when there are no values or nothing is known.
+    pub(crate) fn of(bounds: Option<(Value, Value)>, data_type: &DataType, null_count: usize) -> ZoneMap {
+        let literal = |value: Value| {
+            let short = match &value {
+                Value::Text(text) => text.len() <= BOUND_BYTES_MAX,
+                Value::Bytes(bytes) => bytes.len() <= BOUND_BYTES_MAX,
+                _ => true,
+            };
+            Literal::new(value, data_type.clone()).ok().filter(|_| short)
+        };
+        let (min, max) = bounds.map_or((None, None), |(min, max)| (literal(min), literal(max)));
+        ZoneMap { min, max, null_count }
+    }
+}
+
+/// A string or binary as the value of a literal.
+pub(crate) fn bytes_value(bytes: &[u8], data_type: &DataType) -> Value {
+    match data_type {
+        DataType::Utf8View => Value::Text(String::from_utf8_lossy(bytes).into_owned()),
+        _ => Value::Bytes(bytes.to_vec()),
+    }
+}
+
+/// The bounds of byte strings, of which there is at least one.
+pub(crate) fn bounds_of_bytes<'a>(
+    mut values: impl Iterator<Item = &'a [u8]>,
+) -> Option<(&'a [u8], &'a [u8])> {
+    let first = values.next()?;
+    Some(values.fold((first, first), |(min, max), value| {
+        if value < min {
+            (value, max)
+        } else if value > max {
+            (min, value)
+        } else {
+            (min, max)
+        }
+    }))
+}
+
+/// The bounds of floats in total order; `None` when there are none or any is NaN.
+pub(crate) fn bounds_of_floats(mut values: impl Iterator<Item = f64>) -> Option<(f64, f64)> {
+    let first = values.next().filter(|value| !value.is_nan())?;
+    values.try_fold((first, first), |(min, max), value| {
+        let min = if value.total_cmp(&min) == Ordering::Less { value } else { min };
+        let max = if value.total_cmp(&max) == Ordering::Greater { value } else { max };
+        (!value.is_nan()).then_some((min, max))
+    })
+}
