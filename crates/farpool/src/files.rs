@@ -27,9 +27,8 @@ pub async fn load_files(
 
 /// Files that are about to be loaded, and how far that has come.
 pub struct FileLoad {
-    sources: Vec<Source>,
+    source: Source,
     columns: Option<Vec<usize>>,
-    bytes_read: Arc<AtomicU64>,
     rows_read: Arc<AtomicU64>,
 }
 
@@ -39,27 +38,19 @@ impl FileLoad {
     /// # Errors
     /// When there is none, one cannot be read, or they do not agree in their columns.
     pub fn open(files: &[impl AsRef<Path>]) -> Result<Self> {
-        let open =
-            |file: &Path| match file.to_str() {
-                Some(pattern) => source::open(pattern),
-                None => Err(Error::invalid(format!("the path {} is not UTF-8", file.display()))
-                    .advise("rename the file")),
-            };
-        let sources = files.iter().map(|file| open(file.as_ref())).collect::<Result<Vec<_>>>()?;
-        let (first, rest) =
-            sources.split_first().ok_or_else(|| Error::invalid("there is no file to load"))?;
-        rest.iter().try_for_each(|source| agree(first, source))?;
-        Ok(FileLoad { sources, columns: None, bytes_read: Arc::default(), rows_read: Arc::default() })
+        let files = files.iter().map(|file| path_text(file.as_ref())).collect::<Result<Vec<_>>>()?;
+        let source = source::open_all(&files)?;
+        Ok(FileLoad { source, columns: None, rows_read: Arc::default() })
     }
 
     /// The columns of the files.
     pub fn schema(&self) -> &SchemaRef {
-        self.sources[0].schema()
+        self.source.schema()
     }
 
     /// The files, patterns resolved.
     pub fn files(&self) -> impl Iterator<Item = PathBuf> + '_ {
-        self.sources.iter().flat_map(|source| source.files().iter().cloned())
+        self.source.files().iter().cloned()
     }
 
     /// Only these columns, by their positions in [`FileLoad::schema`], in ascending order.
@@ -71,12 +62,12 @@ impl FileLoad {
 
     /// Bytes of all files.
     pub fn bytes(&self) -> u64 {
-        self.sources.iter().map(Source::bytes).sum()
+        self.source.bytes()
     }
 
     /// Bytes read so far.
     pub fn bytes_read(&self) -> Arc<AtomicU64> {
-        self.bytes_read.clone()
+        self.source.progress()
     }
 
     /// Rows read so far.
@@ -95,16 +86,14 @@ impl FileLoad {
             }
             None => self.schema().clone(),
         };
-        let rows_hint = self.sources.iter().map(Source::rows_hint).sum::<Option<u64>>();
+        let rows_hint = self.source.rows_hint();
         let batches = stream_blocking(move || self.batches());
         pool.load(table, mode, schema, rows_hint, batches).await
     }
 
     fn batches(self) -> impl Iterator<Item = Result<RecordBatch>> {
-        let FileLoad { sources, columns, bytes_read, rows_read } = self;
-        let batches = sources
-            .into_iter()
-            .flat_map(move |source| source.with_progress(bytes_read.clone()).batches(columns.as_deref()));
+        let FileLoad { source, columns, rows_read } = self;
+        let batches = source.batches(columns.as_deref());
         batches.inspect(move |batch| {
             let rows = batch.as_ref().map_or(0, RecordBatch::num_rows);
             rows_read.fetch_add(cast::u64_from(rows), Ordering::Relaxed);
@@ -114,26 +103,14 @@ impl FileLoad {
 
 impl std::fmt::Debug for FileLoad {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("FileLoad").field("sources", &self.sources.len()).finish_non_exhaustive()
+        f.debug_struct("FileLoad").field("source", &self.source).finish_non_exhaustive()
     }
 }
 
-fn agree(first: &Source, other: &Source) -> Result<()> {
-    let shape = |source: &Source| -> Vec<_> {
-        let fields = source.schema().fields().iter();
-        fields.map(|f| (f.name().clone(), f.data_type().clone())).collect()
-    };
-    let (left, right) = (shape(first), shape(other));
-    if left == right {
-        return Ok(());
-    }
-    let name = |source: &Source| source.files().first().map_or(String::new(), |f| f.display().to_string());
-    let difference = left.iter().zip(&right).find(|(l, r)| l != r).map_or_else(
-        || format!("{} columns against {}", left.len(), right.len()),
-        |((n, t), (other_n, other_t))| format!("{n} {t} against {other_n} {other_t}"),
-    );
-    Err(Error::invalid(format!("{} and {} differ: {difference}", name(first), name(other)))
-        .advise("load them as tables of their own"))
+fn path_text(path: &Path) -> Result<&str> {
+    path.to_str().ok_or_else(|| {
+        Error::invalid(format!("the path {} is not UTF-8", path.display())).advise("rename the file")
+    })
 }
 
 /// The items of an iterator that blocks, made on a thread of their own, a few ahead of the reader. Must be

@@ -33,7 +33,9 @@ mod morsels;
 mod query_files;
 
 pub use embedded::EmbeddedPool;
-pub use farpool_datafusion::{FileOpener, PoolTable, Query, Session, SessionOptions, split_statements};
+pub use farpool_datafusion::{
+    FileOpener, PoolTable, Query, Session, SessionOptions, Statement, split_statements,
+};
 pub use farpool_model as model;
 pub use farpool_model::{
     Error, ErrorKind, LoadMode, Program, Receipt, Result, Status, TableInfo, TableName, TenantName,

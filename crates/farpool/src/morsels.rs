@@ -13,7 +13,6 @@ use farpool_pipeline::{Run, Step};
 use farpool_transfer::{BatchStream, Execution, ReceiptHandle};
 use futures::Stream;
 use std::collections::VecDeque;
-use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::pin::Pin;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -30,7 +29,6 @@ pub(crate) fn execute(node: Arc<Node>, tenant: TenantName, run: Arc<Run>, stream
         watch: Stopwatch::start(),
         open: AtomicUsize::new(streams),
         complete: AtomicBool::new(false),
-        failure: Mutex::new(None),
         sleepers: Mutex::new(Vec::new()),
     });
     let receipt = shared.receipt.clone();
@@ -48,7 +46,6 @@ struct Shared {
     watch: Stopwatch,
     open: AtomicUsize,
     complete: AtomicBool,
-    failure: Mutex<Option<Error>>,
     sleepers: Mutex<Vec<Waker>>,
 }
 
@@ -56,22 +53,13 @@ impl Shared {
     /// One step on this thread, its CPU time added to the run.
     fn step(&self) -> Result<Step> {
         let start = thread_cpu_ns();
-        // A panic is a defect of the operators: the query fails, the engine lives.
-        let step = catch_unwind(AssertUnwindSafe(|| self.run.step())).unwrap_or_else(|_| {
-            Err(Error::internal("an operator panicked").advise("please report the query that led to it"))
-        });
+        let step = self.run.step();
         self.run.add_cpu(thread_cpu_ns().saturating_sub(start));
         step
     }
 
     fn sleep(&self, waker: &Waker) {
         self.sleepers.lock().unwrap_or_else(PoisonError::into_inner).push(waker.clone());
-    }
-
-    /// Notes why the run failed. The other streams find it cancelled, and say what was really wrong.
-    fn first_failure(&self, error: Error) -> Error {
-        let mut failure = self.failure.lock().unwrap_or_else(PoisonError::into_inner);
-        failure.get_or_insert(error).clone()
     }
 
     fn wake_all(&self) {
@@ -109,10 +97,8 @@ impl Morsels {
         }
     }
 
-    /// A failure concerns the whole run: the other streams must not go on as if they had everything.
+    /// A failure stops the run, so that the other streams meet the same error.
     fn fail(&mut self, error: Error) -> Poll<Option<Result<RecordBatch>>> {
-        let error = self.shared.first_failure(error);
-        self.shared.run.cancel();
         self.shared.wake_all();
         self.end();
         Poll::Ready(Some(Err(error)))

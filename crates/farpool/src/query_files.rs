@@ -12,7 +12,6 @@ use farpool_datafusion::{FileOpener, PoolTable};
 use farpool_model::schema::canonical_type;
 use farpool_model::{Error, ErrorKind, LoadMode, Result, TableInfo, TableName, limits};
 use std::any::Any;
-use std::collections::HashMap;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::SystemTime;
@@ -47,16 +46,22 @@ pub struct QueryFiles {
 #[derive(Default)]
 struct State {
     pool: Option<Arc<EmbeddedPool>>,
-    loaded: HashMap<Selection, Loaded>,
+    loaded: Vec<Loaded>,
 }
 
-/// A file, or a pattern, and the positions of some of its columns.
-type Selection = (String, Vec<usize>);
-
-/// A selection that is in the pool.
+/// Some columns of a file, or of the files of a pattern, that are in the pool.
 struct Loaded {
+    path: String,
+    columns: Vec<usize>,
     stamps: Vec<Stamp>,
     info: TableInfo,
+}
+
+impl Loaded {
+    /// Whether these are the columns, and perhaps others, of the files as they are now.
+    fn has(&self, path: &str, columns: &[usize], stamps: &[Stamp]) -> bool {
+        self.path == path && self.stamps == stamps && columns.iter().all(|c| self.columns.contains(c))
+    }
 }
 
 /// What changes when a file does.
@@ -112,14 +117,13 @@ impl FileOpener for QueryFiles {
             Some(pool) => pool.clone(),
             None => state.pool.insert(EmbeddedPool::open(self.memory_bytes)?).clone(),
         };
-        let selection = (path.to_string(), columns.clone());
-        let known = state.loaded.get(&selection).filter(|known| known.stamps == stamps);
-        let info = match known {
+        let info = match state.loaded.iter().find(|known| known.has(path, &columns, &stamps)) {
             Some(known) => known.info.clone(),
             None => {
                 let table = table_name(path, state.loaded.len())?;
-                let info = self.load(&pool, &table, path, load.select(columns)).await?;
-                state.loaded.insert(selection, Loaded { stamps, info: info.clone() });
+                let info = self.load(&pool, &table, path, load.select(columns.clone())).await?;
+                let loaded = Loaded { path: path.to_string(), columns, stamps, info: info.clone() };
+                state.loaded.push(loaded);
                 info
             }
         };

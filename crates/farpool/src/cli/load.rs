@@ -31,11 +31,11 @@ pub struct Args {
     #[arg(value_name = "FILE", required = true)]
     files: Vec<PathBuf>,
 
-    /// Add the rows to the table if it exists
+    /// Add the rows to a table that exists
     #[arg(long, conflicts_with = "replace")]
     append: bool,
 
-    /// Take the place of the table if it exists
+    /// Take the place of the table, if there is one of that name
     #[arg(long)]
     replace: bool,
 

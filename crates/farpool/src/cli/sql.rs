@@ -4,7 +4,7 @@ use super::output::{self, Format};
 use super::pool_args::TokenArgs;
 use super::size;
 use super::stop::{Outcome, Stop, file_error};
-use farpool::{PoolUrl, Receipt, Session, SessionOptions};
+use farpool::{PoolUrl, Receipt, Session, SessionOptions, Statement};
 use futures::StreamExt;
 use std::fs::File;
 use std::io::{IsTerminal, Read, Write};
@@ -102,7 +102,7 @@ fn texts(args: &Args) -> Outcome<Vec<String>> {
     Ok(vec![text])
 }
 
-fn statements(texts: &[String]) -> Outcome<Vec<String>> {
+fn statements(texts: &[String]) -> Outcome<Vec<Statement>> {
     let mut statements = Vec::new();
     for text in texts {
         statements.extend(farpool::split_statements(text)?);
@@ -131,13 +131,13 @@ async fn open_session(args: &Args) -> Outcome<Session> {
 
 async fn run_statement(
     session: &Session,
-    statement: &str,
+    statement: &Statement,
     args: &Args,
     first: bool,
     receipt: &mut Receipt,
 ) -> Outcome {
     let start = Instant::now();
-    let query = session.sql(statement).await?;
+    let query = session.sql(statement.clone()).await?;
     if args.explain {
         eprintln!("{}", query.explain().trim_end());
     }

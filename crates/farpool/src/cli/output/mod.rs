@@ -48,6 +48,7 @@ pub trait RowWriter: Send {
 pub fn writer(format: Format, schema: &SchemaRef, first: bool) -> Outcome<Box<dyn RowWriter>> {
     let out = BufWriter::with_capacity(64 << 10, io::stdout());
     Ok(match format {
+        Format::Table if table::PlanWriter::takes(schema) => Box::new(table::PlanWriter::new(out)),
         Format::Table => Box::new(table::TableWriter::new(out, schema, first)?),
         Format::Csv => Box::new(rows::CsvWriter::new(out, schema, first)?),
         Format::Json => Box::new(rows::JsonWriter::new(out)),

@@ -41,6 +41,40 @@ impl TableWriter {
     }
 }
 
+/// The plans that EXPLAIN gives: texts of many lines, which a grid would put on one.
+pub struct PlanWriter {
+    out: Out,
+}
+
+impl PlanWriter {
+    /// Whether rows of `schema` are plans.
+    pub fn takes(schema: &SchemaRef) -> bool {
+        schema.fields().iter().map(|field| field.name().as_str()).eq(["plan_type", "plan"])
+    }
+
+    /// Writes to `out`.
+    pub fn new(out: Out) -> Self {
+        PlanWriter { out }
+    }
+}
+
+impl RowWriter for PlanWriter {
+    fn write(&mut self, batch: &RecordBatch) -> Outcome {
+        let options = FormatOptions::default();
+        let texts = |i: usize| ArrayFormatter::try_new(batch.column(i), &options).map_err(stop);
+        let (kinds, plans) = (texts(0)?, texts(1)?);
+        for row in 0..batch.num_rows() {
+            let plan = plans.value(row).to_string();
+            writeln!(self.out, "{}:\n{}\n", kinds.value(row), plan.trim_end()).map_err(Stop::output)?;
+        }
+        Ok(())
+    }
+
+    fn finish(mut self: Box<Self>) -> Outcome {
+        self.out.flush().map_err(Stop::output)
+    }
+}
+
 impl RowWriter for TableWriter {
     fn write(&mut self, batch: &RecordBatch) -> Outcome {
         let options = FormatOptions::default().with_null("NULL");
