@@ -70,6 +70,7 @@ impl Grants {
     /// send to the peer, if it is time for that: half a window at a time.
     pub fn taken(&mut self, bytes_on_wire: u64) -> Option<u64> {
         self.taken = self.taken.saturating_add(bytes_on_wire);
-        (self.taken >= cast::u64_from(limits::STREAM_WINDOW_BYTES / 2)).then(|| std::mem::take(&mut self.taken))
+        (self.taken >= cast::u64_from(limits::STREAM_WINDOW_BYTES / 2))
+            .then(|| std::mem::take(&mut self.taken))
     }
 }

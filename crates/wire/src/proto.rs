@@ -3,7 +3,10 @@
 //! Invariant: a field keeps its number and meaning for ever; new fields are optional; a reader skips fields
 //! that it does not know. Derived by hand rather than generated, so that building needs no `protoc`.
 
-#![expect(missing_docs, reason = "the fields are described where they come from, in farpool_model and docs/wire.md")]
+#![expect(
+    missing_docs,
+    reason = "the fields are described where they come from, in farpool_model and docs/wire.md"
+)]
 
 use prost::{Enumeration, Message, Oneof};
 

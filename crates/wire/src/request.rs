@@ -149,7 +149,8 @@ impl Request {
             FrameKind::Table => Request::Table { name: read_name(body)? },
             FrameKind::LoadBegin => read_load_begin(body)?,
             FrameKind::LoadBatch => {
-                let schema = load_schema.ok_or_else(|| Error::invalid("no load is under way on this stream"))?;
+                let schema =
+                    load_schema.ok_or_else(|| Error::invalid("no load is under way on this stream"))?;
                 Request::LoadBatch(batch::decode_batch(schema, body)?)
             }
             FrameKind::LoadEnd => read(body).map(|proto::Empty {}| Request::LoadEnd)?,

@@ -1,0 +1,431 @@
+//! Messages survive the way over the wire; streams that are cut, mixed or inflated are refused; the page
+//! `docs/wire.md` says what the code does.
+
+use super::*;
+use crate::message::{Assembler, Message, Outgoing};
+use arrow_array::{Int64Array, RecordBatch, RecordBatchOptions};
+use arrow_schema::{DataType, Field, Schema, SchemaRef};
+use bytes::Bytes;
+use farpool_model::status::TenantStatus;
+use farpool_model::*;
+use proptest::prelude::*;
+use std::sync::Arc;
+
+fn schema() -> SchemaRef {
+    Arc::new(Schema::new(vec![
+        Field::new("a", DataType::Int64, true),
+        Field::new("d", DataType::Decimal128(38, 2), true),
+        Field::new("s", DataType::Utf8View, true),
+        Field::new("f", DataType::Float64, false),
+    ]))
+}
+
+fn rows() -> RecordBatch {
+    let schema = Schema::new(vec![Field::new("a", DataType::Int64, true)]);
+    RecordBatch::try_new(Arc::new(schema), vec![Arc::new(Int64Array::from(vec![Some(1), None]))]).unwrap()
+}
+
+fn name(name: &str) -> TableName {
+    TableName::new(name).unwrap()
+}
+
+/// Frames as a peer would read them from a socket.
+fn receive(bytes: &[u8]) -> Result<Vec<Message>> {
+    let mut assembler = Assembler::new();
+    let mut messages = Vec::new();
+    let mut rest = bytes;
+    while let Some((header, after)) = rest.split_first_chunk() {
+        let header = FrameHeader::decode(header)?;
+        let (payload, after) = after.split_at(header.length as usize);
+        messages.extend(assembler.push(header, Bytes::copy_from_slice(payload))?);
+        rest = after;
+    }
+    assert_eq!(assembler.incomplete_bytes(), 0);
+    Ok(messages)
+}
+
+fn send(outgoing: Vec<Outgoing>, stream: u32) -> Vec<u8> {
+    let announced: u64 = outgoing.iter().map(Outgoing::bytes_on_wire).sum();
+    let bytes = outgoing.into_iter().flat_map(|message| message.frames(stream)).collect::<Vec<_>>().concat();
+    assert_eq!(bytes.len() as u64, announced);
+    bytes
+}
+
+#[test]
+fn every_request_round_trips() {
+    let requests = [
+        Request::Hello {
+            version_min: 1,
+            version_max: 3,
+            token: Some("secret".into()),
+            client: "test 1".into(),
+        },
+        Request::Hello { version_min: 1, version_max: 1, token: None, client: String::new() },
+        Request::Prepare { plan: vec![1, 2, 3] },
+        Request::Execute { plan: vec![] },
+        Request::Cancel,
+        Request::Credit { bytes: 1 << 20 },
+        Request::Tables,
+        Request::Table { name: name("t") },
+        Request::LoadBegin {
+            table: name("ü"), mode: LoadMode::Append, schema: schema(), rows_hint: Some(0)
+        },
+        Request::LoadBatch(rows()),
+        Request::LoadEnd,
+        Request::Drop { table: name("t") },
+        Request::Status,
+    ];
+    for request in requests {
+        let messages = receive(&send(request.encode().unwrap(), 7)).unwrap();
+        assert_eq!(messages.len(), 1);
+        assert_eq!((messages[0].kind, messages[0].stream), (request.kind(), 7));
+        assert_eq!(Request::decode(&messages[0], Some(&rows().schema())).unwrap(), request);
+        assert!(!format!("{request:?}").contains("secret"));
+    }
+}
+
+fn table_info() -> TableInfo {
+    let literal =
+        |value, field: usize| Literal::new(value, schema().field(field).data_type().clone()).unwrap();
+    let column =
+        |min, max| ColumnStatistics { null_count: 3, min, max, distinct_count: Some(0), bytes_encoded: 99 };
+    TableInfo {
+        name: name("t"),
+        version: Version(u64::MAX),
+        schema: schema(),
+        rows: 10,
+        bytes_plain: 20,
+        bytes_encoded: 30,
+        columns: vec![
+            column(Some(literal(Value::Int(i64::MIN.into()), 0)), Some(literal(Value::Int(5), 0))),
+            column(Some(literal(Value::Int(i128::MIN), 1)), Some(literal(Value::Int(-1), 1))),
+            column(None, Some(literal(Value::Text("zz".into()), 2))),
+            ColumnStatistics::default(),
+        ],
+    }
+}
+
+fn prepared() -> Prepared {
+    let filter = Expr::compare(CompareOp::Lt, Expr::Column(0), Expr::Column(0));
+    let effective = Program { filter: Some(filter), ..Program::scan(name("t"), &schema(), &[2]) };
+    let answer = |answer, reason: Option<&str>| OperatorAnswer {
+        name: "filter".into(),
+        detail: "a < a".into(),
+        answer,
+        reason: reason.map(str::to_string),
+    };
+    Prepared {
+        version: Version(3),
+        answers: vec![
+            answer(Answer::Exact, None),
+            answer(Answer::Superset, Some("why")),
+            answer(Answer::Refused, Some("")),
+        ],
+        schema: effective.result_schema(&schema()).unwrap(),
+        effective,
+    }
+}
+
+#[test]
+fn every_response_round_trips() {
+    let receipt = Receipt {
+        rows_scanned: 1,
+        rows_skipped: 2,
+        rows_returned: 3,
+        bytes_scanned: 4,
+        bytes_skipped: 5,
+        bytes_on_wire: 6,
+        cpu_ns: 7,
+        elapsed_ns: u64::MAX,
+        operators: prepared().answers,
+    };
+    let tenant = TenantStatus { tenant: "x".into(), memory_bytes_used: 1, tables: 2, ..Default::default() };
+    let status = Status {
+        version: "0.1".into(),
+        huge_pages: "none".into(),
+        memory_bytes_limit: 5,
+        tenants: vec![tenant],
+        ..Default::default()
+    };
+    let mut responses = vec![
+        Response::Hello { version: 1, server: "farpool 0.1".into(), tenant: TenantName::default() },
+        Response::Prepared { prepared: prepared(), table_schema: schema() },
+        Response::Batch(rows()),
+        Response::Receipt(receipt),
+        Response::Tables(vec![table_info(), table_info()]),
+        Response::Tables(vec![]),
+        Response::Table(table_info()),
+        Response::Loaded(table_info()),
+        Response::Dropped,
+        Response::Credit { bytes: 0 },
+        Response::Status(status),
+    ];
+    responses.extend(ErrorKind::ALL.map(|kind| {
+        Response::Error(Error { kind, message: format!("{kind:?} happened"), advice: Some("do this".into()) })
+    }));
+    for response in responses {
+        let messages = receive(&send(response.encode().unwrap(), 9)).unwrap();
+        assert_eq!(Response::decode(&messages[0], Some(&rows().schema())).unwrap(), response);
+    }
+}
+
+#[test]
+fn an_endless_error_text_still_fits_its_frame() {
+    let response = Response::Error(Error::invalid("ü".repeat(1 << 20)).advise("x".repeat(1 << 20)));
+    let messages = receive(&send(response.encode().unwrap(), 1)).unwrap();
+    let Response::Error(error) = Response::decode(&messages[0], None).unwrap() else { panic!() };
+    assert!(error.message.starts_with("üü"));
+}
+
+#[test]
+fn an_error_of_a_later_version_is_taken_for_a_defect_with_its_text_unchanged() {
+    let later = proto::Error { kind: 77, message: "text".into(), advice: None };
+    let body = prost::Message::encode_to_vec(&later).into();
+    let message = Message { kind: FrameKind::Error, stream: 1, body, bytes_on_wire: 0 };
+    assert_eq!(Response::decode(&message, None).unwrap(), Response::Error(Error::internal("text")));
+}
+
+#[test]
+fn each_side_refuses_what_the_other_sends() {
+    for kind in FrameKind::ALL {
+        let message = Message { kind: *kind, stream: 1, body: Bytes::new(), bytes_on_wire: 0 };
+        if !kind.is_from_client() {
+            assert!(Request::decode(&message, None).is_err());
+        }
+        if !kind.is_from_node() {
+            assert!(Response::decode(&message, None).is_err());
+        }
+    }
+}
+
+#[test]
+fn rows_without_a_schema_are_refused() {
+    let messages = receive(&send(Response::Batch(rows()).encode().unwrap(), 1)).unwrap();
+    assert_eq!(Response::decode(&messages[0], None).unwrap_err().kind, ErrorKind::Invalid);
+}
+
+#[test]
+fn a_batch_of_rows_without_columns_is_a_message_too() {
+    let options = RecordBatchOptions::new().with_row_count(Some(9));
+    let batch = RecordBatch::try_new_with_options(Arc::new(Schema::empty()), vec![], &options).unwrap();
+    let messages = receive(&send(Response::Batch(batch.clone()).encode().unwrap(), 1)).unwrap();
+    assert_eq!(Response::decode(&messages[0], Some(&batch.schema())).unwrap(), Response::Batch(batch));
+}
+
+proptest! {
+    #[test]
+    fn messages_are_cut_into_frames_and_put_together_again(
+        pieces in proptest::collection::vec(0usize..400_000, 0..6),
+    ) {
+        let pieces: Vec<Bytes> = (0u8..).zip(&pieces).map(|(i, n)| Bytes::from(vec![i; *n])).collect();
+        let whole = pieces.concat();
+        let message = Outgoing::new(FrameKind::Batch, pieces).unwrap();
+        let messages = receive(&send(vec![message.clone()], 3)).unwrap();
+        prop_assert_eq!(messages.len(), 1);
+        prop_assert_eq!(&messages[0].body[..], &whole[..]);
+        prop_assert_eq!(messages[0].bytes_on_wire, message.bytes_on_wire());
+    }
+
+    #[test]
+    fn any_header_is_read_back_or_refused(bytes in any::<[u8; 12]>()) {
+        if let Ok(header) = FrameHeader::decode(&bytes) {
+            prop_assert_eq!(header.encode(), bytes);
+        }
+    }
+}
+
+fn header(kind: FrameKind, stream: u32, length: u32, more: bool) -> FrameHeader {
+    FrameHeader { length, kind, more, stream }
+}
+
+#[test]
+fn damaged_headers_say_what_is_wrong() {
+    let good = header(FrameKind::Batch, 1, 10, true).encode();
+    for (at, byte, what) in [
+        (4, 99, "kind 99"),
+        (3, 0xff, "payload may have"),
+        (5, 0x83, "reserved bits"),
+        (6, 1, "reserved bits"),
+        (7, 1, "reserved bits"),
+    ] {
+        let mut bytes = good;
+        bytes[at] = byte;
+        let error = FrameHeader::decode(&bytes).unwrap_err();
+        assert!(error.message.contains(what), "{error}");
+        assert_eq!(error.kind, ErrorKind::Corrupt);
+    }
+    assert!(FrameHeader::decode(&header(FrameKind::Cancel, 1, 0, true).encode()).is_err());
+    assert!(FrameHeader::decode(&header(FrameKind::Batch, 1, 0, true).encode()).is_err());
+}
+
+#[test]
+fn streams_alternate_and_control_frames_come_between() {
+    let mut assembler = Assembler::new();
+    let mut push = |kind, stream, bytes: &'static [u8], more| {
+        assembler.push(header(kind, stream, bytes.len() as u32, more), Bytes::from_static(bytes)).unwrap()
+    };
+    assert!(push(FrameKind::LoadBatch, 1, b"ab", true).is_none());
+    assert!(push(FrameKind::LoadBatch, 2, b"xy", true).is_none());
+    assert_eq!(push(FrameKind::Cancel, 1, b"", false).unwrap().kind, FrameKind::Cancel);
+    assert_eq!(push(FrameKind::LoadBatch, 1, b"cd", false).unwrap().body, "abcd");
+    assert_eq!(push(FrameKind::LoadBatch, 2, b"", false).unwrap().body, "xy");
+    assert_eq!(assembler.incomplete_bytes(), 0);
+}
+
+#[test]
+fn a_message_must_end_before_the_next_begins() {
+    let mut assembler = Assembler::new();
+    assembler.push(header(FrameKind::LoadBatch, 1, 1, true), Bytes::from_static(b"a")).unwrap();
+    let error = assembler.push(header(FrameKind::LoadEnd, 1, 0, false), Bytes::new()).unwrap_err();
+    assert!(error.message.contains("LoadEnd begins before LoadBatch has ended"), "{error}");
+    assembler.forget(1);
+    assert_eq!(assembler.incomplete_bytes(), 0);
+    assert!(assembler.push(header(FrameKind::LoadEnd, 1, 0, false), Bytes::new()).unwrap().is_some());
+    let error = assembler.push(header(FrameKind::LoadEnd, 1, 5, false), Bytes::new()).unwrap_err();
+    assert_eq!(error.kind, ErrorKind::Corrupt);
+}
+
+#[test]
+fn what_a_peer_can_make_us_hold_is_bounded() {
+    // One message larger than its kind may be.
+    let frame = Bytes::from(vec![0; limits::FRAME_BYTES_MAX]);
+    let mut assembler = Assembler::new();
+    let mut push = |kind, stream| {
+        assembler.push(header(kind, stream, limits::FRAME_BYTES_MAX as u32, true), frame.clone())
+    };
+    let mut pushed = 0;
+    let error = loop {
+        match push(FrameKind::Execute, 1) {
+            Ok(_) => pushed += limits::FRAME_BYTES_MAX,
+            Err(error) => break error,
+        }
+    };
+    assert_eq!(error.kind, ErrorKind::OverLimit);
+    assert!(pushed <= FrameKind::Execute.message_bytes_max());
+    // Too many messages that never end.
+    let mut assembler = Assembler::new();
+    let error = (0..).find_map(|stream| {
+        assembler.push(header(FrameKind::LoadBatch, stream, 1, true), Bytes::from_static(b"a")).err()
+    });
+    assert_eq!(error.unwrap().kind, ErrorKind::OverLimit);
+    assert!(assembler.incomplete_bytes() <= limits::STREAMS_PER_CONNECTION_MAX);
+    assert!(Outgoing::new(FrameKind::Cancel, vec![Bytes::from(vec![0; 65])]).is_err());
+}
+
+#[test]
+fn a_sender_stops_when_its_credit_is_used_up() {
+    let (mut window, mut grants) = (Window::new(), Grants::new());
+    let batch = 3 << 20;
+    let mut sent = 0;
+    while window.is_open() {
+        window.sent(batch);
+        sent += 1;
+    }
+    assert_eq!(sent, 2, "the second batch may overdraw the window of 4 MiB");
+    let credit = grants.taken(batch).expect("more than half a window");
+    window.granted(credit).unwrap();
+    assert!(window.is_open());
+    assert_eq!(grants.taken(10), None);
+    assert!(window.granted(u64::MAX).is_err());
+    // A batch larger than the whole window goes alone.
+    let mut window = Window::new();
+    window.sent(200 << 20);
+    assert!(!window.is_open());
+    window.granted(200 << 20).unwrap();
+    assert!(window.is_open());
+}
+
+#[test]
+fn versions_are_negotiated() {
+    assert_eq!(negotiate(1, 9).unwrap(), VERSION_MAX);
+    assert_eq!(negotiate(0, 1).unwrap(), 1);
+    assert!(negotiate(2, 9).is_err());
+    assert!(negotiate(9, 1).is_err());
+}
+
+const DOC: &str = include_str!("../../../docs/wire.md");
+
+fn doc_rows(heading: &str) -> Vec<Vec<String>> {
+    let section = DOC.split(&format!("\n{heading}\n")).nth(1).unwrap_or_else(|| panic!("no {heading}"));
+    let section = section.split("\n## ").next().unwrap();
+    let rows = section.lines().filter(|line| line.starts_with("| ")).skip(2);
+    rows.map(|line| line.trim_matches('|').split('|').map(|c| c.trim().replace('`', "")).collect()).collect()
+}
+
+#[test]
+fn the_page_lists_every_kind_of_frame_and_error_with_its_number() {
+    let listed: Vec<(String, String)> =
+        doc_rows("## Frame kinds").into_iter().map(|r| (r[0].clone(), r[1].clone())).collect();
+    let kinds: Vec<(String, String)> =
+        FrameKind::ALL.iter().map(|k| (k.number().to_string(), k.name().to_string())).collect();
+    assert_eq!(listed, kinds);
+    let listed: Vec<(String, String)> =
+        doc_rows("## Errors").into_iter().map(|r| (r[0].clone(), r[1].clone())).collect();
+    let kinds: Vec<(String, String)> = ErrorKind::ALL
+        .iter()
+        .map(|kind| {
+            let name = format!("{kind:?}");
+            (response::error_number(*kind).to_string(), name)
+        })
+        .collect();
+    assert_eq!(listed, kinds);
+}
+
+#[test]
+fn the_page_lists_every_function() {
+    let listed: Vec<(String, String)> =
+        doc_rows("### Functions").into_iter().map(|r| (r[0].clone(), r[1].clone())).collect();
+    assert_eq!(listed, substrait::function_names());
+}
+
+#[test]
+fn the_page_has_the_limits_that_are_enforced() {
+    for (name, bytes) in [
+        ("payload of a frame", limits::FRAME_BYTES_MAX),
+        ("a message", limits::MESSAGE_BYTES_MAX),
+        ("a plan", limits::PLAN_BYTES_MAX),
+        ("the window of a stream", limits::STREAM_WINDOW_BYTES),
+        ("streams of a connection", limits::STREAMS_PER_CONNECTION_MAX),
+        ("levels of an expression", limits::EXPR_DEPTH_MAX),
+        ("nodes of a program", limits::EXPR_NODES_MAX),
+        ("values of an IN list", limits::IN_LIST_MAX),
+        ("columns", limits::COLUMNS_MAX),
+    ] {
+        let row = doc_rows("## Limits").into_iter().find(|r| r[0] == name);
+        let row = row.unwrap_or_else(|| panic!("no limit of {name}"));
+        assert_eq!(row[1].replace(' ', ""), bytes.to_string(), "{name}");
+    }
+}
+
+/// The hexadecimal dump of the page's worked example under `heading`.
+fn doc_bytes(heading: &str) -> Vec<u8> {
+    let section = DOC.split(&format!("\n### {heading}\n")).nth(1).unwrap_or_else(|| panic!("no {heading}"));
+    let block = section.split("```").nth(1).unwrap();
+    let hex = block.lines().skip(1).map(|line| line.split("  ").next().unwrap_or_default());
+    let digits: String = hex.collect::<String>().split_whitespace().collect();
+    (0..digits.len()).step_by(2).map(|i| u8::from_str_radix(&digits[i..i + 2], 16).unwrap()).collect()
+}
+
+fn example_execute() -> Request {
+    let schema = Schema::new(vec![Field::new("a", DataType::Int64, true)]);
+    let literal = Literal::new(Value::Int(5), DataType::Int64).unwrap();
+    let filter = Expr::compare(CompareOp::Gt, Expr::Column(0), Expr::Literal(literal));
+    let program = Program { filter: Some(filter), ..Program::scan(name("t"), &schema, &[0]) };
+    Request::Execute { plan: substrait::encode_program(&program, &schema).unwrap() }
+}
+
+#[test]
+fn the_worked_examples_of_the_page_are_what_is_sent() {
+    let hello = Request::Hello { version_min: 1, version_max: 1, token: None, client: "example".into() };
+    let mut bytes = PREFACE.to_vec();
+    bytes.extend(send(hello.encode().unwrap(), 0));
+    assert_eq!(doc_bytes("A Hello"), bytes, "{}", dump(&bytes));
+    let bytes = send(example_execute().encode().unwrap(), 1);
+    assert_eq!(doc_bytes("An Execute"), bytes, "{}", dump(&bytes));
+}
+
+fn dump(bytes: &[u8]) -> String {
+    let line =
+        |line: &[u8]| line.iter().map(|b| format!("{b:02x} ")).collect::<String>().trim_end().to_string();
+    bytes.chunks(16).map(|chunk| line(chunk) + "\n").collect()
+}

@@ -1,17 +1,36 @@
-//! Programs as Substrait plans, both ways.
+//! Programs as Substrait plans, both ways: the standard form in which engines hand over what they want
+//! done (substrait.io, version 0.85; older plans are read too).
+//!
+//! What is written is Read → Filter → Project or Aggregate → Fetch. What is read is more: several
+//! projections and filters, composed into one program; see `docs/wire.md` for the whole list. A function or
+//! expression without a meaning here becomes [`farpool_model::Expr::Opaque`], so that the node can answer
+//! for the rest; a relation without one (a join, a sort) is an error. Levels and nodes are counted before
+//! anything is decoded deeper.
 
-use arrow_schema::{Schema, SchemaRef};
-use farpool_model::{Program, Result, TableName};
+mod decode;
+mod encode;
+mod expressions;
+mod functions;
+mod proto;
+mod types;
 
-/// The plan of a program over a table with this schema.
-pub fn encode_program(_program: &Program, _table_schema: &Schema) -> Result<Vec<u8>> {
-    todo!()
+pub use decode::decode_program;
+pub use encode::encode_program;
+
+use farpool_model::{Error, Result};
+
+/// Reads one message of a plan.
+fn read<M: prost::Message + Default>(bytes: &bytes::Bytes) -> Result<M> {
+    M::decode(bytes.clone()).map_err(|error| Error::corrupt(format!("a damaged plan: {error}")))
 }
 
-/// The program of a plan.
-pub fn decode_program(
-    _plan: &[u8],
-    _schema_of: &dyn Fn(&TableName) -> Result<SchemaRef>,
-) -> Result<Program> {
-    todo!()
+/// Name and extension of every function that has a meaning here, for the page that lists them.
+#[cfg(test)]
+pub(crate) fn function_names() -> Vec<(String, String)> {
+    let scalar = functions::SCALAR.iter().map(|(name, urn, _)| (name.to_string(), urn.to_string()));
+    let aggregate = functions::AGGREGATES.iter().map(|(name, urn, _)| (name.to_string(), urn.to_string()));
+    scalar.chain(aggregate).collect()
 }
+
+#[cfg(test)]
+mod tests;

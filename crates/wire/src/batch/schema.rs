@@ -1,0 +1,148 @@
+//! Schemas as IPC messages: names, canonical types and whether NULL is allowed. Metadata does not travel.
+
+use super::{encapsulate, metadata};
+use arrow_ipc::convert::IpcSchemaEncoder;
+use arrow_ipc::writer::DictionaryTracker;
+use arrow_schema::{
+    DECIMAL128_MAX_PRECISION, DECIMAL128_MAX_SCALE, DataType, Field, Schema, SchemaRef, TimeUnit,
+};
+use bytes::Bytes;
+use farpool_model::schema::canonical_type;
+use farpool_model::{Error, Result, limits};
+use flatbuffers::FlatBufferBuilder;
+use std::sync::Arc;
+
+/// The IPC message of a schema.
+///
+/// # Errors
+/// `Invalid` when a type is not canonical, `OverLimit` when there are too many columns.
+pub fn encode_schema(schema: &Schema) -> Result<Bytes> {
+    check_count(schema.fields().len())?;
+    let mut fields = Vec::with_capacity(schema.fields().len());
+    for field in schema.fields() {
+        check_type(field.name(), field.data_type())?;
+        fields.push(Field::new(field.name(), field.data_type().clone(), field.is_nullable()));
+    }
+    let mut builder = FlatBufferBuilder::new();
+    let mut tracker = DictionaryTracker::new(true);
+    let header = IpcSchemaEncoder::new()
+        .with_dictionary_tracker(&mut tracker)
+        .schema_to_fb_offset(&mut builder, &Schema::new(fields));
+    let mut message = arrow_ipc::MessageBuilder::new(&mut builder);
+    message.add_version(arrow_ipc::MetadataVersion::V5);
+    message.add_header_type(arrow_ipc::MessageHeader::Schema);
+    message.add_bodyLength(0);
+    message.add_header(header.as_union_value());
+    let message = message.finish();
+    builder.finish(message, None);
+    Ok(encapsulate(builder.finished_data()))
+}
+
+/// Reads the IPC message of a schema. Arrow's own conversion panics on types it does not know, so this one
+/// is ours.
+///
+/// # Errors
+/// `Corrupt` when the bytes are damaged, `Invalid` when a type is not canonical, `OverLimit`.
+pub fn decode_schema(bytes: &[u8]) -> Result<SchemaRef> {
+    let (_, message) = metadata(bytes)?;
+    let schema =
+        message.header_as_schema().ok_or_else(|| Error::corrupt("an Arrow message that is not a schema"))?;
+    if schema.endianness() != arrow_ipc::Endianness::Little {
+        return Err(Error::invalid("batches on the wire are little-endian"));
+    }
+    let fields = schema.fields().ok_or_else(|| Error::corrupt("a schema without its list of fields"))?;
+    check_count(fields.len())?;
+    let fields = fields.iter().map(|field| {
+        let name = field.name().unwrap_or_default();
+        if field.dictionary().is_some() {
+            return Err(not_canonical(name, "a dictionary"));
+        }
+        let data_type = data_type(&field).ok_or_else(|| not_canonical(name, type_name(&field)))?;
+        check_type(name, &data_type)?;
+        Ok(Field::new(name, data_type, field.nullable()))
+    });
+    Ok(Arc::new(Schema::new(fields.collect::<Result<Vec<_>>>()?)))
+}
+
+fn data_type(field: &arrow_ipc::Field) -> Option<DataType> {
+    Some(match field.type_type() {
+        arrow_ipc::Type::Bool => DataType::Boolean,
+        arrow_ipc::Type::Int => {
+            let int = field.type_as_int()?;
+            match (int.bitWidth(), int.is_signed()) {
+                (8, true) => DataType::Int8,
+                (16, true) => DataType::Int16,
+                (32, true) => DataType::Int32,
+                (64, true) => DataType::Int64,
+                (8, false) => DataType::UInt8,
+                (16, false) => DataType::UInt16,
+                (32, false) => DataType::UInt32,
+                (64, false) => DataType::UInt64,
+                _ => return None,
+            }
+        }
+        arrow_ipc::Type::FloatingPoint => match field.type_as_floating_point()?.precision() {
+            arrow_ipc::Precision::SINGLE => DataType::Float32,
+            arrow_ipc::Precision::DOUBLE => DataType::Float64,
+            _ => return None,
+        },
+        arrow_ipc::Type::Decimal => {
+            let decimal = field.type_as_decimal()?;
+            let (precision, scale) = (decimal.precision().try_into().ok()?, decimal.scale().try_into().ok()?);
+            (decimal.bitWidth() == 128).then_some(DataType::Decimal128(precision, scale))?
+        }
+        arrow_ipc::Type::Date => {
+            (field.type_as_date()?.unit() == arrow_ipc::DateUnit::DAY).then_some(DataType::Date32)?
+        }
+        arrow_ipc::Type::Timestamp => {
+            let timestamp = field.type_as_timestamp()?;
+            let unit = match timestamp.unit() {
+                arrow_ipc::TimeUnit::SECOND => TimeUnit::Second,
+                arrow_ipc::TimeUnit::MILLISECOND => TimeUnit::Millisecond,
+                arrow_ipc::TimeUnit::MICROSECOND => TimeUnit::Microsecond,
+                arrow_ipc::TimeUnit::NANOSECOND => TimeUnit::Nanosecond,
+                _ => return None,
+            };
+            DataType::Timestamp(unit, timestamp.timezone().map(Arc::from))
+        }
+        arrow_ipc::Type::Utf8View => DataType::Utf8View,
+        arrow_ipc::Type::BinaryView => DataType::BinaryView,
+        _ => return None,
+    })
+}
+
+fn check_count(columns: usize) -> Result<()> {
+    if columns > limits::COLUMNS_MAX {
+        return Err(Error::over_limit(format!(
+            "a schema may have {} columns, this one has {columns}",
+            limits::COLUMNS_MAX
+        )));
+    }
+    Ok(())
+}
+
+fn check_type(name: &str, data_type: &DataType) -> Result<()> {
+    let fits = match data_type {
+        // What Arrow's kernels ask of a decimal, lest they panic later.
+        DataType::Decimal128(precision, scale) => {
+            (1..=DECIMAL128_MAX_PRECISION).contains(precision)
+                && (-DECIMAL128_MAX_SCALE..=DECIMAL128_MAX_SCALE).contains(scale)
+                && i16::from(*scale) <= i16::from(*precision)
+        }
+        DataType::Timestamp(_, Some(zone)) => zone.len() <= limits::NAME_BYTES_MAX,
+        _ => true,
+    };
+    if !fits || canonical_type(data_type).as_ref() != Some(data_type) {
+        return Err(not_canonical(name, &data_type.to_string()));
+    }
+    Ok(())
+}
+
+fn type_name(field: &arrow_ipc::Field) -> &'static str {
+    field.type_type().variant_name().unwrap_or("unknown")
+}
+
+fn not_canonical(name: &str, what: &str) -> Error {
+    Error::invalid(format!("column {name:?} has a type ({what}) that does not go over the wire"))
+        .advise("cast it to its canonical type: strings to Utf8View, binaries to BinaryView")
+}

@@ -1,0 +1,257 @@
+//! Batches survive the way over the wire, take no foreign bytes along, and damage is noticed.
+
+use super::write::encode_within;
+use super::*;
+use crate::frame::FrameKind;
+use crate::message::Outgoing;
+use arrow_array::builder::{BinaryViewBuilder, StringViewBuilder};
+use arrow_array::cast::AsArray;
+use arrow_array::types::*;
+use arrow_array::*;
+use arrow_schema::{DataType, Field, Schema, SchemaRef, TimeUnit};
+use farpool_model::ErrorKind;
+use proptest::prelude::*;
+use std::sync::Arc;
+
+fn join(message: &Outgoing) -> Bytes {
+    let bytes: Vec<u8> = message.clone().frames(1).concat();
+    // Take the frame headers out again.
+    let (mut at, mut body) = (0, Vec::new());
+    while at < bytes.len() {
+        let length = u32::from_le_bytes(bytes[at..at + 4].try_into().unwrap()) as usize;
+        body.extend_from_slice(&bytes[at + 12..at + 12 + length]);
+        at += 12 + length;
+    }
+    body.into()
+}
+
+fn round_trip(batch: &RecordBatch) -> RecordBatch {
+    let schema = decode_schema(&encode_schema(batch.schema_ref()).unwrap()).unwrap();
+    assert_eq!(&schema, batch.schema_ref());
+    let messages = encode_batch(FrameKind::Batch, batch).unwrap();
+    assert_eq!(messages.len(), 1);
+    decode_batch(&schema, &join(&messages[0])).unwrap()
+}
+
+fn every_type() -> RecordBatch {
+    let zone: Arc<str> = "Europe/Berlin".into();
+    let ints = [Some(1), None, Some(-3), Some(7)];
+    let strings = [Some("short"), None, Some("a string that is longer than a view"), Some("")];
+    let columns: Vec<(&str, ArrayRef)> = vec![
+        ("bool", Arc::new(BooleanArray::from(vec![Some(true), None, Some(false), Some(true)]))),
+        ("i8", Arc::new(Int8Array::from_iter(ints.map(|v| v.map(|v| v as i8))))),
+        ("i16", Arc::new(Int16Array::from_iter(ints.map(|v| v.map(|v| v as i16))))),
+        ("i32", Arc::new(Int32Array::from_iter(ints))),
+        ("i64", Arc::new(Int64Array::from_iter(ints.map(|v| v.map(i64::from))))),
+        ("u8", Arc::new(UInt8Array::from(vec![1, 2, 3, 255]))),
+        ("u16", Arc::new(UInt16Array::from(vec![1, 2, 3, 4]))),
+        ("u32", Arc::new(UInt32Array::from(vec![1, 2, 3, u32::MAX]))),
+        ("u64", Arc::new(UInt64Array::from(vec![1, 2, 3, u64::MAX]))),
+        ("f32", Arc::new(Float32Array::from(vec![0.5, -0.0, f32::INFINITY, f32::MIN]))),
+        ("f64", Arc::new(Float64Array::from(vec![Some(0.5), None, Some(f64::MAX), Some(-0.0)]))),
+        (
+            "decimal",
+            Arc::new(
+                Decimal128Array::from(vec![Some(i128::MAX), None, Some(-5), Some(0)])
+                    .with_precision_and_scale(38, 4)
+                    .unwrap(),
+            ),
+        ),
+        ("date", Arc::new(Date32Array::from(vec![Some(10_471), None, Some(-1), Some(0)]))),
+        ("timestamp", Arc::new(TimestampNanosecondArray::from(vec![1, 2, 3, i64::MIN]))),
+        (
+            "zoned",
+            Arc::new(TimestampMillisecondArray::from(vec![Some(1), None, None, Some(4)]).with_timezone(zone)),
+        ),
+        ("text", Arc::new(StringViewArray::from_iter(strings))),
+        ("bytes", Arc::new(BinaryViewArray::from_iter(strings.map(|s| s.map(str::as_bytes))))),
+    ];
+    let fields: Vec<Field> =
+        columns.iter().map(|(name, array)| Field::new(*name, array.data_type().clone(), true)).collect();
+    let columns = columns.into_iter().map(|(_, array)| array).collect();
+    RecordBatch::try_new(Arc::new(Schema::new(fields)), columns).unwrap()
+}
+
+#[test]
+fn every_canonical_type_round_trips_whole_and_sliced() {
+    let batch = every_type();
+    for (offset, length) in [(0, 4), (1, 3), (3, 1), (2, 0), (0, 0)] {
+        let slice = batch.slice(offset, length);
+        assert_eq!(round_trip(&slice), slice, "{offset} + {length}");
+    }
+}
+
+#[test]
+fn our_messages_are_what_arrow_itself_reads() {
+    let batch = every_type();
+    let mut stream = encode_schema(batch.schema_ref()).unwrap().to_vec();
+    stream.extend_from_slice(&join(&encode_batch(FrameKind::Batch, &batch).unwrap()[0]));
+    let mut reader = arrow_ipc::reader::StreamReader::try_new(&stream[..], None).unwrap();
+    assert_eq!(reader.next().unwrap().unwrap(), batch);
+}
+
+#[test]
+fn what_arrow_itself_writes_is_read() {
+    let batch = every_type();
+    let mut stream = Vec::new();
+    let mut writer = arrow_ipc::writer::StreamWriter::try_new(&mut stream, batch.schema_ref()).unwrap();
+    writer.write(&batch).unwrap();
+    let schema = decode_schema(&stream).unwrap();
+    let (metadata_bytes, _) = metadata(&stream).unwrap();
+    assert_eq!(decode_batch(&schema, &Bytes::copy_from_slice(&stream[metadata_bytes..])).unwrap(), batch);
+}
+
+#[test]
+fn a_batch_without_columns_keeps_its_rows() {
+    let options = RecordBatchOptions::new().with_row_count(Some(12_345));
+    let batch = RecordBatch::try_new_with_options(Arc::new(Schema::empty()), vec![], &options).unwrap();
+    assert_eq!(round_trip(&batch).num_rows(), 12_345);
+}
+
+#[test]
+fn a_batch_too_large_for_one_message_is_split_by_rows() {
+    let batch = strings((0..1000).map(|i| Some(format!("row {i} with a text that is long enough"))));
+    let mut messages = Vec::new();
+    encode_within(FrameKind::Batch, &batch, 16 << 10, &mut messages).unwrap();
+    assert!(messages.len() > 2);
+    let mut rows = 0;
+    for message in &messages {
+        assert!(join(message).len() <= 16 << 10);
+        let part = decode_batch(batch.schema_ref(), &join(message)).unwrap();
+        assert_eq!(part, batch.slice(rows, part.num_rows()));
+        rows += part.num_rows();
+    }
+    assert_eq!(rows, 1000);
+    let error = encode_within(FrameKind::Batch, &batch, 100, &mut Vec::new()).unwrap_err();
+    assert_eq!(error.kind, ErrorKind::OverLimit);
+}
+
+fn strings(values: impl Iterator<Item = Option<String>>) -> RecordBatch {
+    let array = StringViewArray::from_iter(values);
+    let schema = Schema::new(vec![Field::new("s", DataType::Utf8View, true)]);
+    RecordBatch::try_new(Arc::new(schema), vec![Arc::new(array)]).unwrap()
+}
+
+#[test]
+fn only_bytes_that_rows_refer_to_travel_and_each_once() {
+    let long = |i: usize| Some(format!("value {i} {}", "x".repeat(100)));
+    let batch = strings((0..10_000).map(long));
+    let slice = batch.slice(5_000, 10);
+    let sent = join(&encode_batch(FrameKind::Batch, &slice).unwrap()[0]);
+    assert!(sent.len() < 3_000, "{} bytes for 10 rows", sent.len());
+    assert!(!sent.windows(10).any(|w| w == b"value 6000"), "a foreign value travels");
+
+    // As a dictionary column decodes: many rows that refer to few values.
+    let values = strings((0..100).map(long));
+    let rows: Vec<u128> = {
+        let views = values.column(0).as_string_view().views();
+        (0..50_000).map(|i| views[i * 7 % 50]).collect()
+    };
+    let array = StringViewArray::new(rows.into(), values.column(0).as_string_view().data_buffers(), None);
+    let batch = RecordBatch::try_new(values.schema(), vec![Arc::new(array)]).unwrap();
+    let sent = join(&encode_batch(FrameKind::Batch, &batch).unwrap()[0]);
+    assert!(sent.len() < 50_000 * 16 + 50 * 120, "{} bytes", sent.len());
+    assert!(!sent.windows(8).any(|w| w == b"value 77"), "an unused value travels");
+    assert_eq!(round_trip(&batch), batch);
+}
+
+#[test]
+fn long_runs_of_strings_are_sent_from_where_they_are() {
+    let batch = strings((0..20_000).map(|i| Some(format!("value {i} {}", "x".repeat(100)))));
+    let pieces = encode_batch(FrameKind::Batch, &batch).unwrap().remove(0).frames(1);
+    let inside = |piece: &Bytes| {
+        batch.column(0).as_string_view().data_buffers().iter().any(|buffer| {
+            let range = buffer.as_slice().as_ptr_range();
+            range.contains(&piece.as_ptr())
+        })
+    };
+    let shared: usize = pieces.iter().filter(|piece| inside(piece)).map(|p| p.len()).sum();
+    assert!(shared > 20_000 * 100);
+}
+
+fn decode_damaged(schema: &SchemaRef, bytes: &[u8]) {
+    if let Ok(batch) = decode_batch(schema, &Bytes::copy_from_slice(bytes)) {
+        // What passes can be used.
+        for column in batch.columns() {
+            column.to_data().validate_full().unwrap();
+        }
+    }
+}
+
+#[test]
+fn damaged_batches_and_schemas_never_panic() {
+    let batch = every_type();
+    let schema = encode_schema(batch.schema_ref()).unwrap();
+    let message = join(&encode_batch(FrameKind::Batch, &batch).unwrap()[0]);
+    for at in 0..message.len() {
+        decode_damaged(batch.schema_ref(), &message[..at]);
+        for flip in [0x01, 0x80, 0xff] {
+            let mut damaged = message.to_vec();
+            damaged[at] ^= flip;
+            decode_damaged(batch.schema_ref(), &damaged);
+        }
+    }
+    for at in 0..schema.len() {
+        let _ = decode_schema(&schema[..at]);
+        for flip in [0x01, 0x08, 0x80, 0xff] {
+            let mut damaged = schema.to_vec();
+            damaged[at] ^= flip;
+            let _ = decode_schema(&damaged);
+        }
+    }
+}
+
+#[test]
+fn types_that_are_not_canonical_are_refused_by_name() {
+    for data_type in [DataType::Utf8, DataType::Date64, DataType::Null, DataType::Float16] {
+        let schema = Schema::new(vec![Field::new("c", data_type, true)]);
+        let error = encode_schema(&schema).unwrap_err();
+        assert!(error.message.contains("\"c\""), "{error}");
+    }
+    let mut stream = Vec::new();
+    let schema = Schema::new(vec![Field::new_list("c", Field::new_list_field(DataType::Int8, true), true)]);
+    arrow_ipc::writer::StreamWriter::try_new(&mut stream, &schema).unwrap();
+    let error = decode_schema(&stream).unwrap_err();
+    assert!(error.message.contains("List"), "{error}");
+    let schema = Schema::new(vec![Field::new("c", DataType::Timestamp(TimeUnit::Second, None), true)]);
+    assert!(encode_schema(&schema).is_ok());
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(64))]
+
+    #[test]
+    fn random_views_round_trip(
+        values in proptest::collection::vec(proptest::option::of("[a-z]{0,40}"), 1..300),
+        picks in proptest::collection::vec(proptest::option::weighted(0.9, 0usize..1000), 0..400),
+    ) {
+        // Several data buffers, rows in any order, duplicates and NULLs among them.
+        let mut builder = StringViewBuilder::new().with_fixed_block_size(64);
+        values.iter().for_each(|value| builder.append_option(value.as_deref()));
+        let array = builder.finish();
+        let picked: Vec<u128> = picks.iter().map(|p| p.map_or(u128::MAX, |p| array.views()[p % array.len()])).collect();
+        let valid = picks.iter().map(|p| p.is_some_and(|p| array.is_valid(p % array.len())));
+        let nulls = arrow_buffer::NullBuffer::from_iter(valid);
+        let expected: Vec<Option<&str>> = picks
+            .iter()
+            .map(|p| p.and_then(|p| values[p % values.len()].as_deref()))
+            .collect();
+        let compacted = compact::compact(&picked.into(), Some(&nulls), array.data_buffers(), 1 << 20).unwrap();
+        let data: Vec<_> = compacted.data;
+        let got = StringViewArray::try_new(compacted.views.into(), data, Some(nulls)).unwrap();
+        prop_assert_eq!(got.iter().collect::<Vec<_>>(), expected.clone());
+        let batch = strings(expected.iter().map(|s| s.map(str::to_string)));
+        prop_assert_eq!(round_trip(&batch), batch);
+    }
+}
+
+#[test]
+fn binary_views_round_trip_as_strings_do() {
+    let mut builder = BinaryViewBuilder::new();
+    (0..100u8).for_each(|i| builder.append_value(vec![i; usize::from(i)]));
+    let array = builder.finish();
+    let schema = Schema::new(vec![Field::new("b", DataType::BinaryView, false)]);
+    let batch = RecordBatch::try_new(Arc::new(schema), vec![Arc::new(array)]).unwrap();
+    assert_eq!(round_trip(&batch), batch);
+    assert_eq!(round_trip(&batch).column(0).as_primitive_opt::<Int8Type>(), None);
+}

@@ -1,0 +1,176 @@
+//! Batches to IPC messages: the metadata is built here, the buffers go along as they are.
+
+use super::compact::compact;
+use super::{ALIGNMENT, encapsulate};
+use crate::frame::FrameKind;
+use crate::message::Outgoing;
+use arrow_array::cast::AsArray;
+use arrow_array::{Array, RecordBatch};
+use arrow_buffer::Buffer;
+use arrow_schema::DataType;
+use bytes::{Bytes, BytesMut};
+use farpool_model::{Error, Result, cast};
+use flatbuffers::FlatBufferBuilder;
+
+/// Buffers below this size are copied into one piece with their neighbours: a system call takes a limited
+/// number of pieces, and each costs about as much as copying this many bytes.
+const PIECE_BYTES_MIN: usize = 4 << 10;
+
+static ZEROS: [u8; ALIGNMENT] = [0; ALIGNMENT];
+
+/// The messages of `kind` that carry the batch: one, or several, of consecutive rows, when it is too large
+/// for one.
+///
+/// # Errors
+/// `Invalid` when a column's type is not canonical; `OverLimit` when a single row is too large.
+pub fn encode_batch(kind: FrameKind, batch: &RecordBatch) -> Result<Vec<Outgoing>> {
+    let mut messages = Vec::with_capacity(1);
+    encode_within(kind, batch, kind.message_bytes_max(), &mut messages)?;
+    Ok(messages)
+}
+
+/// As [`encode_batch`], with a limit of `bytes_max` for one message. Halves the batch until its parts fit.
+pub(super) fn encode_within(
+    kind: FrameKind,
+    batch: &RecordBatch,
+    bytes_max: usize,
+    messages: &mut Vec<Outgoing>,
+) -> Result<()> {
+    if let Some(pieces) = encode_pieces(batch, bytes_max)? {
+        messages.push(Outgoing::new(kind, pieces)?);
+        return Ok(());
+    }
+    let rows = batch.num_rows();
+    if rows <= 1 {
+        return Err(Error::over_limit(format!("one row takes more than the {bytes_max} bytes of a message"))
+            .advise("select fewer of the long columns"));
+    }
+    let half = rows / 2;
+    encode_within(kind, &batch.slice(0, half), bytes_max, messages)?;
+    encode_within(kind, &batch.slice(half, rows - half), bytes_max, messages)
+}
+
+/// The pieces of the message, or `None` when it would have more than `bytes_max` bytes.
+fn encode_pieces(batch: &RecordBatch, bytes_max: usize) -> Result<Option<Vec<Bytes>>> {
+    let mut body = Body::default();
+    for (field, column) in batch.schema_ref().fields().iter().zip(batch.columns()) {
+        if !body.add_column(column.as_ref(), bytes_max).map_err(|e| e.at(field.name()))? {
+            return Ok(None);
+        }
+    }
+    let metadata = encapsulate(&body.metadata(batch.num_rows()));
+    if metadata.len() + body.bytes > bytes_max {
+        return Ok(None);
+    }
+    let mut pieces = Vec::with_capacity(body.buffers.len() + 1);
+    let mut small = BytesMut::from(&metadata[..]);
+    for buffer in body.buffers {
+        let padding = buffer.len().next_multiple_of(ALIGNMENT) - buffer.len();
+        if buffer.len() < PIECE_BYTES_MIN {
+            small.extend_from_slice(&buffer);
+            small.extend_from_slice(&ZEROS[..padding]);
+            continue;
+        }
+        if !small.is_empty() {
+            pieces.push(small.split().freeze());
+        }
+        pieces.push(Bytes::from_owner(Owner(buffer)));
+        if padding > 0 {
+            pieces.push(Bytes::from_static(&ZEROS[..padding]));
+        }
+    }
+    if !small.is_empty() {
+        pieces.push(small.freeze());
+    }
+    Ok(Some(pieces))
+}
+
+/// Keeps a column's memory alive until its bytes have been sent.
+struct Owner(Buffer);
+
+impl AsRef<[u8]> for Owner {
+    fn as_ref(&self) -> &[u8] {
+        &self.0
+    }
+}
+
+#[derive(Default)]
+struct Body {
+    nodes: Vec<arrow_ipc::FieldNode>,
+    buffers: Vec<Buffer>,
+    variadic_counts: Vec<i64>,
+    /// Bytes so far, padding included.
+    bytes: usize,
+}
+
+impl Body {
+    /// Adds a column; false when the body outgrows `bytes_max`.
+    fn add_column(&mut self, column: &dyn Array, bytes_max: usize) -> Result<bool> {
+        let node = arrow_ipc::FieldNode::new(column.len() as i64, column.null_count() as i64);
+        self.nodes.push(node);
+        let nulls = column.nulls().filter(|nulls| nulls.null_count() > 0);
+        self.add_buffer(nulls.map(|nulls| nulls.inner().sliced()).unwrap_or_default());
+        match column.data_type() {
+            DataType::Boolean => self.add_buffer(column.as_boolean().values().sliced()),
+            DataType::Utf8View | DataType::BinaryView => {
+                let (views, data) = match column.as_string_view_opt() {
+                    Some(strings) => (strings.views(), strings.data_buffers()),
+                    None => (column.as_binary_view().views(), column.as_binary_view().data_buffers()),
+                };
+                let Some(compacted) = compact(views, nulls, data, bytes_max) else { return Ok(false) };
+                self.variadic_counts.push(compacted.data.len() as i64);
+                self.add_buffer(compacted.views);
+                compacted.data.into_iter().for_each(|buffer| self.add_buffer(buffer));
+            }
+            data_type => {
+                let width = data_type
+                    .primitive_width()
+                    .filter(|_| farpool_model::schema::canonical_type(data_type).as_ref() == Some(data_type));
+                let width = width.ok_or_else(|| {
+                    Error::invalid(format!("values of type {data_type} do not go over the wire"))
+                        .advise("cast them to their canonical type")
+                })?;
+                let data = column.to_data();
+                let values = &data.buffers()[0];
+                self.add_buffer(values.slice_with_length(data.offset() * width, data.len() * width));
+            }
+        }
+        Ok(self.bytes <= bytes_max)
+    }
+
+    fn add_buffer(&mut self, buffer: Buffer) {
+        self.bytes += buffer.len().next_multiple_of(ALIGNMENT);
+        self.buffers.push(buffer);
+    }
+
+    /// The flatbuffer that describes the body.
+    fn metadata(&self, rows: usize) -> Vec<u8> {
+        let mut offset = 0;
+        let place = |buffer: &Buffer| {
+            let placed = arrow_ipc::Buffer::new(offset, buffer.len() as i64);
+            offset += buffer.len().next_multiple_of(ALIGNMENT) as i64;
+            placed
+        };
+        let places: Vec<arrow_ipc::Buffer> = self.buffers.iter().map(place).collect();
+        let mut builder = FlatBufferBuilder::with_capacity(256 + 16 * (places.len() + self.nodes.len()));
+        let nodes = builder.create_vector(&self.nodes);
+        let places = builder.create_vector(&places);
+        let variadic_counts = builder.create_vector(&self.variadic_counts);
+        let mut header = arrow_ipc::RecordBatchBuilder::new(&mut builder);
+        header.add_length(rows as i64);
+        header.add_nodes(nodes);
+        header.add_buffers(places);
+        if !self.variadic_counts.is_empty() {
+            header.add_variadicBufferCounts(variadic_counts);
+        }
+        let header = header.finish();
+        let mut message = arrow_ipc::MessageBuilder::new(&mut builder);
+        message.add_version(arrow_ipc::MetadataVersion::V5);
+        message.add_header_type(arrow_ipc::MessageHeader::RecordBatch);
+        message.add_bodyLength(cast::u64_from(self.bytes) as i64);
+        message.add_header(header.as_union_value());
+        let message = message.finish();
+        builder.finish(message, None);
+        builder.finished_data().to_vec()
+    }
+}

@@ -1,0 +1,541 @@
+//! Plans to programs: relations over one table, composed from the table outwards.
+
+use super::encode::TABLE_VERSION_TYPE;
+use super::expressions::{Extensions, Reader, Slot, opaque};
+use super::proto::{self, PlanRelType, ReadType, RelType, RexType};
+use super::{functions, read, types};
+use arrow_schema::{DECIMAL128_MAX_PRECISION, DECIMAL128_MAX_SCALE, DataType, Schema, SchemaRef};
+use bytes::Bytes;
+use farpool_model::{
+    Aggregate, AggregateFunction, Error, Expr, NamedExpr, Output, Program, Result, TableName, Value, Version,
+    limits,
+};
+use std::collections::HashMap;
+
+/// Relations one upon another. Engines stack a few; each takes a frame of the stack here.
+const RELATIONS_MAX: usize = 64;
+
+/// The program of a plan over one table. `schema_of` gives the canonical schema of a table.
+///
+/// # Errors
+/// `Corrupt` when the bytes are damaged; `OverLimit` when the plan is too large, too deep or has too many
+/// nodes; `Invalid` when it has a relation that is not done here, or does not fit the table; and what
+/// `schema_of` returns.
+pub fn decode_program(plan: &[u8], schema_of: &dyn Fn(&TableName) -> Result<SchemaRef>) -> Result<Program> {
+    if plan.len() > limits::PLAN_BYTES_MAX {
+        return Err(Error::over_limit(format!(
+            "a plan may have {} bytes, this one has {}",
+            limits::PLAN_BYTES_MAX,
+            plan.len()
+        )));
+    }
+    let plan: proto::Plan = read(&Bytes::copy_from_slice(plan))?;
+    refuse_enhancement(plan.advanced_extensions.as_ref())?;
+    let extensions = Extensions::of(&plan)?;
+    let [relation] = plan.relations.as_slice() else {
+        return Err(Error::invalid(format!("a plan has one relation, this one {}", plan.relations.len())));
+    };
+    let (input, names) = match read::<proto::PlanRel>(relation)?.rel_type {
+        Some(PlanRelType::Root(root)) => (root.input, Some(root.names)),
+        Some(PlanRelType::Rel(input)) => (input, None),
+        None => return Err(Error::invalid("the plan has no relation")),
+    };
+    // From the root down to the table, then back.
+    let mut relations = vec![relation_of(&input)?];
+    while let Some(input) = input_of(&relations[relations.len() - 1])? {
+        if relations.len() >= RELATIONS_MAX {
+            return Err(Error::over_limit(format!("a plan may have {RELATIONS_MAX} relations in a row")));
+        }
+        relations.push(relation_of(&input)?);
+    }
+    let Some(RelType::Read(read_rel)) = relations.pop() else {
+        return Err(Error::invalid("the plan does not read a table"));
+    };
+    let (table, version) = table_of(&read_rel)?;
+    let schema = schema_of(&table)?;
+    let reader = Reader::new(&extensions, &schema);
+    let mut scan = Scan::read(&reader, &read_rel)?;
+    for relation in relations.into_iter().rev() {
+        scan.apply(&reader, relation)?;
+    }
+    scan.program(table, version, names)
+}
+
+fn relation_of(bytes: &Bytes) -> Result<RelType> {
+    let relation = read::<proto::Rel>(bytes)?.rel_type;
+    relation.ok_or_else(|| Error::invalid("the plan has a relation of a kind that is not known here"))
+}
+
+/// The input of a relation that is done here; none for the table itself.
+fn input_of(relation: &RelType) -> Result<Option<Bytes>> {
+    let what = match relation {
+        RelType::Read(_) => return Ok(None),
+        RelType::Filter(filter) => return Ok(Some(filter.input.clone())),
+        RelType::Project(project) => return Ok(Some(project.input.clone())),
+        RelType::Aggregate(aggregate) => return Ok(Some(aggregate.input.clone())),
+        RelType::Fetch(fetch) => return Ok(Some(fetch.input.clone())),
+        RelType::Sort(_) => "a sort",
+        RelType::Join(_) | RelType::HashJoin(_) | RelType::MergeJoin(_) | RelType::NestedLoopJoin(_) => {
+            "a join"
+        }
+        RelType::Cross(_) => "a cross product",
+        RelType::Set(_) => "a set operation",
+        RelType::Window(_) => "window functions",
+        RelType::Exchange(_) => "an exchange",
+        RelType::Expand(_) => "an expansion to grouping sets",
+        RelType::Write(_) | RelType::Update(_) | RelType::Ddl(_) => "a change of data",
+        RelType::Reference(_) => "a reference to another relation",
+        RelType::ExtensionSingle(_) | RelType::ExtensionMulti(_) | RelType::ExtensionLeaf(_) => {
+            "a relation of an extension"
+        }
+    };
+    Err(not_done(what))
+}
+
+fn not_done(what: &str) -> Error {
+    Error::invalid(format!("{what} is not done at the memory node"))
+        .advise("send the part of the plan that reads one table: filter, project, aggregate, limit")
+}
+
+/// An enhancement changes what a plan means, so one that is not known cannot be passed over.
+fn refuse_enhancement(extension: Option<&proto::AdvancedExtension>) -> Result<()> {
+    match extension.and_then(|e| e.enhancement.as_ref()) {
+        Some(any) => Err(not_done(&format!("the enhancement {:?}", any.type_url))),
+        None => Ok(()),
+    }
+}
+
+fn table_of(read_rel: &proto::ReadRel) -> Result<(TableName, Option<Version>)> {
+    let table = match &read_rel.read_type {
+        Some(ReadType::NamedTable(table)) => table,
+        Some(ReadType::VirtualTable(_)) => return Err(not_done("a table of values")),
+        Some(ReadType::LocalFiles(_)) => return Err(not_done("reading files")),
+        Some(ReadType::ExtensionTable(_) | ReadType::IcebergTable(_)) => {
+            return Err(not_done("a table of another kind than a named one"));
+        }
+        None => return Err(Error::invalid("the plan does not say which table it reads")),
+    };
+    // A name may be qualified by catalog and schema, which mean nothing to the pool.
+    let name = table.names.last().ok_or_else(|| Error::invalid("the table has no name"))?;
+    let enhancement = table.advanced_extension.as_ref().and_then(|e| e.enhancement.as_ref());
+    let version = match enhancement {
+        None => None,
+        Some(any) if any.type_url == TABLE_VERSION_TYPE => {
+            Some(Version(read::<proto::TableVersion>(&any.value)?.version))
+        }
+        Some(_) => {
+            refuse_enhancement(table.advanced_extension.as_ref())?;
+            None
+        }
+    };
+    Ok((TableName::new(name.clone())?, version))
+}
+
+/// The program so far, from the table outwards.
+struct Scan {
+    filters: Vec<Expr>,
+    stage: Stage,
+    limit: Option<u64>,
+}
+
+/// What a relation gives.
+enum Stage {
+    Rows(Vec<Slot>),
+    Aggregate { keys: Vec<Slot>, aggregates: Vec<Aggregate> },
+}
+
+impl Scan {
+    fn read(reader: &Reader, relation: &proto::ReadRel) -> Result<Self> {
+        refuse_enhancement(relation.advanced_extension.as_ref())?;
+        let columns = base_columns(reader, relation.base_schema.as_ref())?;
+        // The filter sees the whole table, before the mask.
+        let filter =
+            relation.filter.as_ref().map(|filter| reader.expression(filter, &columns)).transpose()?;
+        let mut scan =
+            Scan { filters: filter.into_iter().collect(), stage: Stage::Rows(columns), limit: None };
+        if let Some(select) = relation.projection.as_ref().and_then(|mask| mask.select.as_ref()) {
+            let places = select.struct_items.iter().map(|item| item.field).collect::<Vec<_>>();
+            scan.emit(reader, &places)?;
+        }
+        scan.finish(reader, relation.common.as_ref())?;
+        Ok(scan)
+    }
+
+    fn apply(&mut self, reader: &Reader, relation: RelType) -> Result<()> {
+        let (common, extension) = match relation {
+            RelType::Filter(filter) => {
+                self.filter(reader, &filter)?;
+                (filter.common, filter.advanced_extension)
+            }
+            RelType::Project(project) => {
+                let mapped = self.project(reader, &project)?;
+                let common =
+                    project.common.map(|c| if mapped { proto::RelCommon { emit: None, ..c } } else { c });
+                (common, project.advanced_extension)
+            }
+            RelType::Aggregate(aggregate) => {
+                self.aggregate(reader, &aggregate)?;
+                (aggregate.common, aggregate.advanced_extension)
+            }
+            RelType::Fetch(fetch) => {
+                self.fetch(reader, &fetch)?;
+                (fetch.common, fetch.advanced_extension)
+            }
+            _ => return Err(Error::invalid("a table is read at the bottom of a plan only")),
+        };
+        refuse_enhancement(extension.as_ref())?;
+        self.finish(reader, common.as_ref())
+    }
+
+    fn filter(&mut self, reader: &Reader, filter: &proto::FilterRel) -> Result<()> {
+        if self.limit.is_some() {
+            return Err(not_done("a filter after a limit"));
+        }
+        match &self.stage {
+            Stage::Rows(columns) => self.filters.push(reader.expression(&filter.condition, columns)?),
+            Stage::Aggregate { .. } => return Err(not_done("a filter of aggregates (HAVING)")),
+        }
+        Ok(())
+    }
+
+    /// Appends the columns of a projection; true when its mapping has been applied already.
+    fn project(&mut self, reader: &Reader, project: &proto::ProjectRel) -> Result<bool> {
+        if let Stage::Rows(columns) = &mut self.stage {
+            let mut made = Vec::with_capacity(project.expressions.len().min(limits::COLUMNS_MAX));
+            for expression in &project.expressions {
+                check_width(columns.len() + made.len() + 1)?;
+                let expr = reader.expression(expression, columns)?;
+                let name = reader.reference(expression)?.and_then(|place| columns.get(place));
+                let name = name.map_or_else(|| format!("column_{}", made.len()), |slot| slot.name.clone());
+                made.push(Slot::new(name, expr));
+            }
+            columns.extend(made);
+            return Ok(false);
+        }
+        // Above an aggregation, columns may be given again or left out, but not computed with.
+        let mut places: Vec<i32> = (0..self.width() as i32).collect();
+        for expression in &project.expressions {
+            check_width(places.len() + 1)?;
+            let place = reader.reference(expression)?.and_then(|place| i32::try_from(place).ok());
+            places.push(place.ok_or_else(|| not_done("computing with aggregates"))?);
+        }
+        let mapping = project.common.as_ref().and_then(|common| common.emit.as_ref());
+        let chosen = match mapping {
+            None => places,
+            Some(emit) => {
+                let at = |place: &i32| usize::try_from(*place).ok().and_then(|p| places.get(p)).copied();
+                emit.output_mapping
+                    .iter()
+                    .map(|place| at(place).ok_or_else(|| no_column(*place, places.len())))
+                    .collect::<Result<Vec<i32>>>()?
+            }
+        };
+        self.emit(reader, &chosen).map(|()| true)
+    }
+
+    fn aggregate(&mut self, reader: &Reader, relation: &proto::AggregateRel) -> Result<()> {
+        if self.limit.is_some() {
+            return Err(not_done("an aggregation after a limit"));
+        }
+        let Stage::Rows(columns) = &self.stage else {
+            return Err(not_done("an aggregation of aggregates"));
+        };
+        check_width(relation.measures.len())?;
+        let keys = grouping_expressions(relation)?;
+        check_width(keys.len() + relation.measures.len())?;
+        let key = |bytes: &Bytes| {
+            let name = reader.reference(bytes)?.and_then(|place| columns.get(place));
+            let name = name.map_or_else(|| "key".to_string(), |slot| slot.name.clone());
+            Ok(Slot::new(name, reader.expression(bytes, columns)?))
+        };
+        let keys = keys.iter().map(key).collect::<Result<Vec<_>>>()?;
+        let aggregates = relation.measures.iter().map(|bytes| measure(reader, &read(bytes)?, columns));
+        let aggregates = aggregates.collect::<Result<Vec<_>>>()?;
+        self.stage = Stage::Aggregate { keys, aggregates };
+        Ok(())
+    }
+
+    fn fetch(&mut self, reader: &Reader, fetch: &proto::FetchRel) -> Result<()> {
+        let constant = |expression: &Option<Bytes>, plain: Option<i64>| match expression {
+            Some(bytes) => count_of(reader, bytes),
+            None => Ok(plain),
+        };
+        if constant(&fetch.offset_expr, fetch.offset)?.unwrap_or(0) != 0 {
+            return Err(not_done("an offset, which needs an order of rows,"));
+        }
+        // -1 is how older plans say "all".
+        let count = match constant(&fetch.count_expr, fetch.count)? {
+            None | Some(-1) => return Ok(()),
+            Some(count) => u64::try_from(count)
+                .map_err(|_| Error::invalid(format!("a limit of {count} rows makes no sense")))?,
+        };
+        self.limit = Some(self.limit.map_or(count, |limit| limit.min(count)));
+        Ok(())
+    }
+
+    /// Applies what all relations have in common: which columns go on.
+    fn finish(&mut self, reader: &Reader, common: Option<&proto::RelCommon>) -> Result<()> {
+        let Some(common) = common else { return Ok(()) };
+        refuse_enhancement(common.advanced_extension.as_ref())?;
+        match &common.emit {
+            Some(emit) => self.emit(reader, &emit.output_mapping),
+            None => Ok(()),
+        }
+    }
+
+    fn width(&self) -> usize {
+        match &self.stage {
+            Stage::Rows(columns) => columns.len(),
+            Stage::Aggregate { keys, aggregates } => keys.len() + aggregates.len(),
+        }
+    }
+
+    /// Keeps the columns at these places, in this order.
+    fn emit(&mut self, reader: &Reader, places: &[i32]) -> Result<()> {
+        check_width(places.len())?;
+        let width = self.width();
+        let place = |place: &i32| {
+            let found = usize::try_from(*place).ok().filter(|place| *place < width);
+            found.ok_or_else(|| no_column(*place, width))
+        };
+        let places = places.iter().map(place).collect::<Result<Vec<usize>>>()?;
+        match &mut self.stage {
+            Stage::Rows(columns) => {
+                reader.charge(places.iter().map(|place| columns[*place].nodes()).sum())?;
+                *columns = places.into_iter().map(|place| columns[place].clone()).collect();
+            }
+            Stage::Aggregate { keys, aggregates } => {
+                let (first, rest) = places.split_at(places.len().min(keys.len()));
+                let mut sorted = first.to_vec();
+                sorted.sort_unstable();
+                if !sorted.iter().copied().eq(0..keys.len()) || rest.iter().any(|place| *place < keys.len()) {
+                    return Err(not_done("another order of columns than keys, then aggregates,"));
+                }
+                let of = |place: &usize| &aggregates[place - keys.len()];
+                let nodes = rest.iter().map(|place| aggregate_nodes(of(place))).sum();
+                reader.charge(nodes)?;
+                let chosen = rest.iter().map(|place| of(place).clone()).collect();
+                *keys = first.iter().map(|place| keys[*place].clone()).collect();
+                *aggregates = chosen;
+            }
+        }
+        Ok(())
+    }
+
+    fn program(
+        self,
+        table: TableName,
+        version: Option<Version>,
+        names: Option<Vec<String>>,
+    ) -> Result<Program> {
+        if let Some(names) = names.as_ref().filter(|names| names.len() != self.width()) {
+            return Err(Error::invalid(format!(
+                "the plan has {} columns, but {} names for them",
+                self.width(),
+                names.len()
+            )));
+        }
+        let mut names = names.into_iter().flatten();
+        let mut named = |slot: Slot| NamedExpr { name: names.next().unwrap_or(slot.name), expr: slot.expr };
+        let output = match self.stage {
+            Stage::Rows(columns) => Output::Rows(columns.into_iter().map(named).collect()),
+            Stage::Aggregate { keys, mut aggregates } => {
+                let keys = keys.into_iter().map(&mut named).collect();
+                for aggregate in &mut aggregates {
+                    if let Some(name) = names.next() {
+                        aggregate.name = name;
+                    }
+                }
+                Output::Aggregate { keys, aggregates }
+            }
+        };
+        Ok(Program { table, version, filter: Expr::all(self.filters), output, limit: self.limit })
+    }
+}
+
+fn check_width(columns: usize) -> Result<()> {
+    // A projection gives its input's columns and its own before a mapping chooses among them.
+    if columns > 2 * limits::COLUMNS_MAX {
+        return Err(Error::over_limit(format!("a relation may have {} columns", 2 * limits::COLUMNS_MAX)));
+    }
+    Ok(())
+}
+
+fn no_column(place: i32, width: usize) -> Error {
+    Error::invalid(format!("the plan refers to column {place} of a relation that has {width}"))
+}
+
+fn aggregate_nodes(aggregate: &Aggregate) -> usize {
+    1 + aggregate.argument.iter().chain(&aggregate.filter).map(Expr::node_count).sum::<usize>()
+}
+
+/// The columns of the table in the order of the plan's own idea of its schema, matched by name.
+fn base_columns(reader: &Reader, base: Option<&proto::NamedStruct>) -> Result<Vec<Slot>> {
+    let schema = reader.schema();
+    let column = |index: usize| Slot::new(schema.field(index).name(), Expr::Column(index));
+    let Some(base) = base.filter(|base| !base.names.is_empty()) else {
+        return Ok((0..schema.fields().len()).map(column).collect());
+    };
+    let types = base.r#struct.as_ref().map(|s| s.types.as_slice()).unwrap_or_default();
+    if types.len() != base.names.len() {
+        return Err(Error::invalid(format!(
+            "the schema in the plan has {} types and {} names: nested columns are not held here",
+            types.len(),
+            base.names.len()
+        )));
+    }
+    check_width(types.len())?;
+    let by_name: HashMap<&str, usize> =
+        schema.fields().iter().enumerate().map(|(index, field)| (field.name().as_str(), index)).collect();
+    let mut columns = Vec::with_capacity(types.len());
+    for (name, bytes) in base.names.iter().zip(types) {
+        let index = *by_name.get(name.as_str()).ok_or_else(|| {
+            Error::not_found(format!("the table has no column {name:?}"))
+                .advise("read the schema of the table again")
+        })?;
+        let declared = types::read_type(&read(bytes)?, reader.extensions().types());
+        check_declared(schema, index, declared.as_ref())?;
+        columns.push(column(index));
+    }
+    Ok(columns)
+}
+
+fn check_declared(schema: &Schema, index: usize, declared: Option<&DataType>) -> Result<()> {
+    let field = schema.field(index);
+    match declared {
+        Some(declared) if !types::agree(declared, field.data_type()) => Err(Error::invalid(format!(
+            "column {:?} has type {}, the plan takes it for {declared}",
+            field.name(),
+            field.data_type()
+        ))
+        .advise("read the schema of the table again")),
+        _ => Ok(()),
+    }
+}
+
+/// The keys of the one grouping set that an aggregation may have.
+fn grouping_expressions(relation: &proto::AggregateRel) -> Result<Vec<Bytes>> {
+    let grouping: proto::Grouping = match relation.groupings.as_slice() {
+        [] => return Ok(Vec::new()),
+        [grouping] => read(grouping)?,
+        _ => return Err(not_done("an aggregation with several grouping sets")),
+    };
+    if !grouping.grouping_expressions.is_empty() {
+        return Ok(grouping.grouping_expressions);
+    }
+    check_width(grouping.expression_references.len())?;
+    let expression = |reference: &u32| {
+        let found = relation.grouping_expressions.get(*reference as usize).cloned();
+        found.ok_or_else(|| Error::invalid(format!("the plan has no grouping expression {reference}")))
+    };
+    grouping.expression_references.iter().map(expression).collect()
+}
+
+fn measure(reader: &Reader, measure: &proto::Measure, columns: &[Slot]) -> Result<Aggregate> {
+    let Some(call) = &measure.measure else {
+        return Err(Error::invalid("an aggregate without a function"));
+    };
+    reader.charge(1)?;
+    let filter = measure.filter.as_ref().map(|filter| reader.expression(filter, columns)).transpose()?;
+    let name = match reader.extensions().function(call.function_reference)? {
+        Ok(name) => name.to_string(),
+        Err(reason) => return Ok(opaque_aggregate(reason)),
+    };
+    let Some(function) = functions::aggregate(&name) else {
+        return Ok(opaque_aggregate(format!("aggregate function {name}")));
+    };
+    if let Some(reason) = refused_aggregate(function, call)? {
+        return Ok(opaque_aggregate(format!("{name} {reason}")));
+    }
+    let arguments = reader.arguments(&call.arguments, &call.args, columns, 0)?;
+    let argument = match arguments.map(|mut arguments| (arguments.pop(), arguments.len())) {
+        Some((argument, 0)) if argument.is_some() || function == AggregateFunction::Count => argument,
+        _ => return Ok(opaque_aggregate(format!("{name} of arguments of these kinds"))),
+    };
+    let argument_type = argument.as_ref().map(|argument| argument.data_type(reader.schema()));
+    let declared = call.output_type.as_ref().and_then(|t| types::read_type(t, reader.extensions().types()));
+    let (accepted, usual) = match &argument_type {
+        // What is wrong with the argument is reported with the argument.
+        Some(Err(_)) => (true, Some(DataType::Int64)),
+        Some(Ok(t)) => {
+            (declared.as_ref().is_some_and(|d| function.accepts(Some(t), d)), usual_type(function, Some(t)))
+        }
+        None => (declared == Some(DataType::Int64), usual_type(function, None)),
+    };
+    let data_type = match (declared, usual) {
+        (Some(declared), _) if accepted => declared,
+        (None, Some(usual)) => usual,
+        (Some(declared), _) => {
+            return Ok(opaque_aggregate(format!("{name} with a result of type {declared}")));
+        }
+        (None, None) => return Ok(opaque_aggregate(format!("{name} of a value of this type"))),
+    };
+    Ok(Aggregate { name, function, argument, filter, data_type })
+}
+
+/// Why a call of a known aggregate function is not done here.
+fn refused_aggregate(function: AggregateFunction, call: &proto::AggregateFunction) -> Result<Option<String>> {
+    let keeps_duplicates = !matches!(function, AggregateFunction::Min | AggregateFunction::Max);
+    if call.invocation == proto::INVOCATION_DISTINCT && keeps_duplicates {
+        return Ok(Some("of distinct values".into()));
+    }
+    if !call.sorts.is_empty() {
+        return Ok(Some("in an order of rows".into()));
+    }
+    if !matches!(call.phase, 0 | proto::PHASE_INITIAL_TO_RESULT) {
+        return Ok(Some("of intermediate results".into()));
+    }
+    let options = call.options.iter().map(read).collect::<Result<Vec<proto::FunctionOption>>>()?;
+    // Sums here fail when they do not fit, rather than wrap, so they may also be asked to.
+    let is_overflow_error = |option: &proto::FunctionOption| {
+        option.name.eq_ignore_ascii_case("overflow")
+            && option.preference.iter().any(|p| p.eq_ignore_ascii_case("ERROR"))
+    };
+    let others: Vec<_> = options.into_iter().filter(|option| !is_overflow_error(option)).collect();
+    Ok(functions::refused_option(&others).map(|option| format!("with {option}")))
+}
+
+/// The result type where the plan does not say: that of the engines above.
+fn usual_type(function: AggregateFunction, argument: Option<&DataType>) -> Option<DataType> {
+    use DataType::{Decimal128, Float64, Int64, UInt64};
+    let data_type = match (function, argument) {
+        (AggregateFunction::Count, _) => Int64,
+        (AggregateFunction::Min | AggregateFunction::Max, argument) => argument?.clone(),
+        (AggregateFunction::Sum, Some(Decimal128(p, s))) => {
+            Decimal128((p + 10).min(DECIMAL128_MAX_PRECISION), *s)
+        }
+        (AggregateFunction::Avg, Some(Decimal128(p, s))) => {
+            Decimal128((p + 4).min(DECIMAL128_MAX_PRECISION), s.saturating_add(4).min(DECIMAL128_MAX_SCALE))
+        }
+        (AggregateFunction::Sum, Some(t)) if t.is_signed_integer() => Int64,
+        (AggregateFunction::Sum, Some(t)) if t.is_unsigned_integer() => UInt64,
+        _ => Float64,
+    };
+    function.accepts(argument, &data_type).then_some(data_type)
+}
+
+/// An aggregate that has no meaning here: it is refused for what it is an aggregate of.
+fn opaque_aggregate(reason: impl Into<String>) -> Aggregate {
+    Aggregate {
+        name: "aggregate".into(),
+        function: AggregateFunction::Count,
+        argument: Some(opaque(reason)),
+        filter: None,
+        data_type: DataType::Int64,
+    }
+}
+
+/// The constant that a limit or an offset is; none for NULL, which limits nothing.
+fn count_of(reader: &Reader, bytes: &Bytes) -> Result<Option<i64>> {
+    let literal = match read::<proto::Expression>(bytes)?.rex_type {
+        Some(RexType::Literal(literal)) => types::read_literal(&literal, reader.extensions().types())?,
+        _ => None,
+    };
+    match literal.as_ref().map(|literal| literal.value()) {
+        Some(Value::Null) => Ok(None),
+        Some(Value::Int(count)) => i64::try_from(*count)
+            .map(Some)
+            .map_err(|_| Error::invalid(format!("a limit of {count} rows makes no sense"))),
+        _ => Err(not_done("a limit or an offset that is not a constant")),
+    }
+}

@@ -1,0 +1,334 @@
+//! Programs to plans: Read → Filter → Project or Aggregate → Fetch, each only where the program has it.
+
+use super::functions::{self, ARITHMETIC, ARITHMETIC_DECIMAL, Function};
+use super::proto::{self, ArgType, MappingType, RelType, RexType};
+use super::types::{self, TYPES_URN, UNSIGNED_VARIATION, ZONED_ANCHOR, ZONED_TYPE};
+use arrow_schema::{DataType, Schema};
+use bytes::Bytes;
+use farpool_model::{
+    Aggregate, Error, Expr, Literal, NamedExpr, Output, Program, Result, Value, Version, limits,
+};
+use prost::Message;
+
+/// The version of Substrait that is written.
+const SUBSTRAIT_VERSION: (u32, u32, u32) = (0, 85, 0);
+
+/// The plan of a program over a table with this schema, which is canonical.
+///
+/// # Errors
+/// `OverLimit` when the plan is too large or too deep; `Invalid` when a type is not canonical.
+pub fn encode_program(program: &Program, table_schema: &Schema) -> Result<Vec<u8>> {
+    let mut encoder = Encoder { schema: table_schema, functions: Vec::new() };
+    let mut input = encoder.read(program)?;
+    if let Some(filter) = &program.filter {
+        let condition = encoder.expression(filter, 0)?;
+        let filter = proto::FilterRel { common: None, input, condition, advanced_extension: None };
+        input = relation(RelType::Filter(filter));
+    }
+    let (mut input, names) = match &program.output {
+        Output::Rows(columns) => encoder.project(input, columns)?,
+        Output::Aggregate { keys, aggregates } => encoder.aggregate(input, keys, aggregates)?,
+    };
+    // More rows than a signed count can name is no limit at all.
+    if let Some(count) = program.limit.and_then(|limit| i64::try_from(limit).ok()) {
+        let count = Literal::new(Value::Int(count.into()), DataType::Int64)?;
+        input = relation(RelType::Fetch(proto::FetchRel {
+            input,
+            count_expr: Some(expression(RexType::Literal(types::write_literal(&count)?))),
+            ..Default::default()
+        }));
+    }
+    let plan = encoder.plan(proto::RelRoot { input, names }).encode_to_vec();
+    if plan.len() > limits::PLAN_BYTES_MAX {
+        return Err(Error::over_limit(format!(
+            "a plan may have {} bytes, this one has {}",
+            limits::PLAN_BYTES_MAX,
+            plan.len()
+        )));
+    }
+    Ok(plan)
+}
+
+struct Encoder<'a> {
+    schema: &'a Schema,
+    /// Extension and name of each function that is used; its anchor is its place, from 1.
+    functions: Vec<(&'static str, &'static str)>,
+}
+
+impl Encoder<'_> {
+    fn read(&self, program: &Program) -> Result<Bytes> {
+        let mut types = Vec::with_capacity(self.schema.fields().len());
+        for field in self.schema.fields() {
+            let nullability = if field.is_nullable() { proto::NULLABLE } else { proto::REQUIRED };
+            let written = types::write_type(field.data_type(), nullability).ok_or_else(|| {
+                let message = format!("column {:?} has type {}", field.name(), field.data_type());
+                Error::invalid(format!("{message}, which is not canonical"))
+            })?;
+            types.push(written.encode_to_vec().into());
+        }
+        let base_schema = proto::NamedStruct {
+            names: self.schema.fields().iter().map(|field| field.name().clone()).collect(),
+            r#struct: Some(proto::Struct {
+                types,
+                type_variation_reference: 0,
+                nullability: proto::REQUIRED,
+            }),
+        };
+        let table = proto::NamedTable {
+            names: vec![program.table.as_str().to_string()],
+            advanced_extension: program.version.map(version_extension),
+        };
+        Ok(relation(RelType::Read(proto::ReadRel {
+            base_schema: Some(base_schema),
+            read_type: Some(proto::ReadType::NamedTable(table)),
+            ..Default::default()
+        })))
+    }
+
+    fn project(&mut self, input: Bytes, columns: &[NamedExpr]) -> Result<(Bytes, Vec<String>)> {
+        let expressions = columns.iter().map(|c| self.expression(&c.expr, 0)).collect::<Result<Vec<_>>>()?;
+        // A projection appends to its input; the mapping keeps only what was appended.
+        let first = self.schema.fields().len() as i32;
+        let emit = proto::Emit { output_mapping: (first..first + columns.len() as i32).collect() };
+        let common = proto::RelCommon { emit: Some(emit), advanced_extension: None };
+        let project =
+            proto::ProjectRel { common: Some(common), input, expressions, advanced_extension: None };
+        Ok((relation(RelType::Project(project)), columns.iter().map(|c| c.name.clone()).collect()))
+    }
+
+    fn aggregate(
+        &mut self,
+        input: Bytes,
+        keys: &[NamedExpr],
+        aggregates: &[Aggregate],
+    ) -> Result<(Bytes, Vec<String>)> {
+        let grouping = proto::Grouping {
+            grouping_expressions: Vec::new(),
+            expression_references: (0..keys.len() as u32).collect(),
+        };
+        let aggregate = proto::AggregateRel {
+            input,
+            groupings: if keys.is_empty() { Vec::new() } else { vec![grouping.encode_to_vec().into()] },
+            grouping_expressions: keys
+                .iter()
+                .map(|key| self.expression(&key.expr, 0))
+                .collect::<Result<_>>()?,
+            measures: aggregates.iter().map(|a| self.measure(a)).collect::<Result<_>>()?,
+            ..Default::default()
+        };
+        let names = keys.iter().map(|k| &k.name).chain(aggregates.iter().map(|a| &a.name));
+        Ok((relation(RelType::Aggregate(aggregate)), names.cloned().collect()))
+    }
+
+    fn measure(&mut self, aggregate: &Aggregate) -> Result<Bytes> {
+        let (name, mut urn) = functions::aggregate_name(aggregate.function);
+        if urn == ARITHMETIC && matches!(aggregate.data_type, DataType::Decimal128(..)) {
+            urn = ARITHMETIC_DECIMAL;
+        }
+        let argument = aggregate.argument.as_ref().map(|argument| self.argument(argument, 0));
+        let function = proto::AggregateFunction {
+            function_reference: self.function(name, urn),
+            arguments: argument.transpose()?.into_iter().collect(),
+            phase: proto::PHASE_INITIAL_TO_RESULT,
+            invocation: proto::INVOCATION_ALL,
+            output_type: types::write_type(&aggregate.data_type, proto::NULLABLE),
+            ..Default::default()
+        };
+        let filter = aggregate.filter.as_ref().map(|filter| self.expression(filter, 0)).transpose()?;
+        Ok(proto::Measure { measure: Some(function), filter }.encode_to_vec().into())
+    }
+
+    fn expression(&mut self, expr: &Expr, depth: usize) -> Result<Bytes> {
+        if depth > limits::EXPR_DEPTH_MAX {
+            return Err(Error::over_limit(format!(
+                "an expression may be nested {} levels deep",
+                limits::EXPR_DEPTH_MAX
+            )));
+        }
+        let depth = depth + 1;
+        Ok(match expr {
+            Expr::Column(index) => column(*index),
+            Expr::Literal(literal) => literal_expression(literal)?,
+            Expr::Compare(op, l, r) => self.call(Function::Compare(*op), &[l, r], expr, depth)?,
+            Expr::And(parts) => self.call(Function::And, &parts.iter().collect::<Vec<_>>(), expr, depth)?,
+            Expr::Or(parts) => self.call(Function::Or, &parts.iter().collect::<Vec<_>>(), expr, depth)?,
+            Expr::Not(e) => self.call(Function::Not, &[e], expr, depth)?,
+            Expr::IsNull(e) => self.call(Function::IsNull, &[e], expr, depth)?,
+            Expr::Arithmetic(op, l, r) => self.call(Function::Arithmetic(*op), &[l, r], expr, depth)?,
+            Expr::Negate(e) => self.call(Function::Negate, &[e], expr, depth)?,
+            Expr::Like { value, pattern, case_insensitive } => {
+                self.like(value, pattern, *case_insensitive, depth)?
+            }
+            Expr::InList(value, list) => {
+                let value = self.expression(value, depth)?;
+                let options = list.iter().map(literal_expression).collect::<Result<_>>()?;
+                expression(RexType::SingularOrList(proto::SingularOrList { value, options }))
+            }
+            Expr::Cast(value, to) => {
+                let input = self.expression(value, depth)?;
+                let r#type = types::write_type(to, proto::NULLABLE)
+                    .ok_or_else(|| Error::invalid(format!("cast to {to}, which is not canonical")))?;
+                expression(RexType::Cast(proto::Cast {
+                    r#type: Some(r#type),
+                    input,
+                    failure_behavior: proto::FAILURE_THROW_EXCEPTION,
+                }))
+            }
+            Expr::Case { branches, otherwise } => self.case(branches, otherwise.as_deref(), depth)?,
+            Expr::Opaque { reason } => {
+                let reason = Literal::new(Value::Text(reason.clone()), DataType::Utf8View)?;
+                let arguments = vec![argument(literal_expression(&reason)?)];
+                self.scalar_function(Function::Opaque, arguments, Vec::new(), None)
+            }
+        })
+    }
+
+    fn call(&mut self, function: Function, parts: &[&Expr], whole: &Expr, depth: usize) -> Result<Bytes> {
+        let arguments = parts.iter().map(|part| self.argument(part, depth)).collect::<Result<_>>()?;
+        // Only arithmetic has a type that is not boolean; one that is not well typed travels without.
+        let data_type = match function {
+            Function::Arithmetic(_) | Function::Negate => whole.data_type(self.schema).ok(),
+            _ => Some(DataType::Boolean),
+        };
+        Ok(self.scalar_function(function, arguments, Vec::new(), data_type))
+    }
+
+    fn like(&mut self, value: &Expr, pattern: &str, case_insensitive: bool, depth: usize) -> Result<Bytes> {
+        let pattern = Literal::new(Value::Text(pattern.to_string()), DataType::Utf8View)?;
+        let arguments = vec![self.argument(value, depth)?, argument(literal_expression(&pattern)?)];
+        let sensitivity = proto::FunctionOption {
+            name: "case_sensitivity".into(),
+            preference: vec!["CASE_INSENSITIVE".into()],
+        };
+        let options = if case_insensitive { vec![sensitivity.encode_to_vec().into()] } else { Vec::new() };
+        let function = Function::Like { case_insensitive: false };
+        Ok(self.scalar_function(function, arguments, options, Some(DataType::Boolean)))
+    }
+
+    fn case(&mut self, branches: &[(Expr, Expr)], otherwise: Option<&Expr>, depth: usize) -> Result<Bytes> {
+        let mut ifs = Vec::with_capacity(branches.len());
+        for (when, then) in branches {
+            let clause = proto::IfClause {
+                r#if: Some(self.expression(when, depth)?),
+                then: Some(self.expression(then, depth)?),
+            };
+            ifs.push(clause.encode_to_vec().into());
+        }
+        let r#else = otherwise.map(|e| self.expression(e, depth)).transpose()?;
+        Ok(expression(RexType::IfThen(proto::IfThen { ifs, r#else })))
+    }
+
+    fn argument(&mut self, expr: &Expr, depth: usize) -> Result<Bytes> {
+        Ok(argument(self.expression(expr, depth)?))
+    }
+
+    fn scalar_function(
+        &mut self,
+        function: Function,
+        arguments: Vec<Bytes>,
+        options: Vec<Bytes>,
+        data_type: Option<DataType>,
+    ) -> Bytes {
+        let (name, mut urn) = functions::scalar_name(function);
+        if urn == ARITHMETIC && matches!(data_type, Some(DataType::Decimal128(..))) {
+            urn = ARITHMETIC_DECIMAL;
+        }
+        let function_reference = self.function(name, urn);
+        let output_type = data_type.and_then(|data_type| types::write_type(&data_type, proto::NULLABLE));
+        expression(RexType::ScalarFunction(proto::ScalarFunction {
+            function_reference,
+            args: Vec::new(),
+            output_type,
+            arguments,
+            options,
+        }))
+    }
+
+    /// The anchor of a function.
+    fn function(&mut self, name: &'static str, urn: &'static str) -> u32 {
+        let used = self.functions.iter().position(|function| *function == (urn, name));
+        let place = used.unwrap_or_else(|| {
+            self.functions.push((urn, name));
+            self.functions.len() - 1
+        });
+        place as u32 + 1
+    }
+
+    fn plan(self, root: proto::RelRoot) -> proto::Plan {
+        let mut urns: Vec<&str> = vec![TYPES_URN];
+        self.functions.iter().for_each(|(urn, _)| {
+            if !urns.contains(urn) {
+                urns.push(urn);
+            }
+        });
+        let declared = |urn: &str, anchor: u32, name: &str| proto::Declared {
+            uri_reference: 0,
+            anchor,
+            name: name.to_string(),
+            urn_reference: urns.iter().position(|u| *u == urn).map_or(0, |place| place as u32 + 1),
+        };
+        let mut mappings = vec![
+            MappingType::ExtensionTypeVariation(declared(TYPES_URN, UNSIGNED_VARIATION, "unsigned")),
+            MappingType::ExtensionType(declared(TYPES_URN, ZONED_ANCHOR, ZONED_TYPE)),
+        ];
+        mappings.extend(
+            (1..)
+                .zip(&self.functions)
+                .map(|(anchor, (urn, name))| MappingType::ExtensionFunction(declared(urn, anchor, name))),
+        );
+        let declaration = |mapping| {
+            proto::SimpleExtensionDeclaration { mapping_type: Some(mapping) }.encode_to_vec().into()
+        };
+        let root = proto::PlanRel { rel_type: Some(proto::PlanRelType::Root(root)) };
+        let (major_number, minor_number, patch_number) = SUBSTRAIT_VERSION;
+        proto::Plan {
+            version: Some(proto::Version {
+                major_number,
+                minor_number,
+                patch_number,
+                producer: "farpool".into(),
+            }),
+            extensions: mappings.into_iter().map(declaration).collect(),
+            extension_urns: (1..)
+                .zip(&urns)
+                .map(|(anchor, urn)| proto::Urn { anchor, urn: urn.to_string() })
+                .collect(),
+            relations: vec![root.encode_to_vec().into()],
+            ..Default::default()
+        }
+    }
+}
+
+/// The type under which the version of a table travels.
+pub(super) const TABLE_VERSION_TYPE: &str = "type.googleapis.com/farpool.TableVersion";
+
+fn version_extension(version: Version) -> proto::AdvancedExtension {
+    let value = proto::TableVersion { version: version.0 }.encode_to_vec().into();
+    let enhancement = proto::Any { type_url: TABLE_VERSION_TYPE.into(), value };
+    proto::AdvancedExtension { enhancement: Some(enhancement) }
+}
+
+fn relation(relation: RelType) -> Bytes {
+    proto::Rel { rel_type: Some(relation) }.encode_to_vec().into()
+}
+
+fn expression(expression: RexType) -> Bytes {
+    proto::Expression { rex_type: Some(expression) }.encode_to_vec().into()
+}
+
+fn argument(value: Bytes) -> Bytes {
+    proto::FunctionArgument { arg_type: Some(ArgType::Value(value)) }.encode_to_vec().into()
+}
+
+fn literal_expression(literal: &Literal) -> Result<Bytes> {
+    Ok(expression(RexType::Literal(types::write_literal(literal)?)))
+}
+
+fn column(index: usize) -> Bytes {
+    let field = proto::StructItem { field: index as i32, child: None };
+    let segment = proto::ReferenceSegment { reference_type: Some(proto::SegmentType::StructField(field)) };
+    expression(RexType::Selection(proto::FieldReference {
+        reference_type: Some(proto::ReferenceType::DirectReference(segment)),
+        root_type: Some(proto::RootType::RootReference(Bytes::new())),
+    }))
+}

@@ -1,0 +1,429 @@
+//! Expressions of a plan, over the columns of whatever relation they stand in, to expressions over the
+//! columns of the table: references are replaced by what they refer to.
+//!
+//! Invariant: nesting and nodes are counted before anything is decoded or copied, so that a plan of
+//! projections that double one another is refused instead of growing without bound.
+
+use super::functions::{self, Function};
+use super::proto::{self, ArgType, ReferenceType, RexType, RootType, SegmentType};
+use super::read;
+use super::types::{self, TypeNames};
+use arrow_schema::{DataType, Schema};
+use bytes::Bytes;
+use farpool_model::{CompareOp, Error, Expr, Literal, Result, Value, limits};
+use std::cell::Cell;
+use std::collections::HashMap;
+
+/// The functions and types that a plan declares.
+#[derive(Default)]
+pub(super) struct Extensions {
+    /// Name and extension by anchor.
+    functions: HashMap<u32, (String, String)>,
+    types: TypeNames,
+}
+
+/// A column of a relation: its expression over the table.
+#[derive(Clone)]
+pub(super) struct Slot {
+    pub(super) name: String,
+    pub(super) expr: Expr,
+    depth: usize,
+    nodes: usize,
+}
+
+/// Reads the expressions of one plan.
+pub(super) struct Reader<'a> {
+    extensions: &'a Extensions,
+    schema: &'a Schema,
+    /// Expression nodes that may still be made.
+    nodes_left: Cell<usize>,
+}
+
+/// Nodes that are made on the way: those of the program, and as many again for columns that projections
+/// carry along and drop.
+const NODES_MADE_MAX: usize = 4 * limits::EXPR_NODES_MAX;
+
+impl Extensions {
+    pub(super) fn of(plan: &proto::Plan) -> Result<Self> {
+        let by_anchor = |urns: &[proto::Urn]| -> HashMap<u32, String> {
+            urns.iter().map(|urn| (urn.anchor, urn.urn.clone())).collect()
+        };
+        let (urns, uris) = (by_anchor(&plan.extension_urns), by_anchor(&plan.extension_uris));
+        let mut extensions = Extensions::default();
+        for bytes in &plan.extensions {
+            let declaration: proto::SimpleExtensionDeclaration = read(bytes)?;
+            match declaration.mapping_type {
+                Some(proto::MappingType::ExtensionFunction(f)) => {
+                    let urn = urns.get(&f.urn_reference).or_else(|| uris.get(&f.uri_reference));
+                    let urn = urn.cloned().unwrap_or_default();
+                    extensions.functions.insert(f.anchor, (functions::simple_name(&f.name), urn));
+                }
+                Some(proto::MappingType::ExtensionType(t)) => {
+                    extensions.types.insert(t.anchor, t.name);
+                }
+                // Variations of types are known by their number alone.
+                Some(proto::MappingType::ExtensionTypeVariation(_)) | None => {}
+            }
+        }
+        Ok(extensions)
+    }
+
+    pub(super) fn types(&self) -> &TypeNames {
+        &self.types
+    }
+
+    /// The name of a function, or why it has no meaning here.
+    pub(super) fn function(&self, anchor: u32) -> Result<Result<&str, String>> {
+        let Some((name, urn)) = self.functions.get(&anchor) else {
+            return Err(Error::invalid(format!("the plan uses function {anchor} but does not declare it")));
+        };
+        if !functions::is_known_extension(urn) {
+            return Ok(Err(format!("function {name} of {urn}")));
+        }
+        Ok(Ok(name))
+    }
+}
+
+impl Slot {
+    pub(super) fn new(name: impl Into<String>, expr: Expr) -> Self {
+        Slot { name: name.into(), depth: depth_of(&expr), nodes: expr.node_count(), expr }
+    }
+
+    /// The nodes of its expression.
+    pub(super) fn nodes(&self) -> usize {
+        self.nodes
+    }
+}
+
+fn depth_of(expr: &Expr) -> usize {
+    expr.children().into_iter().map(|child| 1 + depth_of(child)).max().unwrap_or(0)
+}
+
+impl<'a> Reader<'a> {
+    pub(super) fn new(extensions: &'a Extensions, schema: &'a Schema) -> Self {
+        Reader { extensions, schema, nodes_left: Cell::new(NODES_MADE_MAX) }
+    }
+
+    pub(super) fn extensions(&self) -> &'a Extensions {
+        self.extensions
+    }
+
+    pub(super) fn schema(&self) -> &'a Schema {
+        self.schema
+    }
+
+    /// The expression that stands in a relation with these columns.
+    pub(super) fn expression(&self, bytes: &Bytes, columns: &[Slot]) -> Result<Expr> {
+        self.at(bytes, columns, 0)
+    }
+
+    /// The column that an expression is a plain reference to.
+    pub(super) fn reference(&self, bytes: &Bytes) -> Result<Option<usize>> {
+        match read::<proto::Expression>(bytes)?.rex_type {
+            Some(RexType::Selection(reference)) => Ok(field(&reference)),
+            _ => Ok(None),
+        }
+    }
+
+    /// Counts nodes that are about to be made.
+    pub(super) fn charge(&self, nodes: usize) -> Result<()> {
+        let left = self.nodes_left.get().checked_sub(nodes);
+        self.nodes_left.set(left.ok_or_else(|| {
+            Error::over_limit(format!(
+                "a plan may have {} expression nodes, this one has more",
+                limits::EXPR_NODES_MAX
+            ))
+        })?);
+        Ok(())
+    }
+
+    fn at(&self, bytes: &Bytes, columns: &[Slot], depth: usize) -> Result<Expr> {
+        check_depth(depth)?;
+        self.charge(1)?;
+        let Some(rex) = read::<proto::Expression>(bytes)?.rex_type else {
+            return Ok(opaque("an expression of a kind that is not known here"));
+        };
+        let depth = depth + 1;
+        Ok(match rex {
+            RexType::Literal(literal) => match types::read_literal(&literal, self.extensions.types())? {
+                Some(literal) => Expr::Literal(literal),
+                None => opaque("a constant of a type that the pool does not hold"),
+            },
+            RexType::Selection(reference) => self.column(&reference, columns, depth - 1)?,
+            RexType::ScalarFunction(call) => self.call(&call, columns, depth)?,
+            RexType::IfThen(case) => self.case(&case, columns, depth)?,
+            RexType::SingularOrList(list) => self.in_list(&list, columns, depth)?,
+            RexType::Cast(cast) => self.cast(&cast, columns, depth)?,
+            RexType::WindowFunction(_) => opaque("a window function"),
+            RexType::SwitchExpression(_) => opaque("a switch expression"),
+            RexType::MultiOrList(_) => opaque("IN over several columns"),
+            RexType::Enum(_) => opaque("an enumeration"),
+            RexType::Subquery(_) => opaque("a subquery"),
+            RexType::Nested(_) => opaque("a nested value"),
+            RexType::DynamicParameter(_) => opaque("a parameter without a value"),
+            RexType::Lambda(_) | RexType::LambdaInvocation(_) => opaque("a lambda"),
+        })
+    }
+
+    fn column(&self, reference: &proto::FieldReference, columns: &[Slot], depth: usize) -> Result<Expr> {
+        let Some(index) = field(reference) else {
+            return Ok(opaque("a reference into a nested value or an outer query"));
+        };
+        let Some(slot) = columns.get(index) else {
+            return Err(Error::invalid(format!(
+                "the plan refers to column {index} of a relation that has {}",
+                columns.len()
+            )));
+        };
+        check_depth(depth + slot.depth)?;
+        self.charge(slot.nodes)?;
+        Ok(slot.expr.clone())
+    }
+
+    fn call(&self, call: &proto::ScalarFunction, columns: &[Slot], depth: usize) -> Result<Expr> {
+        let name = match self.extensions.function(call.function_reference)? {
+            Ok(name) => name,
+            Err(reason) => return Ok(opaque(reason)),
+        };
+        let Some(function) = functions::scalar(name) else {
+            return Ok(opaque(format!("function {name}")));
+        };
+        let options = call.options.iter().map(read).collect::<Result<Vec<proto::FunctionOption>>>()?;
+        if let Some(option) = functions::refused_option(&options) {
+            return Ok(opaque(format!("function {name} with {option}")));
+        }
+        let Some(arguments) = self.arguments(&call.arguments, &call.args, columns, depth)? else {
+            return Ok(opaque(format!("function {name} with an argument that is not a value")));
+        };
+        let function = match function {
+            Function::Like { case_insensitive } => Function::Like {
+                case_insensitive: case_insensitive || functions::wants_case_insensitive(&options),
+            },
+            other => other,
+        };
+        let count = arguments.len();
+        Ok(self
+            .apply(function, arguments)?
+            .unwrap_or_else(|| opaque(format!("function {name} of {count} arguments of these kinds"))))
+    }
+
+    /// The arguments of a function; none when one of them is not a value.
+    pub(super) fn arguments(
+        &self,
+        arguments: &[Bytes],
+        old_style: &[Bytes],
+        columns: &[Slot],
+        depth: usize,
+    ) -> Result<Option<Vec<Expr>>> {
+        let mut values = Vec::with_capacity(arguments.len().min(limits::COLUMNS_MAX));
+        for argument in arguments {
+            match read::<proto::FunctionArgument>(argument)?.arg_type {
+                Some(ArgType::Value(value)) => values.push(self.at(&value, columns, depth)?),
+                _ => return Ok(None),
+            }
+        }
+        for value in old_style {
+            values.push(self.at(value, columns, depth)?);
+        }
+        Ok(Some(values))
+    }
+
+    /// The function of these arguments; none when it has no meaning for them.
+    fn apply(&self, function: Function, arguments: Vec<Expr>) -> Result<Option<Expr>> {
+        if matches!(function, Function::And | Function::Or) {
+            let all = if function == Function::And { Expr::And } else { Expr::Or };
+            return Ok(Some(all(arguments)));
+        }
+        let mut arguments = arguments.into_iter();
+        let taken = (arguments.next(), arguments.next(), arguments.next(), arguments.next());
+        Ok(match (function, taken) {
+            (Function::Compare(op), (Some(l), Some(r), None, None)) => Some(self.compare(op, l, r)),
+            (Function::Between, (Some(value), Some(low), Some(high), None)) => {
+                // Both halves have the value.
+                self.charge(value.node_count() + 2)?;
+                let low = self.compare(CompareOp::GtEq, value.clone(), low);
+                let high = self.compare(CompareOp::LtEq, value, high);
+                Some(Expr::And(vec![low, high]))
+            }
+            (Function::Not, (Some(e), None, ..)) => Some(Expr::not(e)),
+            (Function::IsNull, (Some(e), None, ..)) => Some(Expr::IsNull(Box::new(e))),
+            (Function::IsNotNull, (Some(e), None, ..)) => Some(Expr::not(Expr::IsNull(Box::new(e)))),
+            (Function::Negate, (Some(e), None, ..)) => Some(Expr::Negate(Box::new(e))),
+            (Function::Arithmetic(op), (Some(l), Some(r), None, None)) => Some(Expr::arithmetic(op, l, r)),
+            (Function::Like { case_insensitive }, (Some(value), Some(pattern), escape, None)) => {
+                let pattern = text(&pattern).and_then(|p| with_backslash(p, escape.as_ref()));
+                pattern.map(|pattern| Expr::Like { value: Box::new(value), pattern, case_insensitive })
+            }
+            (
+                Function::StartsWith | Function::EndsWith | Function::Contains,
+                (Some(value), Some(part), None, None),
+            ) => text(&part).map(|part| {
+                let before = if function == Function::StartsWith { "" } else { "%" };
+                let after = if function == Function::EndsWith { "" } else { "%" };
+                let pattern = format!("{before}{}{after}", escaped(part));
+                Expr::Like { value: Box::new(value), pattern, case_insensitive: false }
+            }),
+            (Function::Opaque, (Some(reason), None, ..)) => text(&reason).map(opaque),
+            _ => None,
+        })
+    }
+
+    fn compare(&self, op: CompareOp, left: Expr, right: Expr) -> Expr {
+        let left = self.in_zone_of(left, &right);
+        let right = self.in_zone_of(right, &left);
+        Expr::compare(op, left, right)
+    }
+
+    fn in_list(&self, list: &proto::SingularOrList, columns: &[Slot], depth: usize) -> Result<Expr> {
+        if list.options.len() > limits::IN_LIST_MAX {
+            return Err(Error::over_limit(format!(
+                "an IN list may have {} values, this one has {}",
+                limits::IN_LIST_MAX,
+                list.options.len()
+            )));
+        }
+        let value = self.at(&list.value, columns, depth)?;
+        let options = list.options.iter().map(|option| self.at(option, columns, depth));
+        let options = options.map(|o| Ok(self.in_zone_of(o?, &value))).collect::<Result<Vec<Expr>>>()?;
+        let as_literal = |option: &Expr| match option {
+            Expr::Literal(literal) => Some(literal.clone()),
+            _ => None,
+        };
+        if let Some(literals) = options.iter().map(as_literal).collect::<Option<Vec<Literal>>>() {
+            return Ok(Expr::InList(Box::new(value), literals));
+        }
+        // A list with other values than constants: the disjunction that IN stands for.
+        self.charge(options.len().saturating_mul(value.node_count() + 1))?;
+        let equal = |option| Expr::compare(CompareOp::Eq, value.clone(), option);
+        Ok(Expr::Or(options.into_iter().map(equal).collect()))
+    }
+
+    fn cast(&self, cast: &proto::Cast, columns: &[Slot], depth: usize) -> Result<Expr> {
+        if cast.failure_behavior == proto::FAILURE_RETURN_NULL {
+            return Ok(opaque("a cast that gives NULL where it fails"));
+        }
+        let to = cast.r#type.as_ref().and_then(|to| types::read_type(to, self.extensions.types()));
+        let Some(to) = to else {
+            return Ok(opaque("a cast to a type that the pool does not hold"));
+        };
+        Ok(Expr::Cast(Box::new(self.at(&cast.input, columns, depth)?), to))
+    }
+
+    fn case(&self, case: &proto::IfThen, columns: &[Slot], depth: usize) -> Result<Expr> {
+        let mut branches = Vec::new();
+        let mut base: Option<Expr> = None;
+        for (place, bytes) in case.ifs.iter().enumerate() {
+            let clause: proto::IfClause = read(bytes)?;
+            let Some(when) = &clause.r#if else {
+                return Err(Error::invalid("a CASE without a condition"));
+            };
+            let when = self.at(when, columns, depth)?;
+            match (&clause.then, &base) {
+                // CASE value WHEN …, as DataFusion writes it: the value stands first, without a THEN.
+                (None, _) if place == 0 => base = Some(when),
+                (None, _) => return Err(Error::invalid("a CASE without a THEN")),
+                (Some(then), None) => branches.push((when, self.at(then, columns, depth)?)),
+                (Some(then), Some(base)) => {
+                    self.charge(base.node_count() + 1)?;
+                    let when = self.compare(CompareOp::Eq, base.clone(), when);
+                    branches.push((when, self.at(then, columns, depth)?));
+                }
+            }
+        }
+        let otherwise = case.r#else.as_ref().map(|e| self.at(e, columns, depth)).transpose()?;
+        Ok(Expr::Case { branches, otherwise: otherwise.map(Box::new) })
+    }
+
+    /// A constant timestamp with the zone of what it is compared with: Substrait forgets zones, and the
+    /// instant is the same.
+    fn in_zone_of(&self, expr: Expr, other: &Expr) -> Expr {
+        let Expr::Literal(literal) = &expr else { return expr };
+        let DataType::Timestamp(unit, Some(_)) = literal.data_type() else { return expr };
+        match other.data_type(self.schema) {
+            Ok(to @ DataType::Timestamp(..))
+                if types::agree(&to, &DataType::Timestamp(*unit, Some("".into()))) =>
+            {
+                Literal::new(literal.value().clone(), to).map_or(expr, Expr::Literal)
+            }
+            _ => expr,
+        }
+    }
+}
+
+/// The position that a reference to a column of the input means; none for any other reference.
+fn field(reference: &proto::FieldReference) -> Option<usize> {
+    // Producers may leave the root out where there is only one.
+    if !matches!(reference.root_type, Some(RootType::RootReference(_)) | None) {
+        return None;
+    }
+    let Some(ReferenceType::DirectReference(segment)) = &reference.reference_type else { return None };
+    match &segment.reference_type {
+        Some(SegmentType::StructField(proto::StructItem { field, child: None })) => {
+            usize::try_from(*field).ok()
+        }
+        _ => None,
+    }
+}
+
+fn check_depth(depth: usize) -> Result<()> {
+    if depth > limits::EXPR_DEPTH_MAX {
+        return Err(Error::over_limit(format!(
+            "an expression may be nested {} levels deep",
+            limits::EXPR_DEPTH_MAX
+        )));
+    }
+    Ok(())
+}
+
+/// Something that has no meaning here.
+pub(super) fn opaque(reason: impl Into<String>) -> Expr {
+    Expr::Opaque { reason: reason.into() }
+}
+
+fn text(expr: &Expr) -> Option<&str> {
+    match expr {
+        Expr::Literal(literal) => match literal.value() {
+            Value::Text(text) => Some(text),
+            _ => None,
+        },
+        _ => None,
+    }
+}
+
+/// The text as a LIKE pattern that matches just it.
+fn escaped(text: &str) -> String {
+    let mut pattern = String::with_capacity(text.len());
+    for c in text.chars() {
+        if matches!(c, '%' | '_' | '\\') {
+            pattern.push('\\');
+        }
+        pattern.push(c);
+    }
+    pattern
+}
+
+/// A pattern with another escape character, or none, as one with the backslash, which is ours.
+fn with_backslash(pattern: &str, escape: Option<&Expr>) -> Option<String> {
+    let escape = match escape {
+        None => return Some(pattern.to_string()),
+        Some(Expr::Literal(literal)) if literal.is_null() => return Some(pattern.to_string()),
+        Some(escape) => text(escape)?,
+    };
+    let mut characters = escape.chars();
+    let (escape, None) = (characters.next(), characters.next()) else { return None };
+    if escape == Some('\\') {
+        return Some(pattern.to_string());
+    }
+    let mut ours = String::with_capacity(pattern.len());
+    let mut rest = pattern.chars();
+    while let Some(c) = rest.next() {
+        if Some(c) == escape {
+            ours.extend(['\\', rest.next()?]);
+        } else if c == '\\' {
+            ours.push_str("\\\\");
+        } else {
+            ours.push(c);
+        }
+    }
+    Some(ours)
+}

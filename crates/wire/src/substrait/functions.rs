@@ -1,0 +1,145 @@
+//! The functions that travel, by their names in Substrait's standard extensions. `docs/wire.md` lists them.
+//!
+//! Names are matched without the signature that newer producers append (`equal:any_any`), in any case.
+//! Where a function belongs to an extension that is neither one of Substrait's nor ours, its name means
+//! nothing here; producers that name no extension are taken to mean the standard.
+
+use super::proto;
+use farpool_model::{AggregateFunction, ArithmeticOp, CompareOp};
+
+/// Where names of Substrait's standard functions begin.
+const STANDARD_URN: &str = "extension:io.substrait:";
+
+pub(super) const COMPARISON: &str = "extension:io.substrait:functions_comparison";
+pub(super) const BOOLEAN: &str = "extension:io.substrait:functions_boolean";
+pub(super) const ARITHMETIC: &str = "extension:io.substrait:functions_arithmetic";
+pub(super) const ARITHMETIC_DECIMAL: &str = "extension:io.substrait:functions_arithmetic_decimal";
+pub(super) const STRING: &str = "extension:io.substrait:functions_string";
+pub(super) const AGGREGATE: &str = "extension:io.substrait:functions_aggregate_generic";
+/// What Substrait has no name for.
+pub(super) const FARPOOL: &str = "extension:io.farpool:functions";
+
+/// A scalar function that has a meaning here.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) enum Function {
+    Compare(CompareOp),
+    And,
+    Or,
+    Not,
+    IsNull,
+    IsNotNull,
+    Between,
+    Like { case_insensitive: bool },
+    StartsWith,
+    EndsWith,
+    Contains,
+    Arithmetic(ArithmeticOp),
+    Negate,
+    Opaque,
+}
+
+/// Every scalar function: name, extension, meaning. The first of several names is the one that is written.
+pub(super) const SCALAR: &[(&str, &str, Function)] = &[
+    ("equal", COMPARISON, Function::Compare(CompareOp::Eq)),
+    ("not_equal", COMPARISON, Function::Compare(CompareOp::NotEq)),
+    ("lt", COMPARISON, Function::Compare(CompareOp::Lt)),
+    ("lte", COMPARISON, Function::Compare(CompareOp::LtEq)),
+    ("gt", COMPARISON, Function::Compare(CompareOp::Gt)),
+    ("gte", COMPARISON, Function::Compare(CompareOp::GtEq)),
+    ("is_null", COMPARISON, Function::IsNull),
+    ("is_not_null", COMPARISON, Function::IsNotNull),
+    ("between", COMPARISON, Function::Between),
+    ("and", BOOLEAN, Function::And),
+    ("or", BOOLEAN, Function::Or),
+    ("not", BOOLEAN, Function::Not),
+    ("add", ARITHMETIC, Function::Arithmetic(ArithmeticOp::Add)),
+    ("subtract", ARITHMETIC, Function::Arithmetic(ArithmeticOp::Subtract)),
+    ("multiply", ARITHMETIC, Function::Arithmetic(ArithmeticOp::Multiply)),
+    ("divide", ARITHMETIC, Function::Arithmetic(ArithmeticOp::Divide)),
+    ("modulus", ARITHMETIC, Function::Arithmetic(ArithmeticOp::Modulo)),
+    ("mod", ARITHMETIC, Function::Arithmetic(ArithmeticOp::Modulo)),
+    ("negate", ARITHMETIC, Function::Negate),
+    ("like", STRING, Function::Like { case_insensitive: false }),
+    ("starts_with", STRING, Function::StartsWith),
+    ("ends_with", STRING, Function::EndsWith),
+    ("contains", STRING, Function::Contains),
+    // DataFusion's own name; the standard has `like` with an option.
+    ("ilike", FARPOOL, Function::Like { case_insensitive: true }),
+    ("opaque", FARPOOL, Function::Opaque),
+];
+
+/// Every aggregate function: name, extension, meaning.
+pub(super) const AGGREGATES: &[(&str, &str, AggregateFunction)] = &[
+    ("count", AGGREGATE, AggregateFunction::Count),
+    ("sum", ARITHMETIC, AggregateFunction::Sum),
+    ("min", ARITHMETIC, AggregateFunction::Min),
+    ("max", ARITHMETIC, AggregateFunction::Max),
+    ("avg", ARITHMETIC, AggregateFunction::Avg),
+    // DuckDB's name for COUNT without an argument.
+    ("count_star", FARPOOL, AggregateFunction::Count),
+];
+
+/// The scalar function of this name.
+pub(super) fn scalar(name: &str) -> Option<Function> {
+    SCALAR.iter().find(|(known, ..)| *known == name).map(|(.., function)| *function)
+}
+
+/// The aggregate function of this name.
+pub(super) fn aggregate(name: &str) -> Option<AggregateFunction> {
+    AGGREGATES.iter().find(|(known, ..)| *known == name).map(|(.., function)| *function)
+}
+
+/// Name and extension of a scalar function, as they are written.
+pub(super) fn scalar_name(function: Function) -> (&'static str, &'static str) {
+    let found = SCALAR.iter().find(|(.., known)| *known == function);
+    found.map(|(name, urn, _)| (*name, *urn)).expect("the table has every function")
+}
+
+/// Name and extension of an aggregate function, as they are written.
+pub(super) fn aggregate_name(function: AggregateFunction) -> (&'static str, &'static str) {
+    let found = AGGREGATES.iter().find(|(.., known)| *known == function);
+    found.map(|(name, urn, _)| (*name, *urn)).expect("the table has every function")
+}
+
+/// A function's name without its signature, in lower case.
+pub(super) fn simple_name(name: &str) -> String {
+    name.split(':').next().unwrap_or_default().to_ascii_lowercase()
+}
+
+/// Whether the names of an extension mean what the table above says.
+pub(super) fn is_known_extension(urn: &str) -> bool {
+    urn.is_empty()
+        || urn == "/"
+        || urn == FARPOOL
+        || urn.starts_with(STANDARD_URN)
+        // The addresses that older versions used: .../extensions/functions_comparison.yaml
+        || urn.rsplit('/').next().is_some_and(|f| f.starts_with("functions_") && f.ends_with(".yaml"))
+}
+
+/// What an option of a function asks for that is not done here; `None` when all is well. Options that are
+/// not specified leave the choice to us.
+pub(super) fn refused_option(options: &[proto::FunctionOption]) -> Option<String> {
+    let refused = options.iter().find(|option| {
+        let done: &[&str] = match option.name.to_ascii_lowercase().as_str() {
+            "overflow" => &["SILENT"],
+            "rounding" => &["TIE_TO_EVEN"],
+            "division_type" => &["TRUNCATE"],
+            "on_division_by_zero" | "on_domain_error" => &["ERROR"],
+            "case_sensitivity" => &["CASE_SENSITIVE", "CASE_INSENSITIVE"],
+            _ => &[],
+        };
+        !option.preference.iter().any(|p| done.iter().any(|d| p.eq_ignore_ascii_case(d)))
+    })?;
+    Some(format!("option {} = {}", refused.name, refused.preference.join(" or ")))
+}
+
+/// Whether the options ask for letters to match whatever their case: the first choice that is known counts.
+pub(super) fn wants_case_insensitive(options: &[proto::FunctionOption]) -> bool {
+    let preferences = options
+        .iter()
+        .filter(|o| o.name.eq_ignore_ascii_case("case_sensitivity"))
+        .flat_map(|o| &o.preference);
+    let known =
+        |p: &&String| p.eq_ignore_ascii_case("CASE_SENSITIVE") || p.eq_ignore_ascii_case("CASE_INSENSITIVE");
+    preferences.clone().find(known).is_some_and(|p| p.eq_ignore_ascii_case("CASE_INSENSITIVE"))
+}
