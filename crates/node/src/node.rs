@@ -9,7 +9,7 @@ use crate::totals::Totals;
 use arrow_array::RecordBatch;
 use farpool_memory::{Pool, PoolConfig};
 use farpool_model::{
-    Error, Prepared, Program, Receipt, Result, Status, TenantName, TenantStatus, cast, limits,
+    Error, Prepared, Program, Receipt, Result, Status, TenantName, cast, limits, status::TenantStatus,
 };
 use farpool_pipeline::{Region, Run, Scheduler, Sink};
 use farpool_store::Catalog;

@@ -95,7 +95,8 @@ async fn a_load_beyond_the_memory_is_refused_with_the_sizes() {
     // Endless: only the refusal ends it.
     let endless = futures::stream::iter(0..).map(|part: i64| Ok(batch(part * 50_000, (part + 1) * 50_000)));
     let schema = batch(0, 0).schema();
-    let load = pool.load(&name("big"), LoadMode::Create, schema, None, Box::pin(endless));
+    let big = name("big");
+    let load = pool.load(&big, LoadMode::Create, schema, None, Box::pin(endless));
     let error = tokio::time::timeout(PATIENCE, load).await.expect("hangs").unwrap_err();
     assert_eq!(error.kind, ErrorKind::OverLimit, "{error}");
     assert!(error.message.contains("MiB"), "{error}");

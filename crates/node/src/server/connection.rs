@@ -179,7 +179,9 @@ impl Connection {
     fn end(&self, stream: u32, mut messages: Vec<Outgoing>) {
         let Some(last) = messages.pop() else { return };
         self.outbox.with(|lanes| {
-            messages.into_iter().for_each(|message| drop(lanes.push(stream, message)));
+            for message in messages {
+                lanes.push(stream, message);
+            }
             lanes.end(stream, last);
         });
         self.outbox.flush();

@@ -60,7 +60,7 @@ pub async fn serve(node: Arc<Node>, listener: TcpListener, shutdown: impl Future
         }
     }
     drop(listener);
-    drop(drain.send(true));
+    drain.send_replace(true);
     let drained = async { while connections.join_next().await.is_some() {} };
     drop(timeout(DRAIN, drained).await);
     connections.shutdown().await;

@@ -8,7 +8,7 @@ use farpool_model::{Error, Prepared, Receipt, Result};
 use farpool_wire::{FrameKind, Grants, Message, Response};
 use futures::Stream;
 use std::pin::Pin;
-use std::task::{Context, Poll, ready};
+use std::task::{Context, Poll};
 
 /// The batches of a result. Whoever polls decodes; what has been taken is given back to the node as
 /// credit, so that a stream that nobody reads stops its program and nothing else.
@@ -64,11 +64,11 @@ impl Stream for Rows {
 
     fn poll_next(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<Self::Item>> {
         let Some(mut channel) = self.channel.take() else { return Poll::Ready(None) };
-        let polled = channel.poll_receive(context);
-        if polled.is_pending() {
+        let Poll::Ready(received) = channel.poll_receive(context) else {
             self.channel = Some(channel);
-        }
-        let next = ready!(polled).and_then(|message| self.take(&mut channel, &message)).transpose();
+            return Poll::Pending;
+        };
+        let next = received.and_then(|message| self.take(&mut channel, &message)).transpose();
         // After the end or an error the channel goes, and with it, if need be, the program.
         if matches!(next, Some(Ok(_))) {
             self.channel = Some(channel);

@@ -57,7 +57,8 @@ fn streams_take_turns_frame_by_frame() {
 #[test]
 fn messages_arrive_whole_and_in_order() {
     let mut lanes = lanes(1..5);
-    let sizes = [0, 1, 5, limits::FRAME_BYTES_MAX, limits::FRAME_BYTES_MAX + 1, 3 * limits::FRAME_BYTES_MAX - 7];
+    let sizes =
+        [0, 1, 5, limits::FRAME_BYTES_MAX, limits::FRAME_BYTES_MAX + 1, 3 * limits::FRAME_BYTES_MAX - 7];
     for (index, bytes) in sizes.into_iter().enumerate() {
         for stream in 1..5 {
             let bytes = if stream % 2 == 0 { bytes } else { bytes / 2 };
