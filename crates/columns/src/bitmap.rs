@@ -15,6 +15,12 @@ pub(crate) fn compare<L: Lane>(op: CompareOp, values: &[L], literal: L, out: &mu
     }
 }
 
+/// Writes whether each value lies between `low` and `high`, both included. Bits behind the last value are
+/// cleared.
+pub(crate) fn within<L: Lane>(values: &[L], low: L, high: L, out: &mut [u64]) {
+    fill(values, out, |value| (value >= low) & (value <= high));
+}
+
 #[inline(always)]
 fn fill<L: Lane>(values: &[L], out: &mut [u64], holds: impl Fn(L) -> bool + Copy) {
     let (whole, rest) = values.as_chunks::<64>();

@@ -118,6 +118,29 @@ impl<'a> Integers<'a> {
         bitmap::clear_behind(out, rows.len());
     }
 
+    /// Writes a bit for each of `rows`: whether its value lies between `low` and `high`, both included and
+    /// both within the bounds. Otherwise as [`Integers::compare`], of which it saves one.
+    ///
+    /// # Panics
+    /// As [`Integers::compare`].
+    pub fn within(&self, low: i64, high: i64, rows: Range<usize>, out: &mut [u64]) {
+        assert!(rows.start.is_multiple_of(BLOCK_ROWS), "comparisons start at a block");
+        assert!(self.min() <= low && high <= self.max(), "{low} to {high} lie within the bounds");
+        let (out, behind) = out.split_at_mut(rows.len().div_ceil(64));
+        behind.fill(0);
+        let delta = |value: i64| value.wrapping_sub(self.packed.reference) as u64;
+        with_lane!(self.packed.width, L => {
+            let (low, high) = (L::truncate(delta(low)), L::truncate(delta(high)));
+            let mut word = 0;
+            self.packed.for_each_piece::<L>(rows.clone(), |piece| {
+                let words = piece.len().div_ceil(64);
+                bitmap::within(piece, low, high, &mut out[word..word + words]);
+                word += words;
+            });
+        });
+        bitmap::clear_behind(out, rows.len());
+    }
+
     /// The answer for every row, if the bounds give one. If they do not, the literal lies within them.
     pub fn decided(&self, op: CompareOp, literal: i128) -> Option<bool> {
         let (min, max) = (i128::from(self.min()), i128::from(self.max()));

@@ -1,1 +1,32 @@
-//! Tests.
+//! Chunks against the Arrow arrays that they were made of, and tables against their batches.
+
+mod arrays;
+mod bytes;
+mod chunks;
+mod tables;
+
+use crate::{Chunk, encode_row_group};
+use arrow_array::ArrayRef;
+use arrow_schema::{Field, Schema, SchemaRef};
+use farpool_memory::{Pool, PoolConfig};
+use farpool_model::TenantName;
+use std::sync::Arc;
+
+/// A pool of `mebibytes`.
+fn pool(mebibytes: usize) -> Arc<Pool> {
+    Pool::new(PoolConfig { bytes_limit: mebibytes << 20 }).unwrap()
+}
+
+fn schema_of(columns: &[ArrayRef]) -> SchemaRef {
+    let field =
+        |(i, column): (usize, &ArrayRef)| Field::new(format!("c{i}"), column.data_type().clone(), true);
+    Arc::new(Schema::new(columns.iter().enumerate().map(field).collect::<Vec<_>>()))
+}
+
+/// The column as a chunk in `pool`.
+fn encoded(pool: &Arc<Pool>, array: &ArrayRef) -> Arc<Chunk> {
+    let columns = [Arc::clone(array)];
+    let group = encode_row_group(pool, &TenantName::default(), &schema_of(&columns), &columns).unwrap();
+    assert_eq!(group.rows, array.len());
+    Arc::clone(&group.chunks[0])
+}

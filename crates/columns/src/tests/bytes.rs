@@ -1,0 +1,146 @@
+//! Chunks as bytes: whole ones come back, damaged ones are refused or harmless.
+
+use super::arrays::{Random, SHAPES, TYPES, array};
+use super::chunks::check;
+use super::{encoded, pool};
+use crate::Chunk;
+use farpool_memory::Pool;
+use farpool_model::{CompareOp, ErrorKind, TenantName};
+use std::sync::Arc;
+
+fn read(pool: &Arc<Pool>, bytes: &[u8]) -> farpool_model::Result<Chunk> {
+    Chunk::from_bytes(pool, &TenantName::default(), bytes)
+}
+
+#[test]
+fn a_chunk_comes_back_from_its_bytes() {
+    let mut random = Random(5);
+    for data_type in &TYPES {
+        for shape in SHAPES {
+            for (rows, nulls) in [(0, 0), (1, 0), (1, 100), (1500, 0), (1500, 30)] {
+                let pool = pool(32);
+                let array = array(data_type, shape, rows, nulls, &mut random);
+                let chunk = encoded(&pool, &array);
+                let bytes = chunk.to_bytes();
+                let back = read(&pool, &bytes).unwrap();
+                assert_eq!(back.to_bytes(), bytes);
+                assert_eq!(back.bytes_encoded(), chunk.bytes_encoded());
+                assert_eq!(back.bytes_plain(), chunk.bytes_plain());
+                assert_eq!(back.encoding(), chunk.encoding());
+                check(&back, &array, &mut random);
+            }
+        }
+    }
+}
+
+#[test]
+fn compressed_text_comes_back_from_its_bytes() {
+    let mut random = Random(6);
+    let pool = pool(64);
+    let array = array(&arrow_schema::DataType::Utf8View, SHAPES[2], 30_000, 5, &mut random);
+    let chunk = encoded(&pool, &array);
+    assert_eq!(chunk.encoding(), crate::EncodingKind::Fsst);
+    check(&read(&pool, &chunk.to_bytes()).unwrap(), &array, &mut random);
+}
+
+/// Uses a chunk in every way; nothing may panic.
+fn exercise(chunk: &Chunk) {
+    let rows = chunk.rows();
+    let all = chunk.decode(0..rows).unwrap();
+    all.to_data().validate_full().unwrap();
+    let some: Vec<u32> = (0..rows as u32).step_by(7).collect();
+    chunk.gather(&some).unwrap().to_data().validate_full().unwrap();
+    chunk.validity(0..rows);
+    for integers in chunk.integers().into_iter().chain(chunk.dictionary().map(|d| d.codes())) {
+        let mut bits = vec![0; rows.div_ceil(64)];
+        integers.compare(CompareOp::Lt, i128::from(integers.max()), 0..rows, &mut bits);
+        let mut values = Vec::new();
+        integers.unpack(0..rows, &mut values);
+        assert!(values.iter().all(|v| (integers.min()..=integers.max()).contains(v)));
+    }
+    chunk.to_bytes();
+}
+
+fn mutate(bytes: &mut Vec<u8>, random: &mut Random) {
+    for _ in 0..1 + random.below(3) {
+        // Headers are where the lengths are: most changes go there.
+        let near = if random.below(3) == 0 { bytes.len() } else { bytes.len().min(120) };
+        let at = random.below(near);
+        match random.below(8) {
+            0 => bytes.truncate(at),
+            1 => bytes.insert(at, random.next() as u8),
+            2 => {
+                bytes.remove(at);
+            }
+            3 => bytes[at] = [0, 1, 0x7F, 0x80, 0xFF][random.below(5)],
+            _ => bytes[at] ^= 1 << random.below(8),
+        }
+        if bytes.is_empty() {
+            return;
+        }
+    }
+}
+
+#[test]
+fn damaged_bytes_are_refused_or_give_a_sound_chunk() {
+    let mut random = Random(7);
+    let pool = pool(64);
+    let (mut read_anyway, mut refused) = (0, 0);
+    for data_type in &TYPES {
+        for shape in SHAPES {
+            for nulls in [0, 25] {
+                let array = array(data_type, shape, 1100, nulls, &mut random);
+                let bytes = encoded(&pool, &array).to_bytes();
+                for _ in 0..60 {
+                    let mut damaged = bytes.clone();
+                    mutate(&mut damaged, &mut random);
+                    match read(&pool, &damaged) {
+                        Ok(chunk) => {
+                            exercise(&chunk);
+                            read_anyway += 1;
+                        }
+                        Err(error) => {
+                            assert_eq!(error.kind, ErrorKind::Corrupt, "{error}");
+                            refused += 1;
+                        }
+                    }
+                }
+            }
+        }
+    }
+    assert!(read_anyway > 100 && refused > 1000, "{read_anyway} read, {refused} refused");
+    assert_eq!(pool.usage().bytes_used, 0);
+}
+
+#[test]
+fn damaged_compressed_text_is_refused_or_gives_a_sound_chunk() {
+    let mut random = Random(8);
+    let pool = pool(64);
+    let array = array(&arrow_schema::DataType::Utf8View, SHAPES[2], 3000, 5, &mut random);
+    let bytes = encoded(&pool, &array).to_bytes();
+    for round in 0..600 {
+        let mut damaged = bytes.clone();
+        if round % 2 == 0 {
+            mutate(&mut damaged, &mut random);
+        } else {
+            let at = random.below(damaged.len());
+            damaged[at] ^= 1 << random.below(8);
+        }
+        if let Ok(chunk) = read(&pool, &damaged) {
+            exercise(&chunk);
+        }
+    }
+}
+
+#[test]
+fn any_bytes_at_all_are_refused() {
+    let mut random = Random(9);
+    let pool = pool(4);
+    for _ in 0..2000 {
+        let mut bytes = b"FPC1".to_vec();
+        bytes.extend((0..random.below(80)).map(|_| random.next() as u8 >> random.below(8)));
+        if let Ok(chunk) = read(&pool, &bytes) {
+            exercise(&chunk);
+        }
+    }
+}

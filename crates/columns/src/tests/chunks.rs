@@ -1,0 +1,241 @@
+//! Every operation of a chunk against Arrow's kernels or a loop over the original values.
+
+use super::arrays::{Random, SHAPES, Shape, TYPES, array};
+use super::{encoded, pool};
+use crate::{Chunk, EncodingKind};
+use arrow_array::cast::AsArray;
+use arrow_array::types::*;
+use arrow_array::{Array, ArrayRef, StringViewArray, UInt32Array};
+use arrow_schema::DataType;
+use farpool_model::{CompareOp, Literal, Value, schema};
+use std::cmp::Ordering;
+use std::sync::Arc;
+
+const OPS: [CompareOp; 6] =
+    [CompareOp::Eq, CompareOp::NotEq, CompareOp::Lt, CompareOp::LtEq, CompareOp::Gt, CompareOp::GtEq];
+
+/// The value of a row as a literal; `None` for NULL.
+pub fn literal(array: &ArrayRef, row: usize) -> Option<Literal> {
+    if array.is_null(row) {
+        return None;
+    }
+    let value = match array.data_type() {
+        DataType::Boolean => Value::Bool(array.as_boolean().value(row)),
+        DataType::Float32 => Value::Float(array.as_primitive::<Float32Type>().value(row).into()),
+        DataType::Float64 => Value::Float(array.as_primitive::<Float64Type>().value(row)),
+        DataType::Utf8View => Value::Text(array.as_string_view().value(row).to_string()),
+        DataType::BinaryView => Value::Bytes(array.as_binary_view().value(row).to_vec()),
+        other => crate::types::with_integer!(other, T => {
+            Value::Int(array.as_primitive::<T>().value(row).into())
+        }, unreachable!()),
+    };
+    Some(Literal::new(value, array.data_type().clone()).unwrap())
+}
+
+/// Checks everything that a chunk can be asked for against the array that it was made of.
+pub fn check(chunk: &Chunk, array: &ArrayRef, random: &mut Random) {
+    assert_eq!(chunk.rows(), array.len());
+    assert_eq!(chunk.null_count(), array.null_count());
+    assert_eq!(chunk.data_type(), array.data_type());
+    check_decode(chunk, array, random);
+    check_gather(chunk, array, random);
+    check_zone(chunk, array);
+    check_integers(chunk, array, random);
+    check_dictionary(chunk, array);
+}
+
+fn check_decode(chunk: &Chunk, array: &ArrayRef, random: &mut Random) {
+    assert_eq!(&chunk.decode(0..array.len()).unwrap(), array);
+    for _ in 0..4 {
+        let (a, b) = (random.below(array.len() + 1), random.below(array.len() + 1));
+        let rows = a.min(b)..a.max(b);
+        let decoded = chunk.decode(rows.clone()).unwrap();
+        assert_eq!(&decoded, &array.slice(rows.start, rows.len()));
+        decoded.to_data().validate_full().unwrap();
+        let validity = chunk.validity(rows.clone());
+        for row in rows.clone().step_by(1 + rows.len() / 50) {
+            let is_valid = validity.as_ref().is_none_or(|bits| bits.value(row - rows.start));
+            assert_eq!(is_valid, array.is_valid(row));
+        }
+    }
+    assert!(chunk.decode(0..array.len() + 1).is_err());
+}
+
+fn check_gather(chunk: &Chunk, array: &ArrayRef, random: &mut Random) {
+    for step in [1, 3, 40, 700] {
+        let mut rows: Vec<u32> = (0..array.len() as u32).filter(|_| random.below(step) == 0).collect();
+        if step == 700 {
+            rows.reverse();
+        }
+        let gathered = chunk.gather(&rows).unwrap();
+        gathered.to_data().validate_full().unwrap();
+        let taken = arrow_select::take::take(array, &UInt32Array::from(rows), None).unwrap();
+        assert_eq!(&gathered, &taken);
+    }
+    assert!(chunk.gather(&[array.len() as u32]).is_err());
+}
+
+fn check_zone(chunk: &Chunk, array: &ArrayRef) {
+    let values: Vec<Literal> = (0..array.len()).filter_map(|row| literal(array, row)).collect();
+    let has_nan = values.iter().any(|v| matches!(v.value(), Value::Float(v) if v.is_nan()));
+    let bound = |order: Ordering| {
+        values.iter().reduce(|a, b| if b.compare(a) == Some(order) { b } else { a }).filter(|value| {
+            !matches!(value.value(), Value::Text(t) if t.len() > 256)
+                && !matches!(value.value(), Value::Bytes(b) if b.len() > 256)
+        })
+    };
+    let expected = if has_nan { (None, None) } else { (bound(Ordering::Less), bound(Ordering::Greater)) };
+    assert_eq!((chunk.zone().min.as_ref(), chunk.zone().max.as_ref()), expected);
+    assert_eq!(chunk.zone().null_count, array.null_count());
+}
+
+fn check_integers(chunk: &Chunk, array: &ArrayRef, random: &mut Random) {
+    let values: Vec<Option<i128>> = match schema::is_integer_like(array.data_type()) {
+        true => (0..array.len()).map(|row| literal(array, row).and_then(|l| l.as_int())).collect(),
+        false => Vec::new(),
+    };
+    let fits = values.iter().flatten().all(|value| i64::try_from(*value).is_ok());
+    assert_eq!(chunk.integers().is_some(), fits && values.iter().any(Option::is_some));
+    let Some(integers) = chunk.integers() else { return };
+    let mut unpacked = Vec::new();
+    integers.unpack(0..values.len(), &mut unpacked);
+    for (unpacked, value) in unpacked.iter().zip(&values) {
+        assert!((integers.min()..=integers.max()).contains(unpacked));
+        assert!(value.is_none_or(|value| value == i128::from(*unpacked)));
+    }
+    let (min, max) = (i128::from(integers.min()), i128::from(integers.max()));
+    let some = i128::from(unpacked[random.below(unpacked.len())]);
+    for value in [min, max, min - 1, max + 1, some, some + 1, min + (max - min) / 2, i128::MIN, i128::MAX] {
+        let start = random.below(values.len().div_ceil(1024)) * 1024;
+        let rows = start..start + random.below(values.len() - start + 1);
+        for op in OPS {
+            let mut bits = vec![u64::MAX; rows.len().div_ceil(64) + 2];
+            integers.compare(op, value, rows.clone(), &mut bits);
+            let expected = naive(op, &unpacked[rows.clone()], value, bits.len());
+            assert_eq!(bits, expected, "{op:?} {value} over {rows:?}");
+        }
+    }
+}
+
+/// The bitmap of a comparison, bit by bit.
+pub fn naive(op: CompareOp, values: &[i64], literal: i128, words: usize) -> Vec<u64> {
+    let mut bits = vec![0; words];
+    for (row, value) in values.iter().enumerate() {
+        let order = i128::from(*value).cmp(&literal);
+        let holds = match op {
+            CompareOp::Eq => order.is_eq(),
+            CompareOp::NotEq => order.is_ne(),
+            CompareOp::Lt => order.is_lt(),
+            CompareOp::LtEq => order.is_le(),
+            CompareOp::Gt => order.is_gt(),
+            CompareOp::GtEq => order.is_ge(),
+        };
+        bits[row / 64] |= u64::from(holds) << (row % 64);
+    }
+    bits
+}
+
+fn check_dictionary(chunk: &Chunk, array: &ArrayRef) {
+    let Some(dictionary) = chunk.dictionary() else { return };
+    let distinct: Vec<Literal> = (0..dictionary.values().len())
+        .map(|code| literal(dictionary.values(), code).expect("no NULL in a dictionary"))
+        .collect();
+    assert!(distinct.is_sorted_by(|a, b| a.compare(b) == Some(Ordering::Less)));
+    let mut codes = Vec::new();
+    dictionary.codes().unpack(0..array.len(), &mut codes);
+    for (row, code) in codes.iter().enumerate() {
+        assert!(literal(array, row).is_none_or(|value| value == distinct[*code as usize]));
+    }
+}
+
+#[test]
+fn columns_of_every_type_and_shape_come_back() {
+    let mut random = Random(1);
+    for data_type in &TYPES {
+        for shape in SHAPES {
+            for rows in [0, 1, 2, 63, 1023, 1024, 1025, 3000] {
+                for nulls in [0, 20, 100] {
+                    let pool = pool(32);
+                    let array = array(data_type, shape, rows, nulls, &mut random);
+                    check(&encoded(&pool, &array), &array, &mut random);
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn full_row_groups_come_back() {
+    let mut random = Random(2);
+    for (i, data_type) in TYPES.iter().enumerate() {
+        for (rows, nulls) in [(65_535, 0), (65_536, 10)] {
+            let pool = pool(64);
+            let array = array(data_type, SHAPES[(i + rows) % 4], rows, nulls, &mut random);
+            check(&encoded(&pool, &array), &array, &mut random);
+        }
+    }
+}
+
+#[test]
+fn a_slice_of_an_array_is_encoded_as_itself() {
+    let mut random = Random(3);
+    for data_type in &TYPES {
+        let pool = pool(16);
+        let whole = array(data_type, Shape::Narrow, 2000, 30, &mut random);
+        let slice = whole.slice(777, 1100);
+        check(&encoded(&pool, &slice), &slice, &mut random);
+    }
+}
+
+#[test]
+fn each_shape_of_strings_gets_its_encoding() {
+    let mut random = Random(4);
+    let pool = pool(64);
+    let mut kind =
+        |shape, rows| encoded(&pool, &array(&DataType::Utf8View, shape, rows, 0, &mut random)).encoding();
+    assert_eq!(kind(Shape::Constant, 100), EncodingKind::Constant);
+    assert_eq!(kind(Shape::Few, 5000), EncodingKind::Dictionary);
+    assert_eq!(kind(Shape::Narrow, 50_000), EncodingKind::Fsst);
+    assert_eq!(kind(Shape::Wild, 5000), EncodingKind::PlainBytes);
+}
+
+#[test]
+fn integers_take_the_bits_that_their_range_needs() {
+    let pool = pool(16);
+    let array: ArrayRef =
+        Arc::new((0..65_536).map(|v| Some(i64::MIN + v % 1000)).collect::<arrow_array::Int64Array>());
+    let chunk = encoded(&pool, &array);
+    assert_eq!(chunk.bytes_encoded(), 65_536 * 10 / 8);
+    assert_eq!(chunk.bytes_plain(), 65_536 * 8);
+    assert_eq!(chunk.integers().unwrap().lane_bits(), 16);
+    let (mut deltas, mut values) = (Vec::new(), Vec::new());
+    chunk.integers().unwrap().unpack_deltas_u16(1024..3000, &mut deltas);
+    chunk.integers().unwrap().unpack(1024..3000, &mut values);
+    assert!(deltas.iter().zip(&values).all(|(d, v)| i64::MIN + i64::from(*d) == *v));
+}
+
+#[test]
+fn decoded_strings_outlive_the_chunk_without_being_copied() {
+    let pool = pool(16);
+    let text = "a string that does not fit into a view";
+    let array: ArrayRef = Arc::new(StringViewArray::from(vec![text, "b", text]));
+    let chunk = encoded(&pool, &array);
+    let decoded = chunk.decode(0..3).unwrap();
+    drop(chunk);
+    assert_eq!(&decoded, &array);
+    assert!(pool.usage().bytes_used > 0, "the array keeps the page");
+    drop(decoded);
+    assert_eq!(pool.usage().bytes_used, 0);
+}
+
+#[test]
+fn too_many_rows_and_too_long_strings_are_refused() {
+    let pool = pool(16);
+    let tenant = farpool_model::TenantName::default();
+    let rows: ArrayRef = Arc::new(arrow_array::Int8Array::from(vec![1; 65_537]));
+    let columns = [rows];
+    assert!(crate::encode_row_group(&pool, &tenant, &super::schema_of(&columns), &columns).is_err());
+    let long: ArrayRef = Arc::new(StringViewArray::from(vec!["x".repeat((64 << 20) + 1)]));
+    let columns = [long];
+    assert!(crate::encode_row_group(&pool, &tenant, &super::schema_of(&columns), &columns).is_err());
+}
