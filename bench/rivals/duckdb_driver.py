@@ -29,7 +29,8 @@ def load(request: dict) -> dict:
 
 def run(request: dict) -> dict:
     start = time.perf_counter()
-    table = connection.execute(request["run"]).to_arrow_table()
+    # The route that DuckDB recommends: `execute` would copy the rows once more.
+    table = connection.sql(request["run"]).to_arrow_table()
     ms = (time.perf_counter() - start) * 1e3
     if request.get("answer"):
         with pa.OSFile(request["answer"], "wb") as file, pa.ipc.new_file(file, table.schema) as writer:
