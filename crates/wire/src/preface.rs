@@ -3,7 +3,8 @@
 
 use farpool_model::{Error, Result};
 
-/// The first bytes that each side sends, at once, without waiting for the other's.
+/// The first bytes that each side sends. The client sends them at once; the node once it has seen the
+/// client's, so that it can answer a stranger in the stranger's own language.
 pub const PREFACE: [u8; 8] = *b"FARPOOL\n";
 
 /// Looks at the first bytes that came from a peer: `true` when the preface is complete, `false` when more

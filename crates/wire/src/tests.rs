@@ -419,9 +419,9 @@ fn the_worked_examples_of_the_page_are_what_is_sent() {
     let hello = Request::Hello { version_min: 1, version_max: 1, token: None, client: "example".into() };
     let mut bytes = PREFACE.to_vec();
     bytes.extend(send(hello.encode().unwrap(), 0));
-    assert_eq!(doc_bytes("A Hello"), bytes, "{}", dump(&bytes));
+    assert_eq!(doc_bytes("A Hello"), bytes, "is\n{}", dump(&bytes));
     let bytes = send(example_execute().encode().unwrap(), 1);
-    assert_eq!(doc_bytes("An Execute"), bytes, "{}", dump(&bytes));
+    assert_eq!(doc_bytes("An Execute"), bytes, "is\n{}", dump(&bytes));
 }
 
 fn dump(bytes: &[u8]) -> String {
