@@ -9,8 +9,17 @@
 
 #![forbid(unsafe_code)]
 
+mod aggregate;
+mod bits;
 mod evaluate;
 mod failure;
+mod group;
+mod lanes;
 mod plan;
+mod project;
+mod select;
+mod selection;
+#[cfg(test)]
+mod tests;
 
 pub use plan::{Merge, Plan, State, Verdict, Work};

@@ -5,7 +5,7 @@ use super::members::Members;
 use super::{kernels, scalar};
 use arrow_array::{ArrayRef, new_empty_array};
 use arrow_schema::{DataType, Schema};
-use farpool_model::{ArithmeticOp, CompareOp, Error, Expr, Literal, Result};
+use farpool_model::{ArithmeticOp, CompareOp, Error, Expr, Result};
 use std::collections::BTreeSet;
 
 /// A compiled expression.
@@ -29,11 +29,18 @@ pub(super) enum Node {
     Not(Box<Compiled>),
     IsNull(Box<Compiled>),
     InList(Box<Compiled>, Members),
-    Like { value: Box<Compiled>, pattern: ArrayRef, case_insensitive: bool },
+    Like {
+        value: Box<Compiled>,
+        pattern: ArrayRef,
+        case_insensitive: bool,
+    },
     Arithmetic(ArithmeticOp, Box<Compiled>, Box<Compiled>),
     Negate(Box<Compiled>),
     Cast(Box<Compiled>),
-    Case { branches: Vec<(Compiled, Compiled)>, otherwise: Option<Box<Compiled>> },
+    Case {
+        branches: Vec<(Compiled, Compiled)>,
+        otherwise: Option<Box<Compiled>>,
+    },
 }
 
 impl Compiled {
@@ -68,6 +75,22 @@ impl Compiled {
         self.evaluate(frame)?.into_array(frame.rows())
     }
 
+    /// Makes this `self AND other`.
+    pub(crate) fn and(&mut self, other: Compiled) {
+        let mut columns: BTreeSet<usize> = self.columns.iter().copied().collect();
+        columns.extend(&other.columns);
+        let merged = Compiled {
+            node: Node::And(Vec::new()),
+            data_type: DataType::Boolean,
+            columns: columns.into_iter().collect(),
+            fallible: self.fallible || other.fallible,
+        };
+        let first = std::mem::replace(self, merged);
+        let mut parts = vec![first, other];
+        parts.sort_by_key(Compiled::is_fallible);
+        self.node = Node::And(parts);
+    }
+
     /// The type of the values.
     pub(crate) fn data_type(&self) -> &DataType {
         &self.data_type
@@ -93,7 +116,8 @@ impl Compiled {
 }
 
 /// `literal` as an array of length one.
-pub(crate) fn scalar_of(literal: &Literal) -> Result<ArrayRef> {
+#[cfg(test)]
+pub(crate) fn scalar_of(literal: &farpool_model::Literal) -> Result<ArrayRef> {
     scalar::of_literal(literal)
 }
 

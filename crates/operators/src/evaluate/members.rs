@@ -37,9 +37,15 @@ impl Members {
                 Value::Null => members.has_null = true,
                 Value::Bool(v) => members.bools[usize::from(*v)] = true,
                 Value::Int(v) => members.ints.push(*v),
-                Value::Float(v) => drop(members.floats.insert(v.to_bits())),
-                Value::Text(v) => drop(members.bytes.insert(v.as_bytes().to_vec())),
-                Value::Bytes(v) => drop(members.bytes.insert(v.clone())),
+                Value::Float(v) => {
+                    members.floats.insert(v.to_bits());
+                }
+                Value::Text(v) => {
+                    members.bytes.insert(v.as_bytes().to_vec());
+                }
+                Value::Bytes(v) => {
+                    members.bytes.insert(v.clone());
+                }
             }
         }
         members.ints.sort_unstable();
@@ -111,7 +117,11 @@ impl Members {
 
     fn has_int(&self, value: i128) -> bool {
         // Short lists are faster to scan than to search.
-        if self.ints.len() <= 8 { self.ints.contains(&value) } else { self.ints.binary_search(&value).is_ok() }
+        if self.ints.len() <= 8 {
+            self.ints.contains(&value)
+        } else {
+            self.ints.binary_search(&value).is_ok()
+        }
     }
 
     /// The integers of the list, sorted.

@@ -14,9 +14,9 @@ mod kernels;
 mod members;
 mod scalar;
 
-pub(crate) use compile::{Compiled, scalar_of};
-pub(crate) use frame::{Evaluated, Frame};
-pub(crate) use scalar::array_of_ints;
-
+pub(crate) use compile::Compiled;
 #[cfg(test)]
-mod tests;
+pub(crate) use compile::{fallible, scalar_of};
+pub(crate) use frame::Frame;
+pub(crate) use members::Members;
+pub(crate) use scalar::array_of_ints;

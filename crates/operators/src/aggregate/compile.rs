@@ -1,0 +1,205 @@
+//! The keys, arguments, filters and accumulators of an aggregation, each distinct one once.
+
+use crate::evaluate::Compiled;
+use crate::group::KeyTypes;
+use crate::lanes::{LaneId, Lanes};
+use crate::plan::Paths;
+use crate::select::Filter;
+use arrow_schema::{DataType, Schema, SchemaRef};
+use farpool_model::{Aggregate, AggregateFunction, Expr, NamedExpr, Result};
+use std::collections::BTreeSet;
+
+/// A compiled aggregation.
+pub(crate) struct Aggregation {
+    pub(super) keys: Vec<Key>,
+    pub(super) key_types: KeyTypes,
+    pub(super) arguments: Vec<Argument>,
+    pub(super) conditions: Vec<Condition>,
+    pub(super) accumulators: Vec<Accumulator>,
+    pub(super) results: Vec<AggregateResult>,
+    pub(super) lanes: Lanes,
+    pub(super) columns: Vec<usize>,
+    pub(super) schema: SchemaRef,
+    pub(super) paths: Paths,
+}
+
+/// A grouping key.
+#[derive(Debug)]
+pub(super) struct Key {
+    pub(super) compiled: Compiled,
+    pub(super) lane: Option<LaneId>,
+}
+
+/// What is aggregated.
+#[derive(Debug)]
+pub(super) struct Argument {
+    pub(super) compiled: Compiled,
+    pub(super) lane: Option<LaneId>,
+}
+
+/// The condition of `FILTER (WHERE …)`.
+#[derive(Debug)]
+pub(super) struct Condition {
+    pub(super) compiled: Compiled,
+    pub(super) filter: Filter,
+}
+
+/// A running value per group.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) struct Accumulator {
+    pub(super) kind: Kind,
+    /// `None` counts rows.
+    pub(super) argument: Option<usize>,
+    pub(super) condition: Option<usize>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Kind {
+    Count,
+    Sum,
+    Min,
+    Max,
+}
+
+/// How a result is made of accumulators.
+#[derive(Debug)]
+pub(super) struct AggregateResult {
+    pub(super) function: AggregateFunction,
+    /// The accumulator of the value.
+    pub(super) value: usize,
+    /// The accumulator that counts what went into it; 0 means NULL.
+    pub(super) count: usize,
+    pub(super) argument_type: DataType,
+    pub(super) data_type: DataType,
+    pub(super) name: String,
+}
+
+/// While compiling: what is known, with the expressions that it came from.
+struct Builder<'a> {
+    schema: &'a Schema,
+    arguments: Vec<(Expr, Argument)>,
+    conditions: Vec<(Expr, Condition)>,
+    accumulators: Vec<Accumulator>,
+    lanes: Lanes,
+}
+
+impl Aggregation {
+    /// Compiles an aggregation over a table with `table_schema`; `schema` is that of the result.
+    ///
+    /// # Errors
+    /// `Invalid` when an expression is not well typed or has an opaque part.
+    pub(crate) fn new(
+        keys: &[NamedExpr],
+        aggregates: &[Aggregate],
+        table_schema: &Schema,
+        schema: SchemaRef,
+    ) -> Result<Self> {
+        let mut builder = Builder {
+            schema: table_schema,
+            arguments: Vec::new(),
+            conditions: Vec::new(),
+            accumulators: Vec::new(),
+            lanes: Lanes::default(),
+        };
+        let key = |k: &NamedExpr| {
+            let lane = builder.lanes.add(&k.expr, table_schema);
+            Ok(Key { compiled: Compiled::new(&k.expr, table_schema)?, lane })
+        };
+        let keys: Vec<Key> = keys.iter().map(key).collect::<Result<_>>()?;
+        let results = aggregates.iter().map(|a| builder.result(a)).collect::<Result<_>>()?;
+        let arguments: Vec<Argument> = builder.arguments.into_iter().map(|(_, a)| a).collect();
+        let conditions: Vec<Condition> = builder.conditions.into_iter().map(|(_, c)| c).collect();
+        let mut columns = BTreeSet::new();
+        keys.iter().for_each(|k| columns.extend(k.compiled.columns()));
+        arguments.iter().for_each(|a| columns.extend(a.compiled.columns()));
+        conditions.iter().for_each(|c| columns.extend(c.compiled.columns()));
+        let key_types = keys.iter().map(|k| k.compiled.data_type().clone()).collect();
+        Ok(Aggregation {
+            keys,
+            key_types: KeyTypes::new(key_types)?,
+            arguments,
+            conditions,
+            accumulators: builder.accumulators,
+            results,
+            lanes: builder.lanes,
+            columns: columns.into_iter().collect(),
+            schema,
+            paths: Paths::ALL,
+        })
+    }
+
+    /// The same, with only these paths allowed.
+    pub(crate) fn with_paths(self, paths: Paths) -> Self {
+        Aggregation { paths, ..self }
+    }
+
+    /// The columns that are read, sorted.
+    pub(crate) fn columns(&self) -> &[usize] {
+        &self.columns
+    }
+
+    pub(super) fn argument_type(&self, accumulator: &Accumulator) -> Option<&DataType> {
+        accumulator.argument.map(|a| self.arguments[a].compiled.data_type())
+    }
+}
+
+impl Builder<'_> {
+    fn result(&mut self, aggregate: &Aggregate) -> Result<AggregateResult> {
+        let argument = match &aggregate.argument {
+            // count(1) is count(*).
+            Some(Expr::Literal(l)) if !l.is_null() && aggregate.function == AggregateFunction::Count => None,
+            Some(expr) => Some(self.argument(expr)?),
+            None => None,
+        };
+        let condition = aggregate.filter.as_ref().map(|f| self.condition(f)).transpose()?;
+        let count = self.accumulator(Kind::Count, argument, condition);
+        let value = match aggregate.function {
+            AggregateFunction::Count => count,
+            AggregateFunction::Sum | AggregateFunction::Avg => {
+                self.accumulator(Kind::Sum, argument, condition)
+            }
+            AggregateFunction::Min => self.accumulator(Kind::Min, argument, condition),
+            AggregateFunction::Max => self.accumulator(Kind::Max, argument, condition),
+        };
+        let argument_type = argument.map(|a| self.arguments[a].1.compiled.data_type().clone());
+        Ok(AggregateResult {
+            function: aggregate.function,
+            value,
+            count,
+            argument_type: argument_type.unwrap_or(DataType::Int64),
+            data_type: aggregate.data_type.clone(),
+            name: aggregate.name.clone(),
+        })
+    }
+
+    fn argument(&mut self, expr: &Expr) -> Result<usize> {
+        if let Some(known) = self.arguments.iter().position(|(e, _)| e == expr) {
+            return Ok(known);
+        }
+        let compiled = Compiled::new(expr, self.schema)?;
+        let lane = self.lanes.add(expr, self.schema);
+        self.arguments.push((expr.clone(), Argument { compiled, lane }));
+        Ok(self.arguments.len() - 1)
+    }
+
+    fn condition(&mut self, expr: &Expr) -> Result<usize> {
+        if let Some(known) = self.conditions.iter().position(|(e, _)| e == expr) {
+            return Ok(known);
+        }
+        let condition = Condition {
+            compiled: Compiled::new(expr, self.schema)?,
+            filter: Filter::new(expr, self.schema)?,
+        };
+        self.conditions.push((expr.clone(), condition));
+        Ok(self.conditions.len() - 1)
+    }
+
+    fn accumulator(&mut self, kind: Kind, argument: Option<usize>, condition: Option<usize>) -> usize {
+        let wanted = Accumulator { kind, argument, condition };
+        let known = self.accumulators.iter().position(|a| *a == wanted);
+        known.unwrap_or_else(|| {
+            self.accumulators.push(wanted);
+            self.accumulators.len() - 1
+        })
+    }
+}

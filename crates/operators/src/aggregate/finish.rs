@@ -1,0 +1,133 @@
+//! From accumulators to results.
+
+use super::compile::{AggregateResult, Aggregation};
+use super::store::{Store, Sums};
+use crate::evaluate::array_of_ints;
+use arrow_array::{
+    ArrayRef, BinaryViewArray, BooleanArray, Float32Array, Float64Array, Int64Array, StringViewArray,
+};
+use arrow_buffer::{NullBuffer, i256};
+use arrow_schema::DataType;
+use farpool_model::literal::integer_range;
+use farpool_model::{AggregateFunction, Error, Result};
+use std::sync::Arc;
+
+impl Aggregation {
+    /// The results of the groups `groups`, an array per aggregate.
+    ///
+    /// # Errors
+    /// `Invalid` when a sum or a mean does not fit its type.
+    pub(super) fn finish(&self, stores: &[Store], groups: &[u32]) -> Result<Vec<ArrayRef>> {
+        let of = |result: &AggregateResult| {
+            finish_one(result, &stores[result.value], &stores[result.count], groups)
+        };
+        self.results.iter().map(of).collect()
+    }
+}
+
+fn finish_one(result: &AggregateResult, values: &Store, counts: &Store, groups: &[u32]) -> Result<ArrayRef> {
+    let groups = || groups.iter().map(|g| *g as usize);
+    if result.function == AggregateFunction::Count {
+        return Ok(Arc::new(groups().map(|g| counts.count(g)).collect::<Int64Array>()));
+    }
+    let seen: Vec<bool> = groups().map(|g| counts.count(g) > 0).collect();
+    let nulls = || Some(NullBuffer::from(seen.clone())).filter(|n| n.null_count() > 0);
+    let is_avg = result.function == AggregateFunction::Avg;
+    Ok(match values {
+        Store::Count(_) => return Err(Error::internal("a count where a value is wanted")),
+        Store::Sum(sums) if is_avg => averages(result, sums, counts, groups())?,
+        Store::Sum(sums) => {
+            let exact = groups().map(|g| sum_of(result, sums, g)).collect::<Result<Vec<_>>>()?;
+            array_of_ints(&result.data_type, exact.into_iter(), nulls())?
+        }
+        Store::FloatSum(sums) => {
+            let value = |g: usize| if is_avg { sums[g] / counts.count(g) as f64 } else { sums[g] };
+            let values: Vec<f64> = groups().map(value).collect();
+            Arc::new(Float64Array::new(values.into(), nulls()))
+        }
+        Store::IntExtreme { values, .. } if result.data_type == DataType::Boolean => {
+            let values: Vec<bool> = groups().map(|g| values[g] == 1).collect();
+            Arc::new(BooleanArray::new(values.into(), nulls()))
+        }
+        Store::IntExtreme { values, .. } => {
+            array_of_ints(&result.data_type, groups().map(|g| values[g]), nulls())?
+        }
+        Store::FloatExtreme { values, .. } if result.data_type == DataType::Float32 => {
+            let values: Vec<f32> = groups().map(|g| values[g] as f32).collect();
+            Arc::new(Float32Array::new(values.into(), nulls()))
+        }
+        Store::FloatExtreme { values, .. } => {
+            let values: Vec<f64> = groups().map(|g| values[g]).collect();
+            Arc::new(Float64Array::new(values.into(), nulls()))
+        }
+        Store::BytesExtreme { values, .. } if result.data_type == DataType::Utf8View => {
+            let texts: std::result::Result<Vec<Option<&str>>, _> =
+                groups().map(|g| values[g].as_deref().map(std::str::from_utf8).transpose()).collect();
+            let texts = texts.map_err(|_| Error::internal("a string that is not UTF-8"))?;
+            Arc::new(StringViewArray::from(texts))
+        }
+        Store::BytesExtreme { values, .. } => {
+            Arc::new(groups().map(|g| values[g].as_deref()).collect::<BinaryViewArray>())
+        }
+    })
+}
+
+fn sum_of(result: &AggregateResult, sums: &Sums, group: usize) -> Result<i128> {
+    let range = range_of(&result.data_type);
+    sums.exact(group).filter(|sum| (range.0..=range.1).contains(sum)).ok_or_else(|| overflow("sum", result))
+}
+
+fn averages(
+    result: &AggregateResult,
+    sums: &Sums,
+    counts: &Store,
+    groups: impl Iterator<Item = usize>,
+) -> Result<ArrayRef> {
+    let average = |g: usize| {
+        let count = counts.count(g);
+        if count == 0 { Ok(None) } else { average_of(result, sums, g, count).map(Some) }
+    };
+    if let DataType::Decimal128(..) = result.data_type {
+        let values: Vec<Option<i128>> = groups.map(average).collect::<Result<_>>()?;
+        let nulls = values.iter().map(Option::is_some).collect::<NullBuffer>();
+        let values = values.into_iter().map(Option::unwrap_or_default);
+        return array_of_ints(&result.data_type, values, Some(nulls).filter(|n| n.null_count() > 0));
+    }
+    let mean = |g: usize| {
+        let count = counts.count(g);
+        (count > 0).then(|| sums.exact(g).map_or(f64::NAN, |sum| sum as f64 / count as f64))
+    };
+    Ok(Arc::new(groups.map(mean).collect::<Float64Array>()))
+}
+
+/// The mean of decimals as Arrow's engines give it: scaled up to the result's scale first, then divided,
+/// truncating.
+fn average_of(result: &AggregateResult, sums: &Sums, group: usize, count: i64) -> Result<i128> {
+    let (DataType::Decimal128(_, from), DataType::Decimal128(_, to)) =
+        (&result.argument_type, &result.data_type)
+    else {
+        return Ok(0);
+    };
+    let digits = u32::from((i16::from(*to) - i16::from(*from)).unsigned_abs());
+    let scaled = i256::from_i128(10).checked_pow(digits).and_then(|f| sums.wide(group).checked_mul(f));
+    let mean = scaled.and_then(|s| s.checked_div(i256::from_i128(i128::from(count))));
+    let (min, max) = range_of(&result.data_type);
+    mean.and_then(i256::to_i128)
+        .filter(|mean| (min..=max).contains(mean))
+        .ok_or_else(|| overflow("mean", result))
+}
+
+fn range_of(data_type: &DataType) -> (i128, i128) {
+    match data_type {
+        DataType::Decimal128(precision, _) => {
+            let bound = 10_i128.pow(u32::from(*precision)) - 1;
+            (-bound, bound)
+        }
+        other => integer_range(other).unwrap_or((0, 0)),
+    }
+}
+
+fn overflow(what: &str, result: &AggregateResult) -> Error {
+    Error::invalid(format!("{what} of {:?} overflows {}", result.name, result.data_type))
+        .advise("cast the argument to a wider type, such as DECIMAL(38, 0)")
+}

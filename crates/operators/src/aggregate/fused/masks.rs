@@ -1,0 +1,62 @@
+//! Which rows count for an accumulator.
+
+use super::bind::Fused;
+use crate::bits;
+use crate::lanes::LaneBuffers;
+use crate::selection::Selection;
+use farpool_model::Result;
+
+/// A condition of `FILTER (WHERE …)` and columns that must not be NULL.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(super) struct Mask {
+    pub(super) condition: Option<usize>,
+    pub(super) nullable: Vec<usize>,
+}
+
+impl Fused<'_> {
+    /// For each mask a bit per row of the batch; `None` where all rows count. Bits of rows that are not
+    /// selected may be anything.
+    pub(super) fn mask_bits(
+        &self,
+        selection: &Selection,
+        buffers: &mut LaneBuffers,
+    ) -> Result<Vec<Option<Vec<u64>>>> {
+        let mut held = Vec::with_capacity(self.conditions.len());
+        for condition in &self.conditions {
+            held.push(condition.select(selection, buffers)?.bits);
+        }
+        let of = |mask: &Mask| {
+            let mut rows = mask.condition.and_then(|condition| held[condition].clone());
+            for column in &mask.nullable {
+                let Some(valid) = self.group.chunks[*column].validity(selection.range.clone()) else {
+                    continue;
+                };
+                let valid = bits::of_buffer(&valid);
+                match &mut rows {
+                    Some(rows) => bits::and(rows, &valid),
+                    None => rows = Some(valid),
+                }
+            }
+            rows
+        };
+        Ok(self.masks.iter().map(of).collect())
+    }
+}
+
+/// Replaces `out` by `values`, with 0 where the bit is clear.
+pub(super) fn masked(values: &[i64], mask: &[u64], out: &mut Vec<i64>) {
+    out.clear();
+    for (values, word) in values.chunks(64).zip(mask) {
+        if *word == u64::MAX {
+            out.extend_from_slice(values);
+            continue;
+        }
+        out.extend(values.iter().enumerate().map(|(bit, value)| value & -((word >> bit & 1) as i64)));
+    }
+}
+
+/// Replaces `out` by 1 where the bit is set and 0 elsewhere, for `rows` rows.
+pub(super) fn ones(mask: &[u64], rows: usize, out: &mut Vec<i64>) {
+    out.clear();
+    out.extend((0..rows).map(|row| i64::from(bits::get(mask, row))));
+}

@@ -1,0 +1,206 @@
+//! One row group through the fused way.
+
+use super::ROWS_AT_A_TIME;
+use super::bind::{Fused, Source, SumOf};
+use super::masks::{masked, ones};
+use super::tables::{ExtremeTable, SumTables};
+use crate::aggregate::general::Partial;
+use crate::aggregate::keys::KeyBuffers;
+use crate::bits;
+use crate::lanes::{LaneBuffers, RowSet};
+use crate::plan::batches;
+use crate::select::BoundFilter;
+use crate::selection::Selection;
+use farpool_model::Result;
+use farpool_model::cast::{u32_checked, u64_from};
+
+/// Below one selected row in this many, values are gathered; above, whole blocks are computed and the rows
+/// that are not selected masked.
+const GATHER_BELOW: usize = 2;
+
+/// What is kept from batch to batch.
+#[derive(Default)]
+struct Scratch {
+    keys: KeyBuffers,
+    groups: Vec<u32>,
+    indices: Vec<u32>,
+    masked: Vec<Vec<i64>>,
+    sums: SumTables,
+    extremes: Vec<ExtremeTable>,
+}
+
+/// A part of a batch: the rows that are computed, and which of them count.
+struct Part<'b> {
+    rows: RowSet<'b>,
+    /// A bit per computed row; `None` when all are selected.
+    selected: Option<&'b [u64]>,
+    /// For each mask a bit per computed row.
+    masks: Vec<Option<Vec<u64>>>,
+}
+
+impl Fused<'_> {
+    /// Adds the rows that pass `filter`; returns how many there were.
+    ///
+    /// # Errors
+    /// As evaluating the filter and the conditions does.
+    pub(crate) fn run(
+        &self,
+        filter: Option<&BoundFilter<'_>>,
+        buffers: &mut LaneBuffers,
+        partial: &mut Partial,
+    ) -> Result<u64> {
+        let mut scratch = Scratch::default();
+        // One group more, for rows that are not selected.
+        let groups = self.keys.domain + 1;
+        scratch.sums.reset(groups, self.sums.len());
+        scratch.extremes.resize_with(self.extremes.len(), ExtremeTable::default);
+        for (table, extreme) in scratch.extremes.iter_mut().zip(&self.extremes) {
+            table.reset(groups, extreme.wanted);
+        }
+        scratch.masked.resize_with(self.sums.len(), Vec::new);
+        let mut passed = 0;
+        for selection in batches(self.group, filter) {
+            let selection = selection(buffers)?;
+            passed += u64_from(selection.count);
+            if selection.count > 0 {
+                self.batch(&selection, buffers, &mut scratch)?;
+            }
+        }
+        self.flush(&scratch, partial)?;
+        Ok(passed)
+    }
+
+    fn batch(&self, selection: &Selection, buffers: &mut LaneBuffers, scratch: &mut Scratch) -> Result<()> {
+        let masks = self.mask_bits(selection, buffers)?;
+        if selection.count * GATHER_BELOW < selection.range.len() {
+            let mut indices = std::mem::take(&mut scratch.indices);
+            indices.clear();
+            selection.extend_indices(&mut indices);
+            let start = u32_checked(selection.range.start);
+            let packed = |mask: Option<Vec<u64>>| {
+                mask.map(|m| bits::collect(indices.len(), |i| bits::get(&m, (indices[i] - start) as usize)))
+            };
+            let masks = masks.into_iter().map(packed).collect();
+            let part = Part { rows: RowSet::Rows(&indices), selected: None, masks };
+            self.part(&part, buffers, scratch)?;
+            scratch.indices = indices;
+            return Ok(());
+        }
+        for start in selection.range.clone().step_by(ROWS_AT_A_TIME) {
+            let end = selection.range.end.min(start + ROWS_AT_A_TIME);
+            let words = (start - selection.range.start) / 64..(end - selection.range.start).div_ceil(64);
+            let selected = selection.bits.as_ref().map(|b| &b[words.clone()]);
+            let masks = masks.iter().map(|m| m.as_ref().map(|m| m[words.clone()].to_vec())).collect();
+            self.part(&Part { rows: RowSet::Range(start, end), selected, masks }, buffers, scratch)?;
+        }
+        Ok(())
+    }
+
+    fn part(&self, part: &Part<'_>, buffers: &mut LaneBuffers, scratch: &mut Scratch) -> Result<()> {
+        let rows = part.rows.len();
+        self.lanes.evaluate(&self.wanted, part.rows, buffers);
+        let grouped = !self.keys.is_empty();
+        let mut masks: Vec<Option<&[u64]>> = part.masks.iter().map(Option::as_deref).collect();
+        let mut narrowed = Vec::new();
+        if grouped {
+            self.keys.number(part.rows, buffers, &mut scratch.keys, &mut scratch.groups)?;
+            if let Some(selected) = part.selected {
+                set_aside(&mut scratch.groups, selected, self.keys.domain);
+            }
+        } else if let Some(selected) = part.selected {
+            // Without groups there is no place to put rows aside: every mask narrows.
+            narrowed.extend(part.masks.iter().map(|mask| {
+                let mut bits = selected.to_vec();
+                mask.iter().for_each(|mask| bits::and(&mut bits, mask));
+                bits
+            }));
+            masks = narrowed.iter().map(|bits| Some(bits.as_slice())).collect();
+        }
+        for (sum, out) in self.sums.iter().zip(&mut scratch.masked) {
+            match sum {
+                SumOf::Lane(lane, mask) => {
+                    masks[*mask].iter().for_each(|mask| masked(&buffers.values(*lane)[..rows], mask, out));
+                }
+                SumOf::Rows(mask) => match masks[*mask] {
+                    Some(mask) => ones(mask, rows, out),
+                    None => {
+                        out.clear();
+                        out.resize(rows, 1);
+                    }
+                },
+            }
+        }
+        let lanes: Vec<&[i64]> = self
+            .sums
+            .iter()
+            .zip(&scratch.masked)
+            .map(|(sum, held)| match sum {
+                SumOf::Lane(lane, mask) if masks[*mask].is_none() => &buffers.values(*lane)[..rows],
+                _ => held.as_slice(),
+            })
+            .collect();
+        if grouped {
+            scratch.sums.add(&scratch.groups, &lanes);
+        } else {
+            let counted = masks[0].map_or(rows, bits::count);
+            scratch.sums.add_ungrouped(counted, &lanes);
+        }
+        let groups = grouped.then_some(scratch.groups.as_slice());
+        for (table, extreme) in scratch.extremes.iter_mut().zip(&self.extremes) {
+            table.add(groups, &buffers.values(extreme.lane)[..rows], masks[extreme.mask], extreme.wanted);
+        }
+        Ok(())
+    }
+
+    /// Hands the groups that occur over to the worker's table.
+    fn flush(&self, scratch: &Scratch, partial: &mut Partial) -> Result<()> {
+        let occurs = |group: &u32| scratch.sums.rows(*group as usize) > 0;
+        let present: Vec<u32> = (0..u32_checked(self.keys.domain)).filter(occurs).collect();
+        if present.is_empty() {
+            return Ok(());
+        }
+        let mut ids = std::mem::take(&mut partial.ids);
+        if self.keys.is_empty() {
+            ids.clear();
+            ids.push(0);
+        } else {
+            partial.groups.intern(&self.keys.arrays(&present)?, &mut ids)?;
+            partial.make_room();
+        }
+        for (source, store) in self.sources.iter().zip(&mut partial.stores) {
+            for (group, id) in present.iter().zip(&ids) {
+                let (group, id) = (*group as usize, *id as usize);
+                match source {
+                    Source::AllRows => store.add_partial(id, scratch.sums.rows(group)),
+                    Source::Sum(sum) => store.add_partial(id, scratch.sums.sum(*sum, group)),
+                    Source::Extreme(extreme, count) => {
+                        let rows =
+                            count.map_or_else(|| scratch.sums.rows(group), |c| scratch.sums.sum(c, group));
+                        if rows > 0 {
+                            store.add_partial(id, scratch.extremes[*extreme].value(group));
+                        }
+                    }
+                }
+            }
+        }
+        partial.ids = ids;
+        Ok(())
+    }
+}
+
+/// Gives rows that are not selected the group `aside`.
+fn set_aside(groups: &mut [u32], selected: &[u64], aside: usize) {
+    let aside = u32_checked(aside);
+    let rows = groups.len();
+    for (index, word) in selected.iter().enumerate() {
+        let mut missing = !word;
+        while missing != 0 {
+            let row = index * 64 + missing.trailing_zeros() as usize;
+            if row >= rows {
+                break;
+            }
+            groups[row] = aside;
+            missing &= missing - 1;
+        }
+    }
+}

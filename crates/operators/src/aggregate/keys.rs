@@ -1,0 +1,251 @@
+//! Group numbers computed from key codes: the mixed-radix number whose digits are the codes of the keys.
+
+use super::compile::Key;
+use crate::evaluate::array_of_ints;
+use crate::failure;
+use crate::lanes::{BoundLanes, LaneBuffers, LaneId, RowSet};
+use arrow_array::cast::AsArray;
+use arrow_array::{ArrayRef, BooleanArray, UInt32Array};
+use arrow_buffer::NullBuffer;
+use arrow_schema::DataType;
+use arrow_select::take::take;
+use farpool_columns::{Chunk, EncodingKind, Integers, RowGroup};
+use farpool_model::Result;
+use farpool_model::cast::u32_checked;
+
+/// The keys of one row group.
+pub(super) struct DenseKeys<'a> {
+    keys: Vec<DenseKey<'a>>,
+    /// The product of the keys' domains.
+    pub(super) domain: usize,
+}
+
+struct DenseKey<'a> {
+    codes: Codes<'a>,
+    data_type: DataType,
+    /// Codes that there are; the last one stands for NULL if the key can be NULL.
+    domain: usize,
+    /// What one step of this key's code adds to the group number.
+    stride: usize,
+    /// Chunks whose NULLs make the key NULL.
+    nullable: Vec<&'a Chunk>,
+}
+
+enum Codes<'a> {
+    /// The same value, as an array of length one, in all rows.
+    Constant(ArrayRef),
+    Boolean(&'a Chunk),
+    /// Codes from `min()` into the values of a dictionary.
+    Dictionary(Integers<'a>, &'a ArrayRef),
+    Integers(Integers<'a>),
+    /// The value of a lane, less its minimum.
+    Lane(LaneId, i64),
+}
+
+/// Buffers for the codes of a batch.
+#[derive(Default)]
+pub(super) struct KeyBuffers {
+    bytes: Vec<u8>,
+    shorts: Vec<u16>,
+    longs: Vec<i64>,
+}
+
+impl<'a> DenseKeys<'a> {
+    /// The keys over `group`; `None` when their domain exceeds `limit` or is not known.
+    pub(super) fn bind(
+        keys: &[Key],
+        lanes: &BoundLanes<'a>,
+        group: &'a RowGroup,
+        limit: usize,
+    ) -> Result<Option<Self>> {
+        let mut dense = DenseKeys { keys: Vec::with_capacity(keys.len()), domain: 1 };
+        for key in keys {
+            let Some((codes, values)) = codes_of(key, lanes, group)? else { return Ok(None) };
+            let is_constant = matches!(codes, Codes::Constant(_));
+            let columns = key.compiled.columns().iter().map(|column| &*group.chunks[*column]);
+            let nullable: Vec<&Chunk> = columns.filter(|c| c.null_count() > 0 && !is_constant).collect();
+            let Some(domain) = values.checked_add(usize::from(!nullable.is_empty())) else { return Ok(None) };
+            let stride = dense.domain;
+            dense.domain = match stride.checked_mul(domain) {
+                Some(product) if product <= limit => product,
+                _ => return Ok(None),
+            };
+            let data_type = key.compiled.data_type().clone();
+            dense.keys.push(DenseKey { codes, data_type, domain, stride, nullable });
+        }
+        Ok(Some(dense))
+    }
+
+    /// Whether there are no keys.
+    pub(super) fn is_empty(&self) -> bool {
+        self.keys.is_empty()
+    }
+
+    /// The lanes that keys are read from.
+    pub(super) fn lanes(&self) -> impl Iterator<Item = LaneId> + '_ {
+        self.keys.iter().filter_map(|key| match key.codes {
+            Codes::Lane(lane, _) => Some(lane),
+            _ => None,
+        })
+    }
+
+    /// Replaces `groups` by the group number of each row.
+    pub(super) fn number(
+        &self,
+        rows: RowSet<'_>,
+        lanes: &LaneBuffers,
+        buffers: &mut KeyBuffers,
+        groups: &mut Vec<u32>,
+    ) -> Result<()> {
+        groups.clear();
+        groups.resize(rows.len(), 0);
+        for key in &self.keys {
+            let stride = key.stride as u32;
+            match &key.codes {
+                Codes::Constant(_) => {}
+                Codes::Boolean(chunk) => {
+                    let values = match rows {
+                        RowSet::Range(start, end) => chunk.decode(start..end)?,
+                        RowSet::Rows(rows) => chunk.gather(rows)?,
+                    };
+                    let values = values.as_boolean().values();
+                    let codes = values.iter().map(u32::from);
+                    groups.iter_mut().zip(codes).for_each(|(g, code)| *g += code * stride);
+                }
+                Codes::Dictionary(integers, _) | Codes::Integers(integers) => {
+                    add_codes(integers, rows, stride, buffers, groups);
+                }
+                Codes::Lane(lane, min) => add_values(lanes.values(*lane), *min, stride, groups),
+            }
+            for chunk in &key.nullable {
+                self.add_nulls(key, chunk, rows, groups);
+            }
+        }
+        Ok(())
+    }
+
+    /// Rows whose key is NULL get the last code instead of whatever lies under the NULL.
+    fn add_nulls(&self, key: &DenseKey<'_>, chunk: &Chunk, rows: RowSet<'_>, groups: &mut [u32]) {
+        let (stride, last) = (key.stride as u32, key.domain as u32 - 1);
+        let set = |group: &mut u32| {
+            let code = *group / stride % (last + 1);
+            *group += (last - code) * stride;
+        };
+        match rows {
+            RowSet::Range(start, end) => {
+                let Some(valid) = chunk.validity(start..end) else { return };
+                (!&valid).set_indices().for_each(|row| set(&mut groups[row]));
+            }
+            RowSet::Rows(rows) => {
+                let Some(valid) = chunk.validity(0..chunk.rows()) else { return };
+                let rows = groups.iter_mut().zip(rows);
+                rows.filter(|(_, row)| !valid.value(**row as usize)).for_each(|(group, _)| set(group));
+            }
+        }
+    }
+
+    /// The key values of some groups, an array per key.
+    pub(super) fn arrays(&self, groups: &[u32]) -> Result<Vec<ArrayRef>> {
+        self.keys.iter().map(|key| key.array(groups)).collect()
+    }
+}
+
+impl DenseKey<'_> {
+    fn array(&self, groups: &[u32]) -> Result<ArrayRef> {
+        let codes = || groups.iter().map(|g| *g as usize / self.stride % self.domain);
+        let null = (!self.nullable.is_empty()).then_some(self.domain - 1);
+        let nulls = null.map(|null| codes().map(|code| code != null).collect::<NullBuffer>());
+        // The code of NULL is none of a value.
+        let code_or_0 = |code: usize| if Some(code) == null { 0 } else { code };
+        Ok(match &self.codes {
+            Codes::Constant(value) => {
+                let indices = UInt32Array::from(vec![0; groups.len()]);
+                take(value, &indices, None).map_err(failure::of_kernel)?
+            }
+            Codes::Boolean(_) => {
+                let values: Vec<bool> = codes().map(|code| code_or_0(code) == 1).collect();
+                std::sync::Arc::new(BooleanArray::new(values.into(), nulls))
+            }
+            Codes::Dictionary(integers, values) => {
+                let first = usize::try_from(integers.min()).unwrap_or(0);
+                let indices: Vec<u32> = codes().map(|code| u32_checked(first + code_or_0(code))).collect();
+                take(values, &UInt32Array::new(indices.into(), nulls), None).map_err(failure::of_kernel)?
+            }
+            Codes::Integers(integers) => self.ints(integers.min(), codes().map(code_or_0), nulls)?,
+            Codes::Lane(_, min) => self.ints(*min, codes().map(code_or_0), nulls)?,
+        })
+    }
+
+    fn ints(
+        &self,
+        min: i64,
+        codes: impl Iterator<Item = usize>,
+        nulls: Option<NullBuffer>,
+    ) -> Result<ArrayRef> {
+        array_of_ints(&self.data_type, codes.map(|code| i128::from(min) + code as i128), nulls)
+    }
+}
+
+/// How the codes of a key are read, and how many there may be.
+fn codes_of<'a>(
+    key: &Key,
+    lanes: &BoundLanes<'a>,
+    group: &'a RowGroup,
+) -> Result<Option<(Codes<'a>, usize)>> {
+    if let Some(column) = key.compiled.as_column() {
+        let chunk: &'a Chunk = &group.chunks[column];
+        let nulls = chunk.null_count();
+        if chunk.encoding() == EncodingKind::Constant && (nulls == 0 || nulls == group.rows) && group.rows > 0
+        {
+            return Ok(Some((Codes::Constant(chunk.gather(&[0])?), 1)));
+        }
+        if *chunk.data_type() == DataType::Boolean {
+            return Ok(Some((Codes::Boolean(chunk), 2)));
+        }
+        if let Some(dictionary) = chunk.dictionary() {
+            let codes = dictionary.codes();
+            return Ok(domain(codes.min(), codes.max())
+                .map(|domain| (Codes::Dictionary(codes, dictionary.values()), domain)));
+        }
+    }
+    let Some(lane) = key.lane else { return Ok(None) };
+    let Some((min, max)) = lanes.interval(lane) else { return Ok(None) };
+    let codes = lanes.integers(lane).map_or(Codes::Lane(lane, min), Codes::Integers);
+    Ok(domain(min, max).map(|domain| (codes, domain)))
+}
+
+fn domain(min: i64, max: i64) -> Option<usize> {
+    usize::try_from(i128::from(max) - i128::from(min) + 1).ok()
+}
+
+fn add_codes(
+    integers: &Integers<'_>,
+    rows: RowSet<'_>,
+    stride: u32,
+    buffers: &mut KeyBuffers,
+    groups: &mut [u32],
+) {
+    match (rows, integers.lane_bits()) {
+        (RowSet::Range(start, end), 8) => {
+            integers.unpack_deltas_u8(start..end, &mut buffers.bytes);
+            let codes = buffers.bytes.iter();
+            groups.iter_mut().zip(codes).for_each(|(g, code)| *g += u32::from(*code) * stride);
+        }
+        (RowSet::Range(start, end), 16) => {
+            integers.unpack_deltas_u16(start..end, &mut buffers.shorts);
+            groups.iter_mut().zip(&buffers.shorts).for_each(|(g, code)| *g += u32::from(*code) * stride);
+        }
+        (RowSet::Range(start, end), _) => {
+            integers.unpack(start..end, &mut buffers.longs);
+            add_values(&buffers.longs, integers.min(), stride, groups);
+        }
+        (RowSet::Rows(rows), _) => {
+            integers.gather(rows, &mut buffers.longs);
+            add_values(&buffers.longs, integers.min(), stride, groups);
+        }
+    }
+}
+
+fn add_values(values: &[i64], min: i64, stride: u32, groups: &mut [u32]) {
+    groups.iter_mut().zip(values).for_each(|(g, value)| *g += (value - min) as u32 * stride);
+}

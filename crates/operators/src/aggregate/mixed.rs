@@ -1,0 +1,224 @@
+//! The mixed way: what lanes and codes can give is taken from there, the rest is decoded.
+//!
+//! Keys with a domain that is not much larger than the row group get their group through a table from dense
+//! number to group, so that the hash table is asked once per key and row group; other integer keys go to the
+//! hash table from lanes; the rest as arrays. Arguments on lanes are not decoded.
+
+use super::compile::{Aggregation, Kind};
+use super::general::Partial;
+use super::keys::{DenseKeys, KeyBuffers};
+use crate::bits;
+use crate::evaluate::Frame;
+use crate::lanes::{BoundLanes, LaneBuffers, LaneId, RowSet};
+use crate::selection::Selection;
+use arrow_array::{ArrayRef, BooleanArray};
+use arrow_buffer::NullBuffer;
+use farpool_columns::RowGroup;
+use farpool_model::Result;
+use std::collections::BTreeSet;
+
+/// Dense numbers per row of the row group up to which a table from number to group pays.
+const NUMBERS_PER_ROW_MAX: usize = 4;
+
+/// No group has been asked for yet.
+const UNKNOWN: u32 = u32::MAX;
+/// The group is being asked for.
+const ASKED: u32 = u32::MAX - 1;
+
+/// An aggregation bound to one row group.
+pub(super) struct Mixed<'a> {
+    aggregation: &'a Aggregation,
+    group: &'a RowGroup,
+    lanes: BoundLanes<'a>,
+    keys: KeyWay<'a>,
+    /// For each accumulator, the lane of its argument if that is bound.
+    arguments: Vec<Option<LaneId>>,
+    wanted: Vec<LaneId>,
+    /// The columns that are decoded.
+    decoded: Vec<usize>,
+}
+
+enum KeyWay<'a> {
+    None,
+    Dense { keys: DenseKeys<'a>, groups: Vec<u32>, buffers: KeyBuffers, numbers: Vec<u32> },
+    Lane(LaneId),
+    Arrays,
+}
+
+impl<'a> Mixed<'a> {
+    /// Binds `aggregation` to `group`.
+    ///
+    /// # Errors
+    /// None but defects.
+    pub(super) fn bind(aggregation: &'a Aggregation, group: &'a RowGroup) -> Result<Mixed<'a>> {
+        let lanes = aggregation.lanes.bind(group);
+        let bound = |lane: Option<LaneId>| lane.filter(|l| lanes.interval(*l).is_some());
+        let keys = key_way(aggregation, &lanes, group)?;
+        let arguments: Vec<Option<LaneId>> = aggregation
+            .accumulators
+            .iter()
+            .map(|a| a.argument.and_then(|index| bound(aggregation.arguments[index].lane)))
+            .collect();
+        let mut decoded = BTreeSet::new();
+        for (accumulator, lane) in aggregation.accumulators.iter().zip(&arguments) {
+            if let (Some(argument), None) = (accumulator.argument, lane) {
+                decoded.extend(aggregation.arguments[argument].compiled.columns());
+            }
+        }
+        aggregation.conditions.iter().for_each(|c| decoded.extend(c.compiled.columns()));
+        if let KeyWay::Arrays = keys {
+            aggregation.keys.iter().for_each(|k| decoded.extend(k.compiled.columns()));
+        }
+        let mut wanted: Vec<LaneId> = arguments.iter().flatten().copied().collect();
+        match &keys {
+            KeyWay::Dense { keys, .. } => wanted.extend(keys.lanes()),
+            KeyWay::Lane(lane) => wanted.push(*lane),
+            KeyWay::None | KeyWay::Arrays => {}
+        }
+        let decoded = decoded.into_iter().collect();
+        Ok(Mixed { aggregation, group, lanes, keys, arguments, wanted, decoded })
+    }
+
+    /// Adds the selected rows of one batch.
+    ///
+    /// # Errors
+    /// `Invalid` when an expression fails on one of them.
+    pub(super) fn add(
+        &mut self,
+        selection: &Selection,
+        buffers: &mut LaneBuffers,
+        partial: &mut Partial,
+    ) -> Result<()> {
+        let mut indices = Vec::new();
+        let rows = if selection.bits.is_some() {
+            selection.extend_indices(&mut indices);
+            RowSet::Rows(&indices)
+        } else {
+            RowSet::Range(selection.range.start, selection.range.end)
+        };
+        self.lanes.evaluate(&self.wanted, rows, buffers);
+        let frame = selection.frame(self.group, &self.decoded)?;
+        let mut ids = std::mem::take(&mut partial.ids);
+        self.identify(rows, &frame, buffers, partial, &mut ids)?;
+        partial.make_room();
+        let groups = (!self.aggregation.keys.is_empty()).then_some(ids.as_slice());
+        let masks = self.aggregation.condition_masks(&frame)?;
+        self.add_lanes(rows, groups, &masks, buffers, partial);
+        self.aggregation.add_arrays(&frame, groups, &masks, partial, |a| self.arguments[a].is_none())?;
+        partial.ids = ids;
+        Ok(())
+    }
+
+    /// Replaces `ids` by the group of each row.
+    fn identify(
+        &mut self,
+        rows: RowSet<'_>,
+        frame: &Frame,
+        lanes: &LaneBuffers,
+        partial: &mut Partial,
+        ids: &mut Vec<u32>,
+    ) -> Result<()> {
+        match &mut self.keys {
+            KeyWay::None => {}
+            KeyWay::Dense { keys, groups, buffers, numbers } => {
+                keys.number(rows, lanes, buffers, numbers)?;
+                let mut fresh = Vec::new();
+                for number in numbers.iter() {
+                    let group = &mut groups[*number as usize];
+                    if *group == UNKNOWN {
+                        *group = ASKED;
+                        fresh.push(*number);
+                    }
+                }
+                if !fresh.is_empty() {
+                    partial.groups.intern(&keys.arrays(&fresh)?, ids)?;
+                    fresh.iter().zip(ids.iter()).for_each(|(number, id)| groups[*number as usize] = *id);
+                }
+                ids.clear();
+                ids.extend(numbers.iter().map(|number| groups[*number as usize]));
+            }
+            KeyWay::Lane(lane) => {
+                let columns = self.aggregation.keys[0].compiled.columns();
+                let nulls = valid_bits(self.group, columns, rows)
+                    .map(|valid| NullBuffer::new(bits::to_buffer(&valid, rows.len())));
+                partial.groups.intern_lanes(&lanes.values(*lane)[..rows.len()], nulls.as_ref(), ids);
+            }
+            KeyWay::Arrays => {
+                let keys = self.aggregation.keys.iter().map(|k| k.compiled.array(frame));
+                partial.groups.intern(&keys.collect::<Result<Vec<ArrayRef>>>()?, ids)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn add_lanes(
+        &self,
+        rows: RowSet<'_>,
+        groups: Option<&[u32]>,
+        masks: &[BooleanArray],
+        buffers: &LaneBuffers,
+        partial: &mut Partial,
+    ) {
+        let accumulators = self.aggregation.accumulators.iter().zip(&self.arguments);
+        for ((accumulator, lane), store) in accumulators.zip(&mut partial.stores) {
+            let (Some(lane), Some(argument)) = (lane, accumulator.argument) else { continue };
+            let columns = self.aggregation.arguments[argument].compiled.columns();
+            let mut valid = valid_bits(self.group, columns, rows);
+            if let Some(condition) = accumulator.condition {
+                let mask = bits::of_buffer(masks[condition].values());
+                match &mut valid {
+                    Some(valid) => bits::and(valid, &mask),
+                    None => valid = Some(mask),
+                }
+            }
+            if accumulator.kind == Kind::Count && valid.is_none() {
+                store.count_rows(rows.len(), groups, None);
+                continue;
+            }
+            store.update_lanes(groups, &buffers.values(*lane)[..rows.len()], valid.as_deref());
+        }
+    }
+}
+
+fn key_way<'a>(
+    aggregation: &'a Aggregation,
+    lanes: &BoundLanes<'a>,
+    group: &'a RowGroup,
+) -> Result<KeyWay<'a>> {
+    if aggregation.keys.is_empty() {
+        return Ok(KeyWay::None);
+    }
+    let limit = group.rows.max(64) * NUMBERS_PER_ROW_MAX;
+    if let Some(keys) = DenseKeys::bind(&aggregation.keys, lanes, group, limit)? {
+        let groups = vec![UNKNOWN; keys.domain];
+        return Ok(KeyWay::Dense { keys, groups, buffers: KeyBuffers::default(), numbers: Vec::new() });
+    }
+    let lane = match aggregation.keys.as_slice() {
+        [key] => key.lane.filter(|l| lanes.interval(*l).is_some()),
+        _ => None,
+    };
+    Ok(lane.map_or(KeyWay::Arrays, KeyWay::Lane))
+}
+
+/// A bit per row where none of `columns` is NULL; `None` when that is everywhere.
+fn valid_bits(group: &RowGroup, columns: &[usize], rows: RowSet<'_>) -> Option<Vec<u64>> {
+    let mut all: Option<Vec<u64>> = None;
+    for column in columns {
+        let chunk = &group.chunks[*column];
+        let valid = match rows {
+            _ if chunk.null_count() == 0 => None,
+            RowSet::Range(start, end) => chunk.validity(start..end).map(|v| bits::of_buffer(&v)),
+            RowSet::Rows(rows) => chunk
+                .validity(0..chunk.rows())
+                .map(|v| bits::collect(rows.len(), |i| v.value(rows[i] as usize))),
+        };
+        all = match (all, valid) {
+            (Some(mut all), Some(valid)) => {
+                bits::and(&mut all, &valid);
+                Some(all)
+            }
+            (all, valid) => all.or(valid),
+        };
+    }
+    all
+}

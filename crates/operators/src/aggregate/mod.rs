@@ -1,0 +1,28 @@
+//! Aggregation: COUNT, SUM, MIN, MAX and AVG, over all rows or by group (Farview, section 5.4).
+//!
+//! Contract. Input: selections of the batches of a row group. Output: after all row groups, one row per
+//! group, or one row at all without keys. Order: none. Memory: the keys and accumulators of the groups seen
+//! by each worker, reported by [`Partial::bytes`]. Parallelism: an [`Aggregation`] is shared, each worker
+//! fills a [`Partial`] of its own; partials merge exactly, in independent tasks. Errors: an expression that
+//! fails on a selected row; a sum that does not fit its type at the end.
+//!
+//! Arithmetic is exact: integers and decimals are summed in 128 bits with a count of the carries beyond, so
+//! neither the order of rows nor the number of workers shows. Equal arguments, filters and accumulators of
+//! different aggregates are computed once: `sum(x)`, `avg(x)` and `count(x)` share all they can.
+//!
+//! There are three ways through a row group, which give the same: [`fused`], on packed lanes with dense group
+//! numbers, when everything is integer-like and the domain of the keys is small; [`mixed`], which takes from
+//! lanes and codes what is there and decodes the rest; and [`general`], on decoded arrays, for everything.
+
+mod compile;
+mod finish;
+mod fused;
+mod general;
+mod keys;
+mod merge;
+mod mixed;
+mod store;
+
+pub(crate) use compile::Aggregation;
+pub(crate) use general::Partial;
+pub(crate) use merge::Merging;

@@ -1,0 +1,366 @@
+//! Accumulators: the running values of all groups, a vector per accumulator.
+//!
+//! Whether a sum or an extreme has seen any value is told by the count that goes with it, not here; a group
+//! without values holds the neutral element.
+
+use super::compile::Kind;
+use arrow_array::cast::AsArray;
+use arrow_array::types::*;
+use arrow_array::{Array, ArrayRef, BooleanArray};
+use arrow_buffer::{BooleanBuffer, i256};
+use arrow_schema::{DataType, TimeUnit};
+use farpool_model::{Error, Result};
+use std::cmp::Ordering;
+
+/// The running values of one accumulator.
+#[derive(Debug)]
+pub(super) enum Store {
+    Count(Vec<i64>),
+    /// Exact sums of integers.
+    Sum(Sums),
+    FloatSum(Vec<f64>),
+    /// Extremes of integers and booleans.
+    IntExtreme {
+        values: Vec<i128>,
+        wanted: Ordering,
+    },
+    FloatExtreme {
+        values: Vec<f64>,
+        wanted: Ordering,
+    },
+    BytesExtreme {
+        values: Vec<Option<Box<[u8]>>>,
+        wanted: Ordering,
+        bytes: usize,
+    },
+}
+
+/// Sums of 128 bits and, once one has overflowed, the signed number of times that each did.
+#[derive(Debug, Default)]
+pub(super) struct Sums {
+    low: Vec<i128>,
+    carries: Vec<i64>,
+}
+
+/// Some values and the groups that they belong to.
+pub(super) struct Input<'a> {
+    pub(super) array: &'a ArrayRef,
+    /// A group per row; `None` when all belong to group 0.
+    pub(super) groups: Option<&'a [u32]>,
+    /// Rows that count; `None` for all.
+    pub(super) mask: Option<&'a BooleanArray>,
+}
+
+impl Store {
+    /// An accumulator without groups, of an argument of type `argument`.
+    pub(super) fn new(kind: Kind, argument: Option<&DataType>) -> Store {
+        let wanted = if kind == Kind::Min { Ordering::Less } else { Ordering::Greater };
+        match (kind, argument) {
+            (Kind::Count, _) | (_, None) => Store::Count(Vec::new()),
+            (Kind::Sum, Some(t)) if t.is_floating() => Store::FloatSum(Vec::new()),
+            (Kind::Sum, _) => Store::Sum(Sums::default()),
+            (_, Some(t)) if t.is_floating() => Store::FloatExtreme { values: Vec::new(), wanted },
+            (_, Some(DataType::Utf8View | DataType::BinaryView)) => {
+                Store::BytesExtreme { values: Vec::new(), wanted, bytes: 0 }
+            }
+            _ => Store::IntExtreme { values: Vec::new(), wanted },
+        }
+    }
+
+    /// Makes room for `groups` groups.
+    pub(super) fn resize(&mut self, groups: usize) {
+        match self {
+            Store::Count(values) => values.resize(groups, 0),
+            Store::Sum(sums) => sums.resize(groups),
+            Store::FloatSum(values) => values.resize(groups, 0.0),
+            Store::IntExtreme { values, wanted } => values.resize(groups, neutral_int(*wanted)),
+            Store::FloatExtreme { values, wanted } => values.resize(groups, neutral_float(*wanted)),
+            Store::BytesExtreme { values, .. } => values.resize(groups, None),
+        }
+    }
+
+    /// Bytes held.
+    pub(super) fn bytes(&self) -> usize {
+        match self {
+            Store::Count(values) => values.capacity() * 8,
+            Store::Sum(sums) => sums.low.capacity() * 16 + sums.carries.capacity() * 8,
+            Store::FloatSum(values) | Store::FloatExtreme { values, .. } => values.capacity() * 8,
+            Store::IntExtreme { values, .. } => values.capacity() * 16,
+            Store::BytesExtreme { values, bytes, .. } => values.capacity() * 16 + bytes,
+        }
+    }
+
+    /// Adds `rows` rows to the counts.
+    pub(super) fn count_rows(&mut self, rows: usize, groups: Option<&[u32]>, mask: Option<&BooleanArray>) {
+        let Store::Count(counts) = self else { unreachable!("only counts count rows") };
+        match (groups, mask) {
+            (None, None) => counts[0] += rows as i64,
+            (None, Some(mask)) => counts[0] += mask.true_count() as i64,
+            (Some(groups), None) => groups.iter().for_each(|g| counts[*g as usize] += 1),
+            (Some(groups), Some(mask)) => {
+                mask.values().set_indices().for_each(|row| counts[groups[row] as usize] += 1);
+            }
+        }
+    }
+
+    /// Adds the values that are not NULL.
+    pub(super) fn update(&mut self, input: &Input<'_>) -> Result<()> {
+        match self {
+            Store::Count(counts) => input.for_each_valid(|group, _| counts[group] += 1),
+            Store::Sum(sums) => return input.for_each_int(|group, value| sums.add(group, value)),
+            Store::FloatSum(values) => return input.for_each_float(|group, value| values[group] += value),
+            Store::IntExtreme { values, wanted } => {
+                let wanted = *wanted;
+                return input.for_each_int(|group, value| keep_int(&mut values[group], value, wanted));
+            }
+            Store::FloatExtreme { values, wanted } => {
+                let wanted = *wanted;
+                return input.for_each_float(|group, value| keep_float(&mut values[group], value, wanted));
+            }
+            Store::BytesExtreme { values, wanted, bytes } => {
+                let wanted = *wanted;
+                let mut keep = |group: usize, value: &[u8]| {
+                    *bytes = bytes.wrapping_add_signed(keep_bytes(&mut values[group], value, wanted));
+                };
+                match input.array.data_type() {
+                    DataType::Utf8View => {
+                        let array = input.array.as_string_view();
+                        input.for_each_valid(|group, row| keep(group, array.value(row).as_bytes()));
+                    }
+                    _ => {
+                        let array = input.array.as_binary_view();
+                        input.for_each_valid(|group, row| keep(group, array.value(row)));
+                    }
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Adds integers on lanes, each to its group (without groups, to 0), or counts them. `valid` has a bit
+    /// for each row that counts.
+    pub(super) fn update_lanes(&mut self, groups: Option<&[u32]>, values: &[i64], valid: Option<&[u64]>) {
+        let group = |row: usize| groups.map_or(0, |g| g[row] as usize);
+        match self {
+            Store::Count(counts) => each_row(values.len(), valid, |row| counts[group(row)] += 1),
+            Store::Sum(sums) => {
+                each_row(values.len(), valid, |row| sums.add(group(row), i128::from(values[row])));
+            }
+            Store::IntExtreme { values: extremes, wanted } => {
+                let wanted = *wanted;
+                each_row(values.len(), valid, |row| {
+                    keep_int(&mut extremes[group(row)], i128::from(values[row]), wanted);
+                });
+            }
+            _ => unreachable!("lanes hold integers"),
+        }
+    }
+
+    /// Adds an integer that stands for several rows: a partial count, sum or extreme.
+    pub(super) fn add_partial(&mut self, group: usize, value: i64) {
+        match self {
+            Store::Count(counts) => counts[group] += value,
+            Store::Sum(sums) => sums.add(group, i128::from(value)),
+            Store::IntExtreme { values, wanted } => keep_int(&mut values[group], i128::from(value), *wanted),
+            _ => unreachable!("lanes hold integers"),
+        }
+    }
+
+    /// Merges the groups `from` of `other` into the groups `to` of this.
+    pub(super) fn merge(&mut self, other: &Store, from: &[u32], to: &[u32]) -> Result<()> {
+        let pairs = from.iter().zip(to).map(|(f, t)| (*f as usize, *t as usize));
+        match (self, other) {
+            (Store::Count(values), Store::Count(others)) => pairs.for_each(|(f, t)| values[t] += others[f]),
+            (Store::FloatSum(values), Store::FloatSum(others)) => {
+                pairs.for_each(|(f, t)| values[t] += others[f]);
+            }
+            (Store::Sum(sums), Store::Sum(others)) => pairs.for_each(|(f, t)| sums.add_sum(t, others, f)),
+            (Store::IntExtreme { values, wanted }, Store::IntExtreme { values: others, .. }) => {
+                pairs.for_each(|(f, t)| keep_int(&mut values[t], others[f], *wanted));
+            }
+            (Store::FloatExtreme { values, wanted }, Store::FloatExtreme { values: others, .. }) => {
+                pairs.for_each(|(f, t)| keep_float(&mut values[t], others[f], *wanted));
+            }
+            (Store::BytesExtreme { values, wanted, bytes }, Store::BytesExtreme { values: others, .. }) => {
+                pairs.for_each(|(f, t)| {
+                    if let Some(value) = &others[f] {
+                        *bytes = bytes.wrapping_add_signed(keep_bytes(&mut values[t], value, *wanted));
+                    }
+                })
+            }
+            _ => return Err(Error::internal("partial aggregations of different programs")),
+        }
+        Ok(())
+    }
+
+    /// The count of a group.
+    pub(super) fn count(&self, group: usize) -> i64 {
+        match self {
+            Store::Count(counts) => counts[group],
+            _ => unreachable!("only counts count"),
+        }
+    }
+}
+
+impl Sums {
+    fn resize(&mut self, groups: usize) {
+        self.low.resize(groups, 0);
+        if !self.carries.is_empty() {
+            self.carries.resize(groups, 0);
+        }
+    }
+
+    #[inline]
+    fn add(&mut self, group: usize, value: i128) {
+        let (sum, overflow) = self.low[group].overflowing_add(value);
+        self.low[group] = sum;
+        if overflow {
+            self.carry(group, if value < 0 { -1 } else { 1 });
+        }
+    }
+
+    #[cold]
+    fn carry(&mut self, group: usize, by: i64) {
+        self.carries.resize(self.low.len(), 0);
+        self.carries[group] += by;
+    }
+
+    fn add_sum(&mut self, group: usize, other: &Sums, from: usize) {
+        self.add(group, other.low[from]);
+        if let Some(carries) = other.carries.get(from)
+            && *carries != 0
+        {
+            self.carry(group, *carries);
+        }
+    }
+
+    /// The sum of a group; `None` when it does not fit 128 bits.
+    pub(super) fn exact(&self, group: usize) -> Option<i128> {
+        let carried = self.carries.get(group).is_some_and(|c| *c != 0);
+        (!carried).then(|| self.low[group])
+    }
+
+    /// The sum of a group, whatever it is.
+    pub(super) fn wide(&self, group: usize) -> i256 {
+        let low = self.low[group];
+        let carries = self.carries.get(group).copied().unwrap_or(0);
+        i256::from_parts(low.cast_unsigned(), i128::from(carries) + if low < 0 { -1 } else { 0 })
+    }
+}
+
+impl Input<'_> {
+    #[inline]
+    fn for_each_valid(&self, mut f: impl FnMut(usize, usize)) {
+        let group = |row: usize| self.groups.map_or(0, |g| g[row] as usize);
+        match self.valid() {
+            None => (0..self.array.len()).for_each(|row| f(group(row), row)),
+            Some(valid) => valid.set_indices().for_each(|row| f(group(row), row)),
+        }
+    }
+
+    fn valid(&self) -> Option<BooleanBuffer> {
+        let nulls = self.array.nulls().map(|n| n.inner());
+        match (nulls, self.mask.map(BooleanArray::values)) {
+            (None, None) => None,
+            (Some(valid), None) | (None, Some(valid)) => Some(valid.clone()),
+            (Some(nulls), Some(mask)) => Some(nulls & mask),
+        }
+    }
+
+    #[inline]
+    fn for_each_int(&self, mut f: impl FnMut(usize, i128)) -> Result<()> {
+        macro_rules! each {
+            ($t:ty) => {{
+                let values = self.array.as_primitive::<$t>().values();
+                self.for_each_valid(|group, row| f(group, i128::from(values[row])));
+            }};
+        }
+        match self.array.data_type() {
+            DataType::Boolean => {
+                let values = self.array.as_boolean().values();
+                self.for_each_valid(|group, row| f(group, i128::from(values.value(row))));
+            }
+            DataType::Int8 => each!(Int8Type),
+            DataType::Int16 => each!(Int16Type),
+            DataType::Int32 => each!(Int32Type),
+            DataType::Int64 => each!(Int64Type),
+            DataType::UInt8 => each!(UInt8Type),
+            DataType::UInt16 => each!(UInt16Type),
+            DataType::UInt32 => each!(UInt32Type),
+            DataType::UInt64 => each!(UInt64Type),
+            DataType::Date32 => each!(Date32Type),
+            DataType::Timestamp(TimeUnit::Second, _) => each!(TimestampSecondType),
+            DataType::Timestamp(TimeUnit::Millisecond, _) => each!(TimestampMillisecondType),
+            DataType::Timestamp(TimeUnit::Microsecond, _) => each!(TimestampMicrosecondType),
+            DataType::Timestamp(TimeUnit::Nanosecond, _) => each!(TimestampNanosecondType),
+            DataType::Decimal128(..) => each!(Decimal128Type),
+            other => return Err(Error::internal(format!("{other} does not hold integers"))),
+        }
+        Ok(())
+    }
+
+    #[inline]
+    fn for_each_float(&self, mut f: impl FnMut(usize, f64)) -> Result<()> {
+        match self.array.data_type() {
+            DataType::Float32 => {
+                let values = self.array.as_primitive::<Float32Type>().values();
+                self.for_each_valid(|group, row| f(group, f64::from(values[row])));
+            }
+            DataType::Float64 => {
+                let values = self.array.as_primitive::<Float64Type>().values();
+                self.for_each_valid(|group, row| f(group, values[row]));
+            }
+            other => return Err(Error::internal(format!("{other} does not hold floats"))),
+        }
+        Ok(())
+    }
+}
+
+#[inline]
+fn each_row(rows: usize, valid: Option<&[u64]>, f: impl FnMut(usize)) {
+    match valid {
+        None => (0..rows).for_each(f),
+        Some(valid) => crate::bits::for_each(valid, f),
+    }
+}
+
+fn neutral_int(wanted: Ordering) -> i128 {
+    if wanted == Ordering::Less { i128::MAX } else { i128::MIN }
+}
+
+/// The last float of the order in which extremes are taken: NaN is greatest, whatever its sign.
+fn neutral_float(wanted: Ordering) -> f64 {
+    if wanted == Ordering::Less { f64::NAN } else { f64::NEG_INFINITY }
+}
+
+#[inline]
+fn keep_int(kept: &mut i128, value: i128, wanted: Ordering) {
+    *kept = if wanted == Ordering::Less { value.min(*kept) } else { value.max(*kept) };
+}
+
+#[inline]
+fn keep_float(kept: &mut f64, value: f64, wanted: Ordering) {
+    if order(value, *kept) == wanted {
+        *kept = value;
+    }
+}
+
+/// Total order, except that NaN is greatest whatever its sign.
+fn order(left: f64, right: f64) -> Ordering {
+    match (left.is_nan(), right.is_nan()) {
+        (false, false) => left.total_cmp(&right),
+        (left, right) => left.cmp(&right),
+    }
+}
+
+/// Keeps the wanted one of two values; returns by how many bytes the kept one grew.
+fn keep_bytes(kept: &mut Option<Box<[u8]>>, value: &[u8], wanted: Ordering) -> isize {
+    match kept {
+        Some(kept) if value.cmp(kept) != wanted => 0,
+        _ => {
+            let before = kept.as_ref().map_or(0, |k| k.len());
+            *kept = Some(value.into());
+            value.len() as isize - before as isize
+        }
+    }
+}

@@ -1,0 +1,130 @@
+//! Which expressions can run on lanes, as nodes that are shared between expressions.
+
+use arrow_schema::{DataType, Schema};
+use farpool_model::literal::integer_range;
+use farpool_model::{ArithmeticOp, Expr, schema};
+
+/// The position of a node; operands stand before their operations.
+pub(crate) type LaneId = usize;
+
+/// The nodes of all expressions of a plan; equal sub-expressions are one node.
+#[derive(Debug, Default)]
+pub(crate) struct Lanes {
+    pub(super) nodes: Vec<Lane>,
+}
+
+/// An operation together with the range that its result must keep within to mean what the expression says.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) struct Lane {
+    pub(super) op: LaneOp,
+    pub(super) range: (i128, i128),
+}
+
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) enum LaneOp {
+    Column(usize),
+    Constant(i128),
+    Add(LaneId, LaneId),
+    Subtract(LaneId, LaneId),
+    Multiply(LaneId, LaneId),
+    Negate(LaneId),
+}
+
+const ANY: (i128, i128) = (i128::MIN, i128::MAX);
+
+impl Lanes {
+    /// The node of `expr`, or `None` when it cannot run on lanes. `expr` is well typed over `schema`.
+    pub(crate) fn add(&mut self, expr: &Expr, schema: &Schema) -> Option<LaneId> {
+        let data_type = expr.data_type(schema).ok()?;
+        if !schema::is_integer_like(&data_type) {
+            return None;
+        }
+        match expr {
+            Expr::Column(index) => Some(self.node(LaneOp::Column(*index), ANY)),
+            Expr::Literal(literal) => Some(self.node(LaneOp::Constant(literal.as_int()?), ANY)),
+            Expr::Negate(e) => {
+                let inner = self.add(e, schema)?;
+                Some(self.node(LaneOp::Negate(inner), integer_range(&data_type)?))
+            }
+            Expr::Arithmetic(op, l, r) => self.arithmetic(*op, l, r, &data_type, schema),
+            Expr::Cast(e, to) => {
+                let from = e.data_type(schema).ok()?;
+                let inner = self.add(e, schema)?;
+                self.cast(inner, &from, to)
+            }
+            _ => None,
+        }
+    }
+
+    fn arithmetic(
+        &mut self,
+        op: ArithmeticOp,
+        left: &Expr,
+        right: &Expr,
+        result: &DataType,
+        schema: &Schema,
+    ) -> Option<LaneId> {
+        let scale_of = |e: &Expr| e.data_type(schema).ok().map(|t| scale(&t));
+        let (left_scale, right_scale) = (scale_of(left)?, scale_of(right)?);
+        let (mut l, mut r) = (self.add(left, schema)?, self.add(right, schema)?);
+        let range = integer_range(result)?;
+        if op != ArithmeticOp::Multiply {
+            let common = left_scale.max(right_scale);
+            l = self.rescale(l, common - left_scale)?;
+            r = self.rescale(r, common - right_scale)?;
+        }
+        let op = match op {
+            ArithmeticOp::Add => LaneOp::Add(l, r),
+            ArithmeticOp::Subtract => LaneOp::Subtract(l, r),
+            ArithmeticOp::Multiply => LaneOp::Multiply(l, r),
+            ArithmeticOp::Divide | ArithmeticOp::Modulo => return None,
+        };
+        Some(self.node(op, range))
+    }
+
+    /// Casts that keep the value: between integers, from integers to decimals, to decimals of larger scale.
+    fn cast(&mut self, inner: LaneId, from: &DataType, to: &DataType) -> Option<LaneId> {
+        let number = |t: &DataType| t.is_integer() || matches!(t, DataType::Decimal128(..));
+        if !number(from) || !number(to) || (to.is_integer() && !from.is_integer()) {
+            return None;
+        }
+        let range = match to {
+            DataType::Decimal128(precision, _) => {
+                let bound = 10_i128.checked_pow(u32::from(*precision))? - 1;
+                (-bound, bound)
+            }
+            _ => integer_range(to)?,
+        };
+        let power = ten_to(scale(to) - scale(from))?;
+        let factor = self.node(LaneOp::Constant(power), ANY);
+        Some(self.node(LaneOp::Multiply(inner, factor), range))
+    }
+
+    fn rescale(&mut self, inner: LaneId, digits: i16) -> Option<LaneId> {
+        if digits == 0 {
+            return Some(inner);
+        }
+        let factor = self.node(LaneOp::Constant(ten_to(digits)?), ANY);
+        Some(self.node(LaneOp::Multiply(inner, factor), ANY))
+    }
+
+    fn node(&mut self, op: LaneOp, range: (i128, i128)) -> LaneId {
+        let lane = Lane { op, range };
+        let known = self.nodes.iter().position(|n| *n == lane);
+        known.unwrap_or_else(|| {
+            self.nodes.push(lane);
+            self.nodes.len() - 1
+        })
+    }
+}
+
+fn scale(data_type: &DataType) -> i16 {
+    match data_type {
+        DataType::Decimal128(_, scale) => i16::from(*scale),
+        _ => 0,
+    }
+}
+
+fn ten_to(digits: i16) -> Option<i128> {
+    10_i128.checked_pow(u32::try_from(digits).ok()?)
+}

@@ -1,0 +1,181 @@
+//! Projection: the rows that passed leave with the columns that were asked for (Farview, section 5.2).
+//!
+//! Contract. Input: selections of the batches of a row group. Output: record batches of the result schema,
+//! of about [`limits::BATCH_ROWS`] rows however few rows of each row group pass; without columns, batches
+//! that only count rows. Order: that of the table within a row group. Memory: one batch of rows that wait
+//! for others. Parallelism: a [`Projection`] is shared, each worker has a [`Pending`] of its own. Errors:
+//! an expression that fails on a selected row.
+//!
+//! Only columns that an expression names are read (smart addressing). Where few rows are selected, their
+//! row numbers are collected over the row group and each column is gathered once.
+
+use crate::evaluate::{Compiled, Frame};
+use crate::failure;
+use crate::selection::{Selection, gathered};
+use arrow_array::{RecordBatch, RecordBatchOptions};
+use arrow_schema::{Schema, SchemaRef};
+use arrow_select::coalesce::BatchCoalescer;
+use farpool_columns::RowGroup;
+use farpool_model::{NamedExpr, Result, limits};
+use std::collections::BTreeSet;
+use std::ops::ControlFlow;
+
+/// What a caller gives rows to; it says whether it wants more.
+pub(crate) type Emit<'a> = dyn FnMut(RecordBatch) -> ControlFlow<()> + 'a;
+
+/// The compiled columns of a result.
+#[derive(Debug)]
+pub(crate) struct Projection {
+    outputs: Vec<Compiled>,
+    columns: Vec<usize>,
+    schema: SchemaRef,
+    /// Rows that are enough for the whole query.
+    limit: u64,
+}
+
+/// Rows of one worker that wait until a batch is full.
+pub(crate) struct Pending {
+    batches: Option<BatchCoalescer>,
+    /// Without columns there is only this.
+    rows: usize,
+    indices: Vec<u32>,
+}
+
+impl Projection {
+    /// Compiles `outputs` over a table with `table_schema`; `schema` is that of the result.
+    ///
+    /// # Errors
+    /// `Invalid` when an expression is not well typed or has an opaque part.
+    pub(crate) fn new(
+        outputs: &[NamedExpr],
+        table_schema: &Schema,
+        schema: SchemaRef,
+        limit: Option<u64>,
+    ) -> Result<Self> {
+        let outputs: Vec<Compiled> =
+            outputs.iter().map(|o| Compiled::new(&o.expr, table_schema)).collect::<Result<_>>()?;
+        let columns: BTreeSet<usize> = outputs.iter().flat_map(|o| o.columns()).copied().collect();
+        let columns = columns.into_iter().collect();
+        Ok(Projection { outputs, columns, schema, limit: limit.unwrap_or(u64::MAX) })
+    }
+
+    /// The columns that are read, sorted.
+    pub(crate) fn columns(&self) -> &[usize] {
+        &self.columns
+    }
+
+    /// An empty buffer for one worker.
+    pub(crate) fn pending(&self) -> Pending {
+        let coalescer = || {
+            BatchCoalescer::new(self.schema.clone(), limits::BATCH_ROWS)
+                .with_biggest_coalesce_batch_size(Some(limits::BATCH_ROWS / 2))
+        };
+        let batches = (!self.outputs.is_empty()).then(coalescer);
+        Pending { batches, rows: 0, indices: Vec::new() }
+    }
+
+    /// Takes the selected rows of one batch of `group`.
+    ///
+    /// # Errors
+    /// `Invalid` when an expression fails on one of them.
+    pub(crate) fn push(
+        &self,
+        group: &RowGroup,
+        selection: &Selection,
+        pending: &mut Pending,
+        emit: &mut Emit<'_>,
+    ) -> Result<ControlFlow<()>> {
+        if self.outputs.is_empty() {
+            pending.rows += selection.count;
+            return self.give_full(pending, emit);
+        }
+        if selection.is_sparse() && !self.columns.is_empty() {
+            selection.extend_indices(&mut pending.indices);
+            let waiting = pending.indices.len();
+            if waiting < limits::BATCH_ROWS && (waiting as u64) < self.limit {
+                return Ok(ControlFlow::Continue(()));
+            }
+            return self.end_group(group, pending, emit);
+        }
+        if self.end_group(group, pending, emit)?.is_break() {
+            return Ok(ControlFlow::Break(()));
+        }
+        self.take(&selection.frame(group, &self.columns)?, pending)?;
+        self.give_full(pending, emit)
+    }
+
+    /// Decodes what was only noted down so far; after this `group` may go.
+    ///
+    /// # Errors
+    /// As [`Projection::push`].
+    pub(crate) fn end_group(
+        &self,
+        group: &RowGroup,
+        pending: &mut Pending,
+        emit: &mut Emit<'_>,
+    ) -> Result<ControlFlow<()>> {
+        if pending.indices.is_empty() {
+            return Ok(ControlFlow::Continue(()));
+        }
+        let indices = std::mem::take(&mut pending.indices);
+        self.take(&gathered(group, &self.columns, &indices)?, pending)?;
+        pending.indices = indices;
+        pending.indices.clear();
+        self.give_full(pending, emit)
+    }
+
+    /// Lets the rows go that still wait.
+    ///
+    /// # Errors
+    /// None in practice.
+    pub(crate) fn finish(&self, pending: &mut Pending, emit: &mut Emit<'_>) -> Result<ControlFlow<()>> {
+        if let Some(batches) = &mut pending.batches {
+            batches.finish_buffered_batch().map_err(failure::of_kernel)?;
+        } else if pending.rows > 0 {
+            return Ok(emit(self.counted(std::mem::take(&mut pending.rows))?));
+        }
+        self.give_full(pending, emit)
+    }
+
+    fn take(&self, frame: &Frame, pending: &mut Pending) -> Result<()> {
+        let arrays = self.outputs.iter().map(|output| output.array(frame)).collect::<Result<_>>()?;
+        let batch = RecordBatch::try_new(self.schema.clone(), arrays).map_err(failure::of_kernel)?;
+        let Some(batches) = &mut pending.batches else { return Ok(()) };
+        batches.push_batch(batch).map_err(failure::of_kernel)?;
+        if batches.get_buffered_rows() as u64 >= self.limit {
+            batches.finish_buffered_batch().map_err(failure::of_kernel)?;
+        }
+        Ok(())
+    }
+
+    fn give_full(&self, pending: &mut Pending, emit: &mut Emit<'_>) -> Result<ControlFlow<()>> {
+        if let Some(batches) = &mut pending.batches {
+            while let Some(batch) = batches.next_completed_batch() {
+                if emit(batch).is_break() {
+                    return Ok(ControlFlow::Break(()));
+                }
+            }
+        } else if pending.rows >= limits::ROW_GROUP_ROWS || pending.rows as u64 >= self.limit {
+            return Ok(emit(self.counted(std::mem::take(&mut pending.rows))?));
+        }
+        Ok(ControlFlow::Continue(()))
+    }
+
+    fn counted(&self, rows: usize) -> Result<RecordBatch> {
+        let options = RecordBatchOptions::new().with_row_count(Some(rows));
+        RecordBatch::try_new_with_options(self.schema.clone(), Vec::new(), &options)
+            .map_err(failure::of_kernel)
+    }
+}
+
+impl Pending {
+    /// Whether rows wait.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.rows == 0 && self.batches.as_ref().is_none_or(BatchCoalescer::is_empty)
+    }
+
+    /// Bytes held.
+    pub(crate) fn bytes(&self) -> usize {
+        self.batches.as_ref().map_or(0, BatchCoalescer::size) + self.indices.capacity() * 4
+    }
+}

@@ -1,0 +1,82 @@
+//! The rows of a batch that go on, and how their columns are decoded.
+
+use crate::bits;
+use crate::evaluate::Frame;
+use crate::failure;
+use arrow_array::ArrayRef;
+use arrow_select::filter::FilterBuilder;
+use farpool_columns::RowGroup;
+use farpool_model::Result;
+use farpool_model::cast::u32_checked;
+use std::ops::Range;
+
+/// Below one selected row in this many, single values are picked out of the encoded chunk; above, whole
+/// ranges are decoded and filtered.
+const GATHER_BELOW: usize = 8;
+
+/// Some rows of one batch of a row group.
+#[derive(Clone, Debug)]
+pub(crate) struct Selection {
+    /// The batch, as rows of its row group; starts on a block.
+    pub(crate) range: Range<usize>,
+    /// A bit per row of the batch; `None` when all are selected.
+    pub(crate) bits: Option<Vec<u64>>,
+    /// The number of selected rows.
+    pub(crate) count: usize,
+}
+
+impl Selection {
+    /// All rows of `range`.
+    pub(crate) fn all(range: Range<usize>) -> Self {
+        Selection { bits: None, count: range.len(), range }
+    }
+
+    /// The rows of `range` whose bit is set.
+    pub(crate) fn new(range: Range<usize>, selected: Vec<u64>) -> Self {
+        let count = bits::count(&selected);
+        let bits = (count < range.len()).then_some(selected);
+        Selection { range, bits, count }
+    }
+
+    /// Whether picking single values is cheaper than decoding the whole range.
+    pub(crate) fn is_sparse(&self) -> bool {
+        self.count * GATHER_BELOW < self.range.len()
+    }
+
+    /// Adds the selected rows, as rows of the row group.
+    pub(crate) fn extend_indices(&self, indices: &mut Vec<u32>) {
+        let start = u32_checked(self.range.start);
+        match &self.bits {
+            None => indices.extend(start..u32_checked(self.range.end)),
+            Some(bits) => {
+                indices.reserve(self.count);
+                bits::for_each(bits, |row| indices.push(start + u32_checked(row)));
+            }
+        }
+    }
+
+    /// The selected rows of `columns` (sorted), decoded.
+    pub(crate) fn frame(&self, group: &RowGroup, columns: &[usize]) -> Result<Frame> {
+        if self.is_sparse() && !columns.is_empty() {
+            let mut indices = Vec::new();
+            self.extend_indices(&mut indices);
+            return gathered(group, columns, &indices);
+        }
+        let decode = |&column: &usize| Ok((column, group.chunks[column].decode(self.range.clone())?));
+        let mut arrays: Vec<(usize, ArrayRef)> = columns.iter().map(decode).collect::<Result<_>>()?;
+        if let Some(bits) = &self.bits {
+            let mask = bits::to_array(bits, self.range.len());
+            let predicate = FilterBuilder::new(&mask).optimize().build();
+            for (_, array) in &mut arrays {
+                *array = predicate.filter(array).map_err(failure::of_kernel)?;
+            }
+        }
+        Ok(Frame::new(self.count, arrays))
+    }
+}
+
+/// Single rows of `columns` (sorted), decoded.
+pub(crate) fn gathered(group: &RowGroup, columns: &[usize], indices: &[u32]) -> Result<Frame> {
+    let gather = |&column: &usize| Ok((column, group.chunks[column].gather(indices)?));
+    Ok(Frame::new(indices.len(), columns.iter().map(gather).collect::<Result<_>>()?))
+}

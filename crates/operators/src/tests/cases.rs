@@ -1,0 +1,230 @@
+//! The random comparison, and cases that it reaches too seldom.
+
+use super::random::{self, Random};
+use super::{POOL, TestTable, check, run, sorted};
+use crate::plan::{Paths, Plan};
+use arrow_array::{ArrayRef, Decimal128Array, Float64Array, Int32Array, Int64Array, StringViewArray};
+use arrow_schema::{DataType, Field, Schema};
+use farpool_model::{
+    Aggregate, AggregateFunction, ArithmeticOp, CompareOp, Expr, Literal, NamedExpr, Output, Program,
+    TableName, Value, limits,
+};
+use proptest::prelude::*;
+use std::ops::ControlFlow;
+use std::sync::Arc;
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 400, failure_persistence: None, ..ProptestConfig::default() })]
+
+    #[test]
+    fn random_programs_agree_with_the_interpreter(seed in any::<u64>()) {
+        let mut random = Random::new(seed);
+        let table = random::table(&mut random, 200);
+        for _ in 0..6 {
+            check(&random::program(&mut random, &table.schema), &table);
+        }
+    }
+
+    #[test]
+    fn random_programs_agree_across_block_borders(seed in any::<u64>()) {
+        let mut random = Random::new(seed);
+        let table = random::table(&mut random, 2500);
+        check(&random::program(&mut random, &table.schema), &table);
+    }
+}
+
+fn program(filter: Option<Expr>, output: Output) -> Program {
+    Program { table: TableName::new("t").unwrap(), version: None, filter, output, limit: None }
+}
+
+fn aggregate(function: AggregateFunction, argument: Option<Expr>, data_type: DataType) -> Aggregate {
+    Aggregate { name: "a".into(), function, argument, filter: None, data_type }
+}
+
+fn ungrouped(aggregates: Vec<Aggregate>) -> Program {
+    program(None, Output::Aggregate { keys: Vec::new(), aggregates })
+}
+
+fn by(key: Expr, aggregates: Vec<Aggregate>) -> Program {
+    let keys = vec![NamedExpr { name: "k".into(), expr: key }];
+    program(None, Output::Aggregate { keys, aggregates })
+}
+
+fn table_of(columns: Vec<(DataType, ArrayRef)>) -> TestTable {
+    let fields: Vec<Field> =
+        columns.iter().enumerate().map(|(i, (t, _))| Field::new(format!("c{i}"), t.clone(), true)).collect();
+    let arrays: Vec<ArrayRef> = columns.into_iter().map(|(_, a)| a).collect();
+    TestTable::new(Arc::new(Schema::new(fields)), &[arrays])
+}
+
+fn int(value: i128) -> Expr {
+    Expr::Literal(Literal::new(Value::Int(value), DataType::Int64).unwrap())
+}
+
+#[test]
+fn a_sum_that_does_not_fit_is_an_error_and_a_wider_type_takes_it() {
+    let values: ArrayRef = Arc::new(Int64Array::from(vec![i64::MAX, i64::MAX]));
+    let table = table_of(vec![(DataType::Int64, values)]);
+    let sum = |t: DataType| ungrouped(vec![aggregate(AggregateFunction::Sum, Some(Expr::Column(0)), t)]);
+    let error = run(&sum(DataType::Int64), &table, Paths::ALL, 1).unwrap_err();
+    assert!(error.message.contains("overflows"), "{error}");
+    let rows = run(&sum(DataType::Decimal128(38, 0)), &table, Paths::ALL, 1).unwrap();
+    assert_eq!(rows, vec![vec![Value::Int(2 * i128::from(i64::MAX))]]);
+}
+
+#[test]
+fn sums_that_leave_128_bits_on_the_way_are_exact() {
+    let big = 17 * 10_i128.pow(37);
+    let values =
+        Decimal128Array::from(vec![big, big, -big, -big, 7]).with_precision_and_scale(38, 0).unwrap();
+    let table = table_of(vec![(DataType::Decimal128(38, 0), Arc::new(values))]);
+    let of = |function| aggregate(function, Some(Expr::Column(0)), DataType::Decimal128(38, 0));
+    let rows =
+        run(&ungrouped(vec![of(AggregateFunction::Sum), of(AggregateFunction::Avg)]), &table, Paths::ALL, 1);
+    assert_eq!(rows.unwrap(), vec![vec![Value::Int(7), Value::Int(1)]]);
+}
+
+#[test]
+fn without_rows_an_aggregation_gives_one_row_and_a_grouping_none() {
+    let schema = Arc::new(Schema::new(vec![Field::new("a", DataType::Int64, true)]));
+    let table = TestTable::new(schema, &[]);
+    let count = aggregate(AggregateFunction::Count, None, DataType::Int64);
+    let sum = aggregate(AggregateFunction::Sum, Some(Expr::Column(0)), DataType::Int64);
+    let rows = run(&ungrouped(vec![count.clone(), sum]), &table, Paths::ALL, 1).unwrap();
+    assert_eq!(rows, vec![vec![Value::Int(0), Value::Null]]);
+    assert!(run(&by(Expr::Column(0), vec![count]), &table, Paths::ALL, 2).unwrap().is_empty());
+    let plan = Plan::compile(
+        &ungrouped(vec![aggregate(AggregateFunction::Count, None, DataType::Int64)]),
+        &table.schema,
+    );
+    assert_eq!(plan.unwrap().merge(Vec::new()).tasks(), 1, "even without any state");
+}
+
+#[test]
+fn zeros_of_either_sign_are_one_group_and_nans_group_by_their_bits() {
+    let values: ArrayRef = Arc::new(Float64Array::from(vec![0.0, -0.0, f64::NAN, f64::NAN, 1.0]));
+    let table = table_of(vec![(DataType::Float64, values.clone()), (DataType::Float64, values)]);
+    let count = aggregate(AggregateFunction::Count, None, DataType::Int64);
+    let one = by(Expr::Column(0), vec![count.clone()]);
+    assert_eq!(run(&one, &table, Paths::ALL, 1).unwrap().len(), 3);
+    check(&one, &table);
+    let keys = (0..2).map(|i| NamedExpr { name: format!("k{i}"), expr: Expr::Column(i) }).collect();
+    let two = program(None, Output::Aggregate { keys, aggregates: vec![count] });
+    assert_eq!(run(&two, &table, Paths::ALL, 1).unwrap().len(), 3);
+}
+
+#[test]
+fn what_may_fail_runs_only_where_earlier_conditions_hold() {
+    let divisors: ArrayRef = Arc::new(Int64Array::from(vec![Some(0), Some(2), None, Some(0), Some(5)]));
+    let table = table_of(vec![(DataType::Int64, divisors)]);
+    let quotient = Expr::arithmetic(ArithmeticOp::Divide, int(10), Expr::Column(0));
+    let nonzero = Expr::compare(CompareOp::NotEq, Expr::Column(0), int(0));
+    let large = Expr::compare(CompareOp::Gt, quotient.clone(), int(3));
+    let count = vec![aggregate(AggregateFunction::Count, None, DataType::Int64)];
+    let keyless =
+        |filter| program(Some(filter), Output::Aggregate { keys: Vec::new(), aggregates: count.clone() });
+    check(&keyless(Expr::And(vec![large.clone(), nonzero.clone()])), &table);
+    let rows = run(&keyless(Expr::And(vec![large.clone(), nonzero.clone()])), &table, Paths::ALL, 1).unwrap();
+    assert_eq!(rows, vec![vec![Value::Int(1)]]);
+    let error = run(&keyless(large), &table, Paths::ALL, 1).unwrap_err();
+    assert!(error.message.contains("division by zero"), "{error}");
+
+    let guarded = Expr::Case {
+        branches: vec![(nonzero.clone(), quotient.clone())],
+        otherwise: Some(Box::new(int(-1))),
+    };
+    let rows = Output::Rows(vec![NamedExpr { name: "q".into(), expr: guarded }]);
+    let got = run(&program(None, rows), &table, Paths::ALL, 1).unwrap();
+    let expected = [-1, 5, -1, -1, 2].map(|v| vec![Value::Int(v)]);
+    assert_eq!(sorted(got), sorted(expected.to_vec()));
+
+    let sum = Aggregate {
+        filter: Some(nonzero),
+        ..aggregate(AggregateFunction::Sum, Some(quotient), DataType::Int64)
+    };
+    assert_eq!(run(&ungrouped(vec![sum]), &table, Paths::ALL, 1).unwrap(), vec![vec![Value::Int(7)]]);
+}
+
+#[test]
+fn many_groups_are_merged_in_partitions() {
+    let rows = limits::ROW_GROUP_ROWS;
+    let schema = Arc::new(Schema::new(vec![
+        Field::new("k", DataType::Int64, true),
+        Field::new("s", DataType::Utf8View, true),
+        Field::new("v", DataType::Int32, true),
+    ]));
+    let group = |number: usize| -> Vec<ArrayRef> {
+        let key = |row: usize| ((row + number * rows / 2) * 7919) as i64;
+        vec![
+            Arc::new((0..rows).map(|r| (r != 5).then(|| key(r))).collect::<Int64Array>()),
+            Arc::new((0..rows).map(|r| Some(format!("key {}", key(r)))).collect::<StringViewArray>()),
+            Arc::new(Int32Array::from_iter_values((0..rows).map(|r| r as i32))),
+        ]
+    };
+    let groups: Vec<Vec<ArrayRef>> = (0..3).map(group).collect();
+    let table = TestTable::new(schema, &groups);
+    let sum = aggregate(AggregateFunction::Sum, Some(Expr::Column(2)), DataType::Int64);
+    let min = aggregate(AggregateFunction::Min, Some(Expr::Column(1)), DataType::Utf8View);
+    for key in [0, 1] {
+        let program = by(Expr::Column(key), vec![sum.clone(), min.clone()]);
+        let plan = Plan::compile(&program, &table.schema).unwrap();
+        let mut states = vec![plan.new_state(), plan.new_state()];
+        for (index, group) in table.groups.iter().enumerate() {
+            plan.process(group, &mut states[index % 2], &mut |_| ControlFlow::Continue(())).unwrap();
+        }
+        assert_eq!(plan.merge(states).tasks(), 16);
+        check(&program, &table);
+    }
+}
+
+#[test]
+fn few_rows_of_many_groups_leave_in_few_batches() {
+    let rows = limits::ROW_GROUP_ROWS;
+    let schema = Arc::new(Schema::new(vec![Field::new("a", DataType::Int64, true)]));
+    let values =
+        || vec![Arc::new(Int64Array::from_iter_values((0..rows).map(|r| (r % 100) as i64))) as ArrayRef];
+    let table = TestTable::new(schema, &[values(), values(), values(), values()]);
+    let filter = Expr::compare(CompareOp::Eq, Expr::Column(0), int(17));
+    let output = Output::Rows(vec![NamedExpr::column(&table.schema, 0)]);
+    let mut rare = program(Some(filter), output);
+    check(&rare, &table);
+    let batches = |program: &Program| {
+        let plan = Plan::compile(program, &table.schema).unwrap();
+        let (mut state, mut sizes) = (plan.new_state(), Vec::new());
+        let mut before_merge = 0;
+        for group in &table.groups {
+            plan.process(group, &mut state, &mut |b| {
+                sizes.push(b.num_rows());
+                ControlFlow::Continue(())
+            })
+            .unwrap();
+            before_merge = sizes.iter().sum();
+        }
+        let merge = plan.merge(vec![state]);
+        for task in 0..merge.tasks() {
+            merge
+                .run(task, &mut |b| {
+                    sizes.push(b.num_rows());
+                    ControlFlow::Continue(())
+                })
+                .unwrap();
+        }
+        (sizes, before_merge)
+    };
+    assert_eq!(batches(&rare).0, vec![4 * 655]);
+    rare.limit = Some(10);
+    assert!(batches(&rare).1 >= 10, "rows that are enough for the limit do not wait");
+}
+
+#[test]
+fn without_columns_only_rows_are_counted() {
+    let values: ArrayRef = Arc::new(Int64Array::from_iter_values(0..3000));
+    let table = table_of(vec![(DataType::Int64, values)]);
+    let filter = Expr::compare(CompareOp::Lt, Expr::Column(0), int(1234));
+    for filter in [None, Some(filter)] {
+        let counted = program(filter.clone(), Output::Rows(Vec::new()));
+        let rows = run(&counted, &table, Paths::ALL, 2).unwrap();
+        assert_eq!(rows.len(), if filter.is_some() { 1234 } else { 3000 });
+    }
+    assert!(POOL.usage().bytes_used > 0);
+}

@@ -1,0 +1,315 @@
+//! Programs row by row on plain values: slow, and as close to the text of the model as can be.
+
+use arrow_schema::{DataType, Schema};
+use farpool_model::literal::integer_range;
+use farpool_model::{
+    Aggregate, AggregateFunction, ArithmeticOp, CompareOp, Error, Expr, Literal, Output, Program, Result,
+    Value,
+};
+use std::cmp::Ordering;
+use std::collections::BTreeMap;
+
+type Row = [Value];
+
+/// The rows that a program gives.
+pub(super) fn run(program: &Program, schema: &Schema, rows: &[Vec<Value>]) -> Result<Vec<Vec<Value>>> {
+    let mut kept = Vec::new();
+    for row in rows {
+        let passes = match &program.filter {
+            None => true,
+            Some(filter) => passes(filter, row, schema)?,
+        };
+        if passes {
+            kept.push(row);
+        }
+    }
+    match &program.output {
+        Output::Rows(columns) => {
+            kept.into_iter().map(|row| columns.iter().map(|c| eval(&c.expr, row, schema)).collect()).collect()
+        }
+        Output::Aggregate { keys, aggregates } => {
+            let mut groups: BTreeMap<String, (Vec<Value>, Vec<&Vec<Value>>)> = BTreeMap::new();
+            if keys.is_empty() {
+                groups.insert(String::new(), (Vec::new(), Vec::new()));
+            }
+            for row in kept {
+                let key: Vec<Value> =
+                    keys.iter().map(|k| eval(&k.expr, row, schema).map(canonical)).collect::<Result<_>>()?;
+                let name = key.iter().map(name).collect();
+                groups.entry(name).or_insert_with(|| (key, Vec::new())).1.push(row);
+            }
+            let finish = |(key, rows): (Vec<Value>, Vec<&Vec<Value>>)| {
+                let mut out = key;
+                for a in aggregates {
+                    out.push(aggregate(a, &rows, schema)?);
+                }
+                Ok(out)
+            };
+            groups.into_values().map(finish).collect()
+        }
+    }
+}
+
+fn name(value: &Value) -> String {
+    match value {
+        Value::Float(v) => format!("{:x};", v.to_bits()),
+        other => format!("{other:?};"),
+    }
+}
+
+fn canonical(value: Value) -> Value {
+    match value {
+        Value::Float(v) if v == 0.0 => Value::Float(0.0),
+        other => other,
+    }
+}
+
+/// A filter's AND stops at the first part that does not hold, those that may fail being last.
+fn passes(filter: &Expr, row: &Row, schema: &Schema) -> Result<bool> {
+    if let Expr::And(parts) = filter {
+        for part in ordered(parts, schema) {
+            if !passes(part, row, schema)? {
+                return Ok(false);
+            }
+        }
+        return Ok(true);
+    }
+    Ok(eval(filter, row, schema)? == Value::Bool(true))
+}
+
+fn ordered<'a>(parts: &'a [Expr], schema: &Schema) -> Vec<&'a Expr> {
+    let mut parts: Vec<&Expr> = parts.iter().collect();
+    parts.sort_by_key(|p| crate::evaluate::fallible(p, schema).unwrap());
+    parts
+}
+
+/// The value of an expression for one row.
+pub(super) fn eval(expr: &Expr, row: &Row, schema: &Schema) -> Result<Value> {
+    Ok(match expr {
+        Expr::Column(index) => row[*index].clone(),
+        Expr::Literal(literal) => literal.value().clone(),
+        Expr::Compare(op, l, r) => {
+            let (l, r) = (eval(l, row, schema)?, eval(r, row, schema)?);
+            compare(&l, &r).map_or(Value::Null, |order| Value::Bool(holds(*op, order)))
+        }
+        Expr::And(parts) => connect(parts, row, schema, false)?,
+        Expr::Or(parts) => connect(parts, row, schema, true)?,
+        Expr::Not(e) => match eval(e, row, schema)? {
+            Value::Bool(v) => Value::Bool(!v),
+            other => other,
+        },
+        Expr::IsNull(e) => Value::Bool(eval(e, row, schema)? == Value::Null),
+        Expr::InList(e, list) => {
+            let value = eval(e, row, schema)?;
+            let equal = |l: &Literal| compare(&value, l.value()) == Some(Ordering::Equal);
+            if value == Value::Null {
+                Value::Null
+            } else if list.iter().any(equal) {
+                Value::Bool(true)
+            } else if list.iter().any(Literal::is_null) {
+                Value::Null
+            } else {
+                Value::Bool(false)
+            }
+        }
+        Expr::Like { value, pattern, case_insensitive } => match eval(value, row, schema)? {
+            Value::Text(text) => {
+                let fold = |s: &str| if *case_insensitive { s.to_lowercase() } else { s.to_string() };
+                let (text, pattern): (Vec<char>, Vec<char>) =
+                    (fold(&text).chars().collect(), fold(pattern).chars().collect());
+                Value::Bool(like(&text, &pattern))
+            }
+            other => other,
+        },
+        Expr::Arithmetic(op, l, r) => {
+            let types = (l.data_type(schema)?, r.data_type(schema)?);
+            arithmetic(*op, eval(l, row, schema)?, eval(r, row, schema)?, &types, &expr.data_type(schema)?)?
+        }
+        Expr::Negate(e) => match (eval(e, row, schema)?, expr.data_type(schema)?) {
+            (Value::Int(v), t) => Value::Int(wrap(-v, &t)),
+            (Value::Float(v), _) => Value::Float(-v),
+            (other, _) => other,
+        },
+        Expr::Cast(e, to) => cast(eval(e, row, schema)?, &e.data_type(schema)?, to)?,
+        Expr::Case { branches, otherwise } => {
+            for (when, then) in branches {
+                if eval(when, row, schema)? == Value::Bool(true) {
+                    return eval(then, row, schema);
+                }
+            }
+            otherwise.as_ref().map_or(Ok(Value::Null), |e| eval(e, row, schema))?
+        }
+        Expr::Opaque { reason } => return Err(Error::invalid(reason.clone())),
+    })
+}
+
+fn connect(parts: &[Expr], row: &Row, schema: &Schema, absorbing: bool) -> Result<Value> {
+    let mut result = Value::Bool(!absorbing);
+    for part in ordered(parts, schema) {
+        match eval(part, row, schema)? {
+            Value::Bool(v) if v == absorbing => return Ok(Value::Bool(absorbing)),
+            Value::Null => result = Value::Null,
+            _ => {}
+        }
+    }
+    Ok(result)
+}
+
+fn compare(left: &Value, right: &Value) -> Option<Ordering> {
+    match (left, right) {
+        (Value::Bool(a), Value::Bool(b)) => Some(a.cmp(b)),
+        (Value::Int(a), Value::Int(b)) => Some(a.cmp(b)),
+        (Value::Float(a), Value::Float(b)) => Some(a.total_cmp(b)),
+        (Value::Text(a), Value::Text(b)) => Some(a.as_bytes().cmp(b.as_bytes())),
+        (Value::Bytes(a), Value::Bytes(b)) => Some(a.cmp(b)),
+        _ => None,
+    }
+}
+
+fn holds(op: CompareOp, order: Ordering) -> bool {
+    match op {
+        CompareOp::Eq => order == Ordering::Equal,
+        CompareOp::NotEq => order != Ordering::Equal,
+        CompareOp::Lt => order == Ordering::Less,
+        CompareOp::LtEq => order != Ordering::Greater,
+        CompareOp::Gt => order == Ordering::Greater,
+        CompareOp::GtEq => order != Ordering::Less,
+    }
+}
+
+fn like(text: &[char], pattern: &[char]) -> bool {
+    match pattern {
+        [] => text.is_empty(),
+        ['%', rest @ ..] => (0..=text.len()).any(|skip| like(&text[skip..], rest)),
+        ['_', rest @ ..] => !text.is_empty() && like(&text[1..], rest),
+        ['\\', c, rest @ ..] => text.first() == Some(c) && like(&text[1..], rest),
+        [c, rest @ ..] => text.first() == Some(c) && like(&text[1..], rest),
+    }
+}
+
+/// Cuts to the width of an integer type.
+fn wrap(value: i128, data_type: &DataType) -> i128 {
+    match (data_type, integer_range(data_type)) {
+        (DataType::Decimal128(..), _) | (_, None) => value,
+        (_, Some((min, max))) => (value - min).rem_euclid(max - min + 1) + min,
+    }
+}
+
+fn arithmetic(
+    op: ArithmeticOp,
+    left: Value,
+    right: Value,
+    types: &(DataType, DataType),
+    result: &DataType,
+) -> Result<Value> {
+    let overflow = || Error::invalid("overflow");
+    match (left, right) {
+        (Value::Float(a), Value::Float(b)) => {
+            let value = match op {
+                ArithmeticOp::Add => a + b,
+                ArithmeticOp::Subtract => a - b,
+                ArithmeticOp::Multiply => a * b,
+                ArithmeticOp::Divide => a / b,
+                ArithmeticOp::Modulo => a % b,
+            };
+            Ok(Value::Float(if *result == DataType::Float32 { f64::from(value as f32) } else { value }))
+        }
+        (Value::Int(a), Value::Int(b)) => {
+            let scale = |t: &DataType| if let DataType::Decimal128(_, s) = t { i32::from(*s) } else { 0 };
+            let (s1, s2, s) = (scale(&types.0), scale(&types.1), scale(result));
+            let up = |v: i128, by: i32| {
+                10_i128.checked_pow(by as u32).and_then(|f| v.checked_mul(f)).ok_or_else(overflow)
+            };
+            let common = s1.max(s2);
+            let value = match op {
+                ArithmeticOp::Add => up(a, common - s1)?.checked_add(up(b, common - s2)?),
+                ArithmeticOp::Subtract => up(a, common - s1)?.checked_sub(up(b, common - s2)?),
+                ArithmeticOp::Multiply => a.checked_mul(b),
+                ArithmeticOp::Divide => {
+                    let value = up(a, s - s1 + s2)?.checked_div(b).ok_or_else(overflow)?;
+                    // The least integer divided by -1 does not fit.
+                    if wrap(value, result) != value {
+                        return Err(overflow());
+                    }
+                    Some(value)
+                }
+                ArithmeticOp::Modulo => up(a, common - s1)?.checked_rem(up(b, common - s2)?),
+            };
+            Ok(Value::Int(wrap(value.ok_or_else(overflow)?, result)))
+        }
+        _ => Ok(Value::Null),
+    }
+}
+
+/// One value through Arrow's kernel, which is what the model refers to.
+fn cast(value: Value, from: &DataType, to: &DataType) -> Result<Value> {
+    let literal = Literal::new(value, from.clone())?;
+    let array = crate::evaluate::scalar_of(&literal)?;
+    let options = arrow_cast::CastOptions { safe: false, ..Default::default() };
+    let cast = arrow_cast::cast_with_options(&array, to, &options);
+    Ok(super::value_at(&cast.map_err(|e| Error::invalid(e.to_string()))?, 0))
+}
+
+fn aggregate(a: &Aggregate, rows: &[&Vec<Value>], schema: &Schema) -> Result<Value> {
+    let mut values = Vec::new();
+    for row in rows {
+        if let Some(filter) = &a.filter
+            && eval(filter, row, schema)? != Value::Bool(true)
+        {
+            continue;
+        }
+        match &a.argument {
+            None => values.push(Value::Bool(true)),
+            Some(argument) => values.push(eval(argument, row, schema)?),
+        }
+    }
+    values.retain(|v| *v != Value::Null);
+    if a.function == AggregateFunction::Count {
+        return Ok(Value::Int(values.len() as i128));
+    }
+    let Some(first) = values.first().cloned() else { return Ok(Value::Null) };
+    let scale = |t: &DataType| if let DataType::Decimal128(_, s) = t { i32::from(*s) } else { 0 };
+    let argument = a.argument.as_ref().map(|e| e.data_type(schema)).transpose()?.unwrap_or(DataType::Null);
+    Ok(match (a.function, &first) {
+        (AggregateFunction::Min | AggregateFunction::Max, _) => {
+            let wanted =
+                if a.function == AggregateFunction::Min { Ordering::Less } else { Ordering::Greater };
+            let key = |v: &Value| if let Value::Float(f) = v { f.is_nan() } else { false };
+            let order = |l: &Value, r: &Value| match (key(l), key(r)) {
+                (false, false) => compare(l, r).unwrap(),
+                (l, r) => l.cmp(&r),
+            };
+            values.into_iter().fold(first, |best, v| if order(&v, &best) == wanted { v } else { best })
+        }
+        (function, Value::Float(_)) => {
+            let sum: f64 =
+                values.iter().map(|v| if let Value::Float(f) = v { *f } else { 0.0 }).sum::<f64>() + 0.0;
+            Value::Float(if function == AggregateFunction::Avg { sum / values.len() as f64 } else { sum })
+        }
+        (function, _) => {
+            let ints = values.iter().map(|v| if let Value::Int(i) = v { *i } else { 0 });
+            let sum = ints.clone().try_fold(0_i128, i128::checked_add);
+            if function == AggregateFunction::Avg && a.data_type == DataType::Float64 {
+                return Ok(Value::Float(sum.unwrap() as f64 / values.len() as f64));
+            }
+            // Sums of more than 128 bits have their own case.
+            let sum = sum.ok_or_else(|| Error::invalid("sum"))?;
+            let result = if function == AggregateFunction::Avg {
+                let factor = 10_i128.pow((scale(&a.data_type) - scale(&argument)) as u32);
+                sum.checked_mul(factor).ok_or_else(|| Error::invalid("avg"))? / values.len() as i128
+            } else {
+                sum
+            };
+            let (min, max) = match &a.data_type {
+                DataType::Decimal128(p, _) => {
+                    (1 - 10_i128.pow(u32::from(*p)), 10_i128.pow(u32::from(*p)) - 1)
+                }
+                other => integer_range(other).unwrap(),
+            };
+            if result < min || result > max {
+                return Err(Error::invalid("overflow"));
+            }
+            Value::Int(result)
+        }
+    })
+}

@@ -1,0 +1,368 @@
+//! Random tables and programs.
+
+use super::TestTable;
+use crate::evaluate::array_of_ints;
+use arrow_array::{ArrayRef, BinaryViewArray, BooleanArray, Float32Array, Float64Array, StringViewArray};
+use arrow_buffer::NullBuffer;
+use arrow_schema::{DataType, Field, Schema, SchemaRef, TimeUnit};
+use farpool_model::literal::integer_range;
+use farpool_model::{
+    Aggregate, AggregateFunction, ArithmeticOp, CompareOp, Expr, Literal, NamedExpr, Output, Program,
+    TableName, Value,
+};
+use std::sync::Arc;
+
+/// A small generator of its own, so that a seed means the same for ever (xorshift64*).
+pub(crate) struct Random(u64);
+
+impl Random {
+    pub(crate) fn new(seed: u64) -> Self {
+        Random(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1)
+    }
+
+    pub(crate) fn next(&mut self) -> u64 {
+        self.0 ^= self.0 >> 12;
+        self.0 ^= self.0 << 25;
+        self.0 ^= self.0 >> 27;
+        self.0.wrapping_mul(0x2545_f491_4f6c_dd1d)
+    }
+
+    pub(crate) fn below(&mut self, n: usize) -> usize {
+        (self.next() >> 33) as usize % n
+    }
+
+    pub(crate) fn chance(&mut self, percent: usize) -> bool {
+        self.below(100) < percent
+    }
+
+    pub(crate) fn pick<T: Clone>(&mut self, items: &[T]) -> T {
+        items[self.below(items.len())].clone()
+    }
+}
+
+fn types() -> Vec<DataType> {
+    vec![
+        DataType::Int8,
+        DataType::Int32,
+        DataType::Int64,
+        DataType::Int64,
+        DataType::UInt16,
+        DataType::UInt64,
+        DataType::Date32,
+        DataType::Timestamp(TimeUnit::Microsecond, None),
+        DataType::Decimal128(15, 2),
+        DataType::Decimal128(12, 4),
+        DataType::Decimal128(38, 3),
+        DataType::Float64,
+        DataType::Float32,
+        DataType::Boolean,
+        DataType::Utf8View,
+        DataType::Utf8View,
+        DataType::BinaryView,
+    ]
+}
+
+/// How the values of a column are spread.
+#[derive(Clone, Copy)]
+enum Spread {
+    One,
+    Few,
+    Many,
+    Extreme,
+}
+
+/// A table of up to `rows_max` rows in up to three row groups.
+pub(crate) fn table(random: &mut Random, rows_max: usize) -> TestTable {
+    let count = 3 + random.below(5);
+    let fields: Vec<Field> =
+        (0..count).map(|i| Field::new(format!("c{i}"), random.pick(&types()), true)).collect();
+    let schema = Arc::new(Schema::new(fields));
+    let groups = (0..random.below(4)).map(|_| group(random, &schema, rows_max)).collect::<Vec<_>>();
+    TestTable::new(schema, &groups)
+}
+
+fn group(random: &mut Random, schema: &SchemaRef, rows_max: usize) -> Vec<ArrayRef> {
+    let rows = match random.below(8) {
+        0 => 1,
+        1 => 1023 + random.below(3),
+        2 => 63 + random.below(3),
+        _ => 1 + random.below(rows_max),
+    }
+    .min(rows_max);
+    schema.fields().iter().map(|f| column(random, f.data_type(), rows)).collect()
+}
+
+fn column(random: &mut Random, data_type: &DataType, rows: usize) -> ArrayRef {
+    let spread = random.pick(&[Spread::One, Spread::Few, Spread::Few, Spread::Many, Spread::Extreme]);
+    let nulls_percent = random.pick(&[0, 0, 5, 60, 100]);
+    let valid: Vec<bool> = (0..rows).map(|_| !random.chance(nulls_percent)).collect();
+    let nulls = (nulls_percent > 0).then(|| NullBuffer::from(valid));
+    let one = value(random, data_type, Spread::Many);
+    let values: Vec<Value> = (0..rows)
+        .map(|_| if let Spread::One = spread { one.clone() } else { value(random, data_type, spread) })
+        .collect();
+    array_of(data_type, &values, nulls)
+}
+
+fn array_of(data_type: &DataType, values: &[Value], nulls: Option<NullBuffer>) -> ArrayRef {
+    let valid = |row: usize| nulls.as_ref().is_none_or(|n| n.is_valid(row));
+    let float = |v: &Value| if let Value::Float(f) = v { *f } else { 0.0 };
+    match data_type {
+        DataType::Boolean => {
+            let values: Vec<bool> = values.iter().map(|v| *v == Value::Bool(true)).collect();
+            Arc::new(BooleanArray::new(values.into(), nulls))
+        }
+        DataType::Float32 => {
+            let values: Vec<f32> = values.iter().map(|v| float(v) as f32).collect();
+            Arc::new(Float32Array::new(values.into(), nulls))
+        }
+        DataType::Float64 => {
+            let values: Vec<f64> = values.iter().map(float).collect();
+            Arc::new(Float64Array::new(values.into(), nulls))
+        }
+        DataType::Utf8View => {
+            let text = |(row, v): (usize, &Value)| match v {
+                Value::Text(t) if valid(row) => Some(t.clone()),
+                _ => None,
+            };
+            Arc::new(values.iter().enumerate().map(text).collect::<StringViewArray>())
+        }
+        DataType::BinaryView => {
+            let bytes = |(row, v): (usize, &Value)| match v {
+                Value::Bytes(b) if valid(row) => Some(b.clone()),
+                _ => None,
+            };
+            Arc::new(values.iter().enumerate().map(bytes).collect::<BinaryViewArray>())
+        }
+        other => {
+            let ints = values.iter().map(|v| if let Value::Int(i) = v { *i } else { 0 });
+            array_of_ints(other, ints, nulls).unwrap()
+        }
+    }
+}
+
+fn value(random: &mut Random, data_type: &DataType, spread: Spread) -> Value {
+    match data_type {
+        DataType::Boolean => Value::Bool(random.chance(50)),
+        DataType::Float32 | DataType::Float64 => Value::Float(random.pick(&[
+            0.0,
+            -0.0,
+            1.5,
+            -2.25,
+            1e6,
+            f64::NAN,
+            -f64::NAN,
+            f64::INFINITY,
+            3.0,
+            0.5,
+        ]))
+        .finite_if(matches!(spread, Spread::Few), random),
+        DataType::Utf8View => Value::Text(text(random, spread)),
+        DataType::BinaryView => Value::Bytes(text(random, spread).into_bytes()),
+        other => Value::Int(int(random, other, spread)),
+    }
+}
+
+trait FiniteIf {
+    fn finite_if(self, finite: bool, random: &mut Random) -> Self;
+}
+
+impl FiniteIf for Value {
+    /// Whole numbers of quarters, whose sums are exact.
+    fn finite_if(self, finite: bool, random: &mut Random) -> Value {
+        if finite { Value::Float(random.below(40) as f64 / 4.0 - 5.0) } else { self }
+    }
+}
+
+fn int(random: &mut Random, data_type: &DataType, spread: Spread) -> i128 {
+    let (min, max) = match data_type {
+        DataType::Decimal128(38, _) => (-10_i128.pow(37), 10_i128.pow(37)),
+        DataType::Decimal128(p, _) => (1 - 10_i128.pow(u32::from(*p)), 10_i128.pow(u32::from(*p)) - 1),
+        // Beyond these days and instants Arrow's calendar does not go.
+        DataType::Date32 => (-700_000, 900_000),
+        DataType::Timestamp(..) => (-60_000_000_000_000_000, 70_000_000_000_000_000),
+        other => integer_range(other).unwrap(),
+    };
+    let wanted = match spread {
+        Spread::One | Spread::Few => random.below(7) as i128 - 3,
+        Spread::Many => random.below(200_000) as i128 - 1000,
+        Spread::Extreme if random.chance(50) => random.pick(&[min, max, min + 1, max - 1, 0, -1, 1]),
+        Spread::Extreme => random.next() as i64 as i128,
+    };
+    wanted.clamp(min, max)
+}
+
+fn text(random: &mut Random, spread: Spread) -> String {
+    let word = random.pick(&["", "a", "ab", "Ab", "b%c", "x_y", "é", "日本語", "abcabc", "straße"]);
+    match spread {
+        Spread::One | Spread::Few => word.to_string(),
+        Spread::Many => format!("{word}{}", random.below(5000)),
+        Spread::Extreme => format!("{}{word}{}", "long ".repeat(random.below(30)), random.below(50)),
+    }
+}
+
+/// A program over a table with `schema`.
+pub(crate) fn program(random: &mut Random, schema: &Schema) -> Program {
+    let filter = random.chance(75).then(|| condition(random, schema, 3));
+    let named = |(i, expr)| NamedExpr { name: format!("r{i}"), expr };
+    let output = if random.chance(35) {
+        let count = random.below(4);
+        Output::Rows((0..count).map(|i| named((i, any(random, schema)))).collect())
+    } else {
+        let keys = random.pick(&[0, 0, 1, 1, 1, 2, 3]);
+        let keys: Vec<NamedExpr> = (0..keys).map(|i| named((i, any(random, schema)))).collect();
+        let least = usize::from(keys.is_empty());
+        let count = least + random.below(5);
+        Output::Aggregate { keys, aggregates: (0..count).map(|i| aggregate(random, schema, i)).collect() }
+    };
+    Program { table: TableName::new("t").unwrap(), version: None, filter, output, limit: None }
+}
+
+fn any(random: &mut Random, schema: &Schema) -> Expr {
+    if random.chance(60) {
+        return Expr::Column(random.below(schema.fields().len()));
+    }
+    let data_type = schema.field(random.below(schema.fields().len())).data_type().clone();
+    expression(random, schema, &data_type, 2)
+}
+
+fn aggregate(random: &mut Random, schema: &Schema, index: usize) -> Aggregate {
+    use AggregateFunction::*;
+    let function = random.pick(&[Count, Sum, Sum, Min, Max, Avg]);
+    let filter = random.chance(25).then(|| condition(random, schema, 1));
+    let name = format!("a{index}");
+    let argument = any(random, schema);
+    let argument_type = argument.data_type(schema).unwrap();
+    let data_type = match (function, &argument_type) {
+        (Count, _) => DataType::Int64,
+        (Min | Max, t) => t.clone(),
+        (Avg, t) if t.is_integer() => DataType::Float64,
+        (Sum, t) if t.is_integer() && random.chance(50) => DataType::Decimal128(38, 0),
+        (Sum, t) if t.is_signed_integer() => DataType::Int64,
+        (Sum, t) if t.is_unsigned_integer() => DataType::UInt64,
+        (Sum | Avg, DataType::Float32 | DataType::Float64) => DataType::Float64,
+        (Sum, DataType::Decimal128(_, s)) => DataType::Decimal128(38, *s),
+        (Avg, DataType::Decimal128(p, s)) => DataType::Decimal128((p + 4).min(38), (s + 4).min(38)),
+        _ => {
+            return Aggregate { name, function: Count, argument: None, filter, data_type: DataType::Int64 };
+        }
+    };
+    let argument = (function != Count || random.chance(60)).then_some(argument);
+    Aggregate { name, function, argument, filter, data_type }
+}
+
+/// A boolean expression.
+pub(crate) fn condition(random: &mut Random, schema: &Schema, depth: usize) -> Expr {
+    if depth > 0 && random.chance(55) {
+        let count = 1 + random.below(3);
+        let mut parts = || (0..count).map(|_| condition(random, schema, depth - 1)).collect::<Vec<_>>();
+        return match random_op(count, &mut parts) {
+            Some(expr) => expr,
+            None => Expr::not(condition(random, schema, depth - 1)),
+        };
+    }
+    let column = random.below(schema.fields().len());
+    let data_type = schema.field(column).data_type().clone();
+    let value = Expr::Column(column);
+    match random.below(12) {
+        0 => Expr::IsNull(Box::new(value)),
+        1 | 2 => {
+            let list = (0..1 + random.below(12)).map(|_| literal(random, &data_type, 4)).collect();
+            Expr::InList(Box::new(value), list)
+        }
+        3 | 4 if data_type == DataType::Utf8View => Expr::Like {
+            value: Box::new(value),
+            pattern: random
+                .pick(&["a%", "%b%", "", "%", "_b", "ab_ab%", "%\\%%", "%é%", "日%", "%1"])
+                .to_string(),
+            case_insensitive: random.chance(30),
+        },
+        5 => {
+            let (left, right) =
+                (expression(random, schema, &data_type, 2), expression(random, schema, &data_type, 1));
+            Expr::compare(compare_op(random), left, right)
+        }
+        6 if data_type == DataType::Boolean => value,
+        7 if random.chance(20) => Expr::Literal(literal(random, &DataType::Boolean, 30)),
+        8 => Expr::compare(compare_op(random), Expr::Literal(literal(random, &data_type, 3)), value),
+        _ => Expr::compare(compare_op(random), value, Expr::Literal(literal(random, &data_type, 3))),
+    }
+}
+
+fn random_op(count: usize, parts: &mut dyn FnMut() -> Vec<Expr>) -> Option<Expr> {
+    let parts = parts();
+    match (count, parts.len() + parts.iter().map(Expr::node_count).sum::<usize>()) {
+        (1, n) if n % 2 == 0 => None,
+        (_, n) if n % 3 == 0 => Some(Expr::Or(parts)),
+        _ => Some(Expr::And(parts)),
+    }
+}
+
+fn compare_op(random: &mut Random) -> CompareOp {
+    use CompareOp::*;
+    random.pick(&[Eq, NotEq, Lt, LtEq, Gt, GtEq])
+}
+
+fn literal(random: &mut Random, data_type: &DataType, null_percent: usize) -> Literal {
+    let spread = random.pick(&[Spread::Few, Spread::Few, Spread::Many, Spread::Extreme]);
+    let value = if random.chance(null_percent) { Value::Null } else { value(random, data_type, spread) };
+    Literal::new(value, data_type.clone()).unwrap()
+}
+
+/// An expression of this type.
+fn expression(random: &mut Random, schema: &Schema, data_type: &DataType, depth: usize) -> Expr {
+    let leaf = |random: &mut Random| {
+        let columns: Vec<usize> =
+            (0..schema.fields().len()).filter(|c| schema.field(*c).data_type() == data_type).collect();
+        if columns.is_empty() || random.chance(25) {
+            Expr::Literal(literal(random, data_type, 5))
+        } else {
+            Expr::Column(random.pick(&columns))
+        }
+    };
+    if depth == 0 {
+        return leaf(random);
+    }
+    let arithmetic = data_type.is_integer() || data_type.is_floating();
+    match random.below(7) {
+        0..=2 if arithmetic => {
+            use ArithmeticOp::*;
+            let op = random.pick(&[Add, Add, Subtract, Subtract, Multiply, Multiply, Divide, Modulo]);
+            let left = expression(random, schema, data_type, depth - 1);
+            Expr::arithmetic(op, left, expression(random, schema, data_type, depth - 1))
+        }
+        0..=2 if matches!(data_type, DataType::Decimal128(..)) => decimal(random, schema, data_type, depth),
+        3 if data_type.is_signed_integer() || data_type.is_floating() => {
+            Expr::Negate(Box::new(expression(random, schema, data_type, depth - 1)))
+        }
+        4 => {
+            let branches = (0..1 + random.below(2))
+                .map(|_| {
+                    let when = condition(random, schema, 0);
+                    (when, expression(random, schema, data_type, depth - 1))
+                })
+                .collect();
+            let otherwise =
+                random.chance(60).then(|| Box::new(expression(random, schema, data_type, depth - 1)));
+            Expr::Case { branches, otherwise }
+        }
+        5 if data_type.is_integer() => {
+            let from = random.pick(&[DataType::Int8, DataType::Int32, DataType::Int64, DataType::UInt16]);
+            Expr::Cast(Box::new(expression(random, schema, &from, depth - 1)), data_type.clone())
+        }
+        _ => leaf(random),
+    }
+}
+
+/// Decimals of one type are added, or multiplied with others, and cast back.
+fn decimal(random: &mut Random, schema: &Schema, data_type: &DataType, depth: usize) -> Expr {
+    let other = random.pick(&[DataType::Decimal128(15, 2), DataType::Decimal128(12, 4), data_type.clone()]);
+    let left = expression(random, schema, data_type, depth - 1);
+    let right = expression(random, schema, &other, depth - 1);
+    let op = random.pick(&[ArithmeticOp::Add, ArithmeticOp::Subtract, ArithmeticOp::Multiply]);
+    let sum = Expr::arithmetic(op, left, right);
+    if sum.data_type(schema).is_ok_and(|t| t == *data_type) {
+        return sum;
+    }
+    Expr::Cast(Box::new(sum), data_type.clone())
+}
