@@ -2,7 +2,7 @@
 
 use super::functions::{self, ARITHMETIC, ARITHMETIC_DECIMAL, Function};
 use super::proto::{self, ArgType, MappingType, RelType, RexType};
-use super::types::{self, TYPES_URN, UNSIGNED_VARIATION, ZONED_ANCHOR, ZONED_TYPE};
+use super::types::{self, TYPES_URN, ZONED_ANCHOR, ZONED_TYPE};
 use arrow_schema::{DataType, Schema};
 use bytes::Bytes;
 use farpool_model::{
@@ -18,7 +18,7 @@ const SUBSTRAIT_VERSION: (u32, u32, u32) = (0, 85, 0);
 /// # Errors
 /// `OverLimit` when the plan is too large or too deep; `Invalid` when a type is not canonical.
 pub fn encode_program(program: &Program, table_schema: &Schema) -> Result<Vec<u8>> {
-    let mut encoder = Encoder { schema: table_schema, functions: Vec::new() };
+    let mut encoder = Encoder { schema: table_schema, functions: Vec::new(), has_zones: false };
     let mut input = encoder.read(program)?;
     if let Some(filter) = &program.filter {
         let condition = encoder.expression(filter, 0)?;
@@ -53,14 +53,16 @@ struct Encoder<'a> {
     schema: &'a Schema,
     /// Extension and name of each function that is used; its anchor is its place, from 1.
     functions: Vec<(&'static str, &'static str)>,
+    /// Whether our type of timestamps in a zone is used, and so has to be declared.
+    has_zones: bool,
 }
 
 impl Encoder<'_> {
-    fn read(&self, program: &Program) -> Result<Bytes> {
+    fn read(&mut self, program: &Program) -> Result<Bytes> {
         let mut types = Vec::with_capacity(self.schema.fields().len());
         for field in self.schema.fields() {
             let nullability = if field.is_nullable() { proto::NULLABLE } else { proto::REQUIRED };
-            let written = types::write_type(field.data_type(), nullability).ok_or_else(|| {
+            let written = self.data_type(field.data_type(), nullability).ok_or_else(|| {
                 let message = format!("column {:?} has type {}", field.name(), field.data_type());
                 Error::invalid(format!("{message}, which is not canonical"))
             })?;
@@ -148,7 +150,7 @@ impl Encoder<'_> {
         let depth = depth + 1;
         Ok(match expr {
             Expr::Column(index) => column(*index),
-            Expr::Literal(literal) => literal_expression(literal)?,
+            Expr::Literal(literal) => self.literal(literal)?,
             Expr::Compare(op, l, r) => self.call(Function::Compare(*op), &[l, r], expr, depth)?,
             Expr::And(parts) => self.call(Function::And, &parts.iter().collect::<Vec<_>>(), expr, depth)?,
             Expr::Or(parts) => self.call(Function::Or, &parts.iter().collect::<Vec<_>>(), expr, depth)?,
@@ -161,12 +163,13 @@ impl Encoder<'_> {
             }
             Expr::InList(value, list) => {
                 let value = self.expression(value, depth)?;
-                let options = list.iter().map(literal_expression).collect::<Result<_>>()?;
+                let options = list.iter().map(|literal| self.literal(literal)).collect::<Result<_>>()?;
                 expression(RexType::SingularOrList(proto::SingularOrList { value, options }))
             }
             Expr::Cast(value, to) => {
                 let input = self.expression(value, depth)?;
-                let r#type = types::write_type(to, proto::NULLABLE)
+                let r#type = self
+                    .data_type(to, proto::NULLABLE)
                     .ok_or_else(|| Error::invalid(format!("cast to {to}, which is not canonical")))?;
                 expression(RexType::Cast(proto::Cast {
                     r#type: Some(r#type),
@@ -177,7 +180,7 @@ impl Encoder<'_> {
             Expr::Case { branches, otherwise } => self.case(branches, otherwise.as_deref(), depth)?,
             Expr::Opaque { reason } => {
                 let reason = Literal::new(Value::Text(reason.clone()), DataType::Utf8View)?;
-                let arguments = vec![argument(literal_expression(&reason)?)];
+                let arguments = vec![argument(self.literal(&reason)?)];
                 self.scalar_function(Function::Opaque, arguments, Vec::new(), None)
             }
         })
@@ -195,7 +198,7 @@ impl Encoder<'_> {
 
     fn like(&mut self, value: &Expr, pattern: &str, case_insensitive: bool, depth: usize) -> Result<Bytes> {
         let pattern = Literal::new(Value::Text(pattern.to_string()), DataType::Utf8View)?;
-        let arguments = vec![self.argument(value, depth)?, argument(literal_expression(&pattern)?)];
+        let arguments = vec![self.argument(value, depth)?, argument(self.literal(&pattern)?)];
         let sensitivity = proto::FunctionOption {
             name: "case_sensitivity".into(),
             preference: vec!["CASE_INSENSITIVE".into()],
@@ -244,6 +247,16 @@ impl Encoder<'_> {
         }))
     }
 
+    fn literal(&mut self, literal: &Literal) -> Result<Bytes> {
+        self.has_zones |= types::is_zoned(literal.data_type());
+        Ok(expression(RexType::Literal(types::write_literal(literal)?)))
+    }
+
+    fn data_type(&mut self, data_type: &DataType, nullability: i32) -> Option<proto::Type> {
+        self.has_zones |= types::is_zoned(data_type);
+        types::write_type(data_type, nullability)
+    }
+
     /// The anchor of a function.
     fn function(&mut self, name: &'static str, urn: &'static str) -> u32 {
         let used = self.functions.iter().position(|function| *function == (urn, name));
@@ -255,7 +268,7 @@ impl Encoder<'_> {
     }
 
     fn plan(self, root: proto::RelRoot) -> proto::Plan {
-        let mut urns: Vec<&str> = vec![TYPES_URN];
+        let mut urns: Vec<&str> = if self.has_zones { vec![TYPES_URN] } else { Vec::new() };
         self.functions.iter().for_each(|(urn, _)| {
             if !urns.contains(urn) {
                 urns.push(urn);
@@ -267,10 +280,8 @@ impl Encoder<'_> {
             name: name.to_string(),
             urn_reference: urns.iter().position(|u| *u == urn).map_or(0, |place| place as u32 + 1),
         };
-        let mut mappings = vec![
-            MappingType::ExtensionTypeVariation(declared(TYPES_URN, UNSIGNED_VARIATION, "unsigned")),
-            MappingType::ExtensionType(declared(TYPES_URN, ZONED_ANCHOR, ZONED_TYPE)),
-        ];
+        let zoned = self.has_zones.then(|| declared(TYPES_URN, ZONED_ANCHOR, ZONED_TYPE));
+        let mut mappings: Vec<MappingType> = zoned.into_iter().map(MappingType::ExtensionType).collect();
         mappings.extend(
             (1..)
                 .zip(&self.functions)
@@ -318,10 +329,6 @@ fn expression(expression: RexType) -> Bytes {
 
 fn argument(value: Bytes) -> Bytes {
     proto::FunctionArgument { arg_type: Some(ArgType::Value(value)) }.encode_to_vec().into()
-}
-
-fn literal_expression(literal: &Literal) -> Result<Bytes> {
-    Ok(expression(RexType::Literal(types::write_literal(literal)?)))
 }
 
 fn column(index: usize) -> Bytes {

@@ -12,8 +12,9 @@ use farpool_model::{Error, Literal, Result, Value, limits};
 use prost::Message;
 use std::collections::HashMap;
 
-/// The type variation of integers without sign.
-pub(super) const UNSIGNED_VARIATION: u32 = 1;
+/// The type variation of integers without sign. It is not declared, because DataFusion, which has the same
+/// convention, refuses plans that declare a variation.
+const UNSIGNED_VARIATION: u32 = 1;
 /// The name of our type of timestamps in a zone.
 pub(super) const ZONED_TYPE: &str = "timestamp_zone";
 /// The number under which our encoder declares it.
@@ -229,6 +230,11 @@ pub(super) fn agree(declared: &DataType, actual: &DataType) -> bool {
         (DataType::Timestamp(a, Some(_)), DataType::Timestamp(b, Some(_))) => a == b,
         _ => declared == actual,
     }
+}
+
+/// Whether our own type is needed.
+pub(super) fn is_zoned(data_type: &DataType) -> bool {
+    matches!(data_type, DataType::Timestamp(_, Some(zone)) if &**zone != UTC)
 }
 
 fn user_defined(name: &str, parameters: &[Bytes]) -> Option<DataType> {
