@@ -7,6 +7,8 @@
 use crate::chunk::RowGroup;
 use crate::distinct::Distinct;
 use crate::table::{Encoder, Table};
+use crate::views;
+use arrow_array::cast::AsArray;
 use arrow_array::{Array, ArrayRef, RecordBatch};
 use arrow_cast::CastOptions;
 use arrow_schema::{DataType, Schema, SchemaRef};
@@ -258,7 +260,6 @@ impl Waiting {
 
 /// The lengths of strings or binaries.
 fn lengths(column: &ArrayRef) -> impl Iterator<Item = usize> {
-    use arrow_array::cast::AsArray;
     let views = match column.data_type() {
         DataType::Utf8View => column.as_string_view().views(),
         _ => column.as_binary_view().views(),
@@ -286,6 +287,16 @@ fn to_canonical(column: &ArrayRef, data_type: &DataType) -> Result<ArrayRef> {
         let options = CastOptions { safe: false, ..CastOptions::default() };
         arrow_cast::cast_with_options(column, to, &options).map_err(|e| Error::invalid(e.to_string()))
     };
+    let views = match column.data_type() {
+        DataType::Utf8 => views::of_offsets(column.as_string::<i32>()),
+        DataType::LargeUtf8 => views::of_offsets(column.as_string::<i64>()),
+        DataType::Binary => views::of_offsets(column.as_binary::<i32>()),
+        DataType::LargeBinary => views::of_offsets(column.as_binary::<i64>()),
+        _ => None,
+    };
+    if let Some(views) = views {
+        return Ok(views);
+    }
     match column.data_type() {
         DataType::Dictionary(_, values) => to_canonical(&cast(column, values)?, data_type),
         DataType::RunEndEncoded(_, values) => to_canonical(&cast(column, values.data_type())?, data_type),

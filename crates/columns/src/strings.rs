@@ -10,8 +10,8 @@ use crate::encode::Encoded;
 use crate::ends::Ends;
 use crate::fsst_text::SymbolTable;
 use crate::packed::{Packed, width_of};
-use crate::views::{Views, slices, view_of};
-use crate::zone::{bounds_of_bytes, bytes_value};
+use crate::views::{self, INLINE_BYTES_MAX, Views, view_of};
+use crate::zone::{bounds_of_views, bytes_value};
 use ahash::RandomState;
 use arrow_array::{Array, ArrayRef};
 use arrow_buffer::{Buffer, NullBuffer, ScalarBuffer};
@@ -41,14 +41,16 @@ const FSST_SAMPLE_BYTES: usize = 16 << 10;
 /// # Errors
 /// `OverLimit` when a string, or all of them together, are too long.
 pub(crate) fn encode(array: &ArrayRef, nulls: Option<&NullBuffer>) -> Result<(Encoded, usize)> {
-    let values = slices(array);
-    let bytes = check_lengths(&values)?;
-    if let Some((dictionary, codes)) = Dictionary::build(&values, nulls, bytes) {
-        return Ok((dictionary.encoded(array.data_type(), codes, nulls), bytes));
+    let (views, _) = views::parts(array);
+    let bytes = check_lengths(views, nulls)?;
+    if let Some((distinct, codes)) = dictionary(array, nulls, bytes) {
+        return Ok((encoded_dictionary(&distinct, array.data_type(), &codes, nulls), bytes));
     }
-    let valid = values.iter().enumerate().filter(|(row, _)| nulls.is_none_or(|n| n.is_valid(*row)));
-    let bounds = bounds_of_bytes(valid.map(|(_, value)| *value))
-        .map(|(min, max)| (bytes_value(min, array.data_type()), bytes_value(max, array.data_type())));
+    let valid = views.iter().copied().enumerate().filter(|(row, _)| nulls.is_none_or(|n| n.is_valid(*row)));
+    let bound = |row| bytes_value(views::value(array, row), array.data_type());
+    let bounds = bounds_of_views(valid, |row| views::value(array, row));
+    let bounds = bounds.map(|(min, max)| (bound(min), bound(max)));
+    let values = views::slices(array);
     let body = match compressor_for(&values, bytes) {
         Some(compressor) => compress(&compressor, &values),
         None => plain(&values, bytes),
@@ -56,14 +58,17 @@ pub(crate) fn encode(array: &ArrayRef, nulls: Option<&NullBuffer>) -> Result<(En
     Ok(((body, bounds), bytes))
 }
 
-fn check_lengths(values: &[&[u8]]) -> Result<usize> {
-    let longest = values.iter().map(|value| value.len()).max().unwrap_or(0);
+fn check_lengths(views: &[u128], nulls: Option<&NullBuffer>) -> Result<usize> {
+    let length = |(row, view): (usize, &u128)| match nulls {
+        Some(nulls) if nulls.is_null(row) => 0,
+        _ => *view as u32 as usize,
+    };
+    let lengths = views.iter().enumerate().map(length);
+    let (longest, bytes) = lengths.fold((0, 0), |(longest, sum), length| (length.max(longest), sum + length));
     if longest > STRING_BYTES_MAX {
-        return Err(Error::over_limit(format!(
-            "a string may have {STRING_BYTES_MAX} bytes, one has {longest}"
-        )));
+        let message = format!("a string may have {STRING_BYTES_MAX} bytes, one has {longest}");
+        return Err(Error::over_limit(message));
     }
-    let bytes = values.iter().map(|value| value.len()).sum();
     if bytes > CHUNK_BYTES_MAX {
         return Err(Error::over_limit(format!(
             "the strings of one column of a row group may have {CHUNK_BYTES_MAX} bytes, not {bytes}"
@@ -72,116 +77,162 @@ fn check_lengths(values: &[&[u8]]) -> Result<usize> {
     Ok(bytes)
 }
 
-/// Distinct values in the order in which they appeared, and then sorted.
-struct Dictionary<'a> {
-    values: Vec<&'a [u8]>,
-}
-
-impl<'a> Dictionary<'a> {
-    /// The dictionary and a code for each row, or `None` when it would be larger than plain bytes.
-    fn build(
-        rows: &[&'a [u8]],
-        nulls: Option<&NullBuffer>,
-        bytes: usize,
-    ) -> Option<(Dictionary<'a>, Vec<u32>)> {
-        // What plain bytes take: the bytes and about 10 bits for the end of each.
-        let budget = bytes + rows.len() * 10 / 8;
-        let sample: Vec<&[u8]> = rows.iter().step_by(rows.len().div_ceil(SAMPLE_ROWS)).copied().collect();
-        let mut tried = Collector::default();
-        sample.iter().for_each(|value| tried.insert(value));
-        if rows.len() > SAMPLE_ROWS && tried.values.len() > sample.len() / 2 {
+/// The distinct values in order and a code for each row, or `None` when plain bytes would be smaller.
+fn dictionary<'a>(
+    array: &'a ArrayRef,
+    nulls: Option<&NullBuffer>,
+    bytes: usize,
+) -> Option<(Vec<&'a [u8]>, Vec<u32>)> {
+    let rows = array.len();
+    // What plain bytes take: the bytes and about 10 bits for the end of each.
+    let budget = bytes + rows * 10 / 8;
+    let mut collector = Collector::new(array);
+    let is_valid = |row: &usize| nulls.is_none_or(|nulls| nulls.is_valid(*row));
+    if rows > SAMPLE_ROWS {
+        let sample = (0..rows).step_by(rows.div_ceil(SAMPLE_ROWS));
+        let sampled = sample.filter(is_valid).map(|row| collector.code(row)).count();
+        if collector.first_rows.len() > sampled / 2 && sampled > 0 {
             return None;
         }
-        let mut collector = Collector::default();
-        let mut codes = Vec::with_capacity(rows.len());
-        for (row, value) in rows.iter().enumerate() {
-            if nulls.is_some_and(|nulls| nulls.is_null(row)) {
-                codes.push(0);
-                continue;
-            }
-            codes.push(collector.code(value));
-            if collector.bytes > budget {
-                return None;
-            }
-        }
-        let code_bits = width_of(collector.values.len() as u64 - 1) as usize;
-        if collector.bytes + rows.len() * code_bits / 8 > budget && collector.values.len() > 1 {
+    }
+    let mut codes = vec![0; rows];
+    for row in (0..rows).filter(is_valid) {
+        codes[row] = collector.code(row);
+        if collector.bytes > budget {
             return None;
         }
-        let dictionary = sort(collector.values, &mut codes);
-        Some((dictionary, codes))
     }
-
-    fn encoded(&self, data_type: &DataType, codes: Vec<u32>, nulls: Option<&NullBuffer>) -> Encoded {
-        let bound = |value: Option<&&[u8]>| bytes_value(value.copied().unwrap_or_default(), data_type);
-        let bounds: (Value, Value) = (bound(self.values.first()), bound(self.values.last()));
-        let values = self.array(data_type);
-        let last = self.values.len() as u32 - 1;
-        let body = if last == 0 && nulls.is_none() {
-            Body::Constant { value: values, number: Some(Packed::constant(0, codes.len())) }
-        } else {
-            Body::Dictionary { values, codes: Packed::pack_u32(&codes, last) }
-        };
-        (body, Some(bounds))
+    let code_bits = width_of(collector.first_rows.len() as u64 - 1) as usize;
+    if collector.bytes + rows * code_bits / 8 > budget && collector.first_rows.len() > 1 {
+        return None;
     }
-
-    fn array(&self, data_type: &DataType) -> ArrayRef {
-        let mut data = Vec::new();
-        let long = |value: &&[u8]| value.len() > 12;
-        for value in self.values.iter().filter(|value| long(value)) {
-            data.extend_from_slice(value);
-        }
-        let mut start = 0;
-        let views = self.values.iter().map(|value| {
-            if !long(value) {
-                return view_of(value, 0, value.len());
-            }
-            start += value.len();
-            view_of(&data, start - value.len(), value.len())
-        });
-        let views: ScalarBuffer<u128> = views.collect::<Vec<_>>().into();
-        // SAFETY: the views are over `data`, and the values come from an array of this type.
-        unsafe { Views { views, data: Buffer::from_vec(data) }.into_array(data_type, None) }
-    }
+    let values = collector.first_rows.iter().map(|row| views::value(array, *row as usize)).collect();
+    Some((sort(values, &mut codes), codes))
 }
 
-/// Numbers distinct values as they come.
-#[derive(Default)]
+/// A dictionary, or a constant if it has one value and no row is NULL.
+fn encoded_dictionary(
+    values: &[&[u8]],
+    data_type: &DataType,
+    codes: &[u32],
+    nulls: Option<&NullBuffer>,
+) -> Encoded {
+    let bound = |value: Option<&&[u8]>| bytes_value(value.copied().unwrap_or_default(), data_type);
+    let bounds: (Value, Value) = (bound(values.first()), bound(values.last()));
+    let distinct = dictionary_array(values, data_type);
+    let last = values.len() as u32 - 1;
+    let body = if last == 0 && nulls.is_none() {
+        Body::Constant { value: distinct, number: Some(Packed::constant(0, codes.len())) }
+    } else {
+        Body::Dictionary { values: distinct, codes: Packed::pack_u32(codes, last) }
+    };
+    (body, Some(bounds))
+}
+
+fn dictionary_array(values: &[&[u8]], data_type: &DataType) -> ArrayRef {
+    let mut data = Vec::new();
+    for value in values.iter().filter(|value| value.len() > INLINE_BYTES_MAX) {
+        data.extend_from_slice(value);
+    }
+    let mut start = 0;
+    let views = values.iter().map(|value| {
+        if value.len() <= INLINE_BYTES_MAX {
+            return view_of(value, 0, value.len());
+        }
+        start += value.len();
+        view_of(&data, start - value.len(), value.len())
+    });
+    let views: ScalarBuffer<u128> = views.collect::<Vec<_>>().into();
+    // SAFETY: the views are over `data`, and the values come from an array of this type.
+    unsafe { Views { views, data: Buffer::from_vec(data) }.into_array(data_type, None) }
+}
+
+/// Numbers distinct values as they come. It looks at views rather than bytes: a short value is its view.
 struct Collector<'a> {
+    views: &'a [u128],
+    buffers: &'a [Buffer],
     table: HashTable<u32>,
     hasher: RandomState,
-    values: Vec<&'a [u8]>,
-    last: u32,
+    /// View and hash of each value.
+    values: Vec<(u128, u64)>,
+    /// The row in which each value came first.
+    first_rows: Vec<u32>,
+    last: (u128, u32),
     /// Bytes of the dictionary so far: a view for each value, and long values beside them.
     bytes: usize,
 }
 
 impl<'a> Collector<'a> {
-    fn insert(&mut self, value: &'a [u8]) {
-        self.code(value);
+    fn new(array: &'a ArrayRef) -> Self {
+        let (views, buffers) = views::parts(array);
+        Collector {
+            views,
+            buffers,
+            table: HashTable::new(),
+            hasher: RandomState::new(),
+            values: Vec::new(),
+            first_rows: Vec::new(),
+            // No view is this one: its length has 32 bits.
+            last: (u128::MAX, 0),
+            bytes: 0,
+        }
     }
 
-    fn code(&mut self, value: &'a [u8]) -> u32 {
-        if self.values.get(self.last as usize).is_some_and(|last| *last == value) {
-            return self.last;
+    fn code(&mut self, row: usize) -> u32 {
+        let view = self.views[row];
+        if self.last.0 == view {
+            return self.last.1;
         }
-        let (values, hasher) = (&mut self.values, &self.hasher);
-        let hash = hasher.hash_one(value);
-        if let Some(code) = self.table.find(hash, |code| values[*code as usize] == value) {
-            self.last = *code;
-            return *code;
-        }
-        let code = values.len() as u32;
-        values.push(value);
-        self.table.insert_unique(hash, code, |code| hasher.hash_one(values[*code as usize]));
-        self.bytes += 16 + if value.len() > 12 { value.len() } else { 0 };
-        self.last = code;
+        let hash = self.hash(view);
+        let found = self.table.find(hash, |code| {
+            let (known, known_hash) = self.values[*code as usize];
+            known == view
+                || (known_hash == hash && is_long(view) && self.bytes_of(known) == self.bytes_of(view))
+        });
+        let code = match found {
+            Some(code) => *code,
+            None => self.insert(row, view, hash),
+        };
+        self.last = (view, code);
         code
+    }
+
+    fn insert(&mut self, row: usize, view: u128, hash: u64) -> u32 {
+        let code = self.values.len() as u32;
+        self.values.push((view, hash));
+        self.first_rows.push(row as u32);
+        let values = &self.values;
+        self.table.insert_unique(hash, code, |code| values[*code as usize].1);
+        self.bytes += 16 + if is_long(view) { view as u32 as usize } else { 0 };
+        code
+    }
+
+    fn hash(&self, view: u128) -> u64 {
+        if is_long(view) {
+            return self.hasher.hash_one(self.bytes_of(view));
+        }
+        mix(view as u64, (view >> 64) as u64)
+    }
+
+    /// The bytes of a long value.
+    fn bytes_of(&self, view: u128) -> &'a [u8] {
+        let start = (view >> 96) as usize;
+        &self.buffers[(view >> 64) as u32 as usize][start..start + view as u32 as usize]
     }
 }
 
+fn is_long(view: u128) -> bool {
+    view as u32 as usize > INLINE_BYTES_MAX
+}
+
+/// Folded multiplication, as ahash and wyhash have it; views of equal short values are equal bit by bit.
+fn mix(low: u64, high: u64) -> u64 {
+    let product = u128::from(low ^ 0x2D35_8DCC_AA6C_78A5) * u128::from(high ^ 0x8BB8_4B93_962E_ACC9);
+    product as u64 ^ (product >> 64) as u64
+}
+
 /// Puts the values in bytewise order and renumbers the codes.
-fn sort<'a>(values: Vec<&'a [u8]>, codes: &mut [u32]) -> Dictionary<'a> {
+fn sort<'a>(values: Vec<&'a [u8]>, codes: &mut [u32]) -> Vec<&'a [u8]> {
     let mut order: Vec<u32> = (0..values.len() as u32).collect();
     order.sort_unstable_by_key(|code| values[*code as usize]);
     let mut rank = vec![0; order.len()];
@@ -189,7 +240,7 @@ fn sort<'a>(values: Vec<&'a [u8]>, codes: &mut [u32]) -> Dictionary<'a> {
         rank[*code as usize] = place as u32;
     }
     codes.iter_mut().for_each(|code| *code = rank[*code as usize]);
-    Dictionary { values: order.iter().map(|code| values[*code as usize]).collect() }
+    order.iter().map(|code| values[*code as usize]).collect()
 }
 
 fn plain(values: &[&[u8]], bytes: usize) -> Body {

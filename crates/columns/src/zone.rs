@@ -44,20 +44,24 @@ pub(crate) fn bytes_value(bytes: &[u8], data_type: &DataType) -> Value {
     }
 }
 
-/// The bounds of byte strings, of which there is at least one.
-pub(crate) fn bounds_of_bytes<'a>(
-    mut values: impl Iterator<Item = &'a [u8]>,
-) -> Option<(&'a [u8], &'a [u8])> {
-    let first = values.next()?;
-    Some(values.fold((first, first), |(min, max), value| {
-        if value < min {
-            (value, max)
-        } else if value > max {
-            (min, value)
-        } else {
-            (min, max)
+/// The rows of the least and the greatest of byte strings given by their views; `None` of none. `value`
+/// gives the bytes of a row. Most rows are decided by the first four bytes, which lie in the view.
+pub(crate) fn bounds_of_views<'a>(
+    mut rows: impl Iterator<Item = (usize, u128)>,
+    value: impl Fn(usize) -> &'a [u8],
+) -> Option<(usize, usize)> {
+    let prefix = |view: u128| ((view >> 32) as u32).swap_bytes();
+    let first = rows.next()?;
+    let (mut min, mut max) = ((first.0, prefix(first.1)), (first.0, prefix(first.1)));
+    for (row, view) in rows {
+        let prefix = prefix(view);
+        if prefix <= min.1 && (prefix < min.1 || value(row) < value(min.0)) {
+            min = (row, prefix);
+        } else if prefix >= max.1 && (prefix > max.1 || value(row) > value(max.0)) {
+            max = (row, prefix);
         }
-    }))
+    }
+    Some((min.0, max.0))
 }
 
 /// The bounds of floats in total order; `None` when there are none or any is NaN.
