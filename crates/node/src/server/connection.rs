@@ -153,10 +153,13 @@ impl Connection {
 
     fn grant(&self, message: &Message) -> Result<()> {
         if let Request::Credit { bytes } = Request::decode(message, None)? {
-            self.outbox.with(|lanes| {
+            let room = self.outbox.with(|lanes| {
                 lanes.received(message.stream, message.bytes_on_wire);
                 lanes.grant(message.stream, bytes)
             })?;
+            if room {
+                self.node.wake();
+            }
         }
         Ok(())
     }

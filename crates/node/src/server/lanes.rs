@@ -47,6 +47,9 @@ impl Queued {
 /// Bytes that may be queued on a stream before its program waits.
 const WINDOW_BYTES: u64 = limits::STREAM_WINDOW_BYTES as u64;
 
+/// Bytes queued on all streams of a connection beyond which it is crowded.
+const CROWDED_BYTES: u64 = 4 * WINDOW_BYTES;
+
 /// One open stream.
 struct Lane<W> {
     work: W,
@@ -63,8 +66,12 @@ impl<W> Lane<W> {
         self.queue.front().is_some_and(|m| m.started || !m.metered || self.window.is_open())
     }
 
-    fn has_room(&self) -> bool {
-        self.queue.len() < limits::QUEUED_BATCHES_MAX && self.bytes_queued < WINDOW_BYTES
+    /// Whether a program should go on. While the client has to read first, or the connection as a whole
+    /// has much to send (`crowded`), only a stream with nothing queued has room: each may still move, so
+    /// that a client may read its streams in any order.
+    fn has_room(&self, crowded: bool) -> bool {
+        let full = self.queue.len() >= limits::QUEUED_BATCHES_MAX || self.bytes_queued >= WINDOW_BYTES;
+        self.queue.is_empty() || !(full || crowded || !self.window.is_open())
     }
 }
 
@@ -72,6 +79,7 @@ impl<W> Lane<W> {
 pub(crate) struct Lanes<W> {
     lanes: HashMap<u32, Lane<W>>,
     turns: VecDeque<u32>,
+    bytes_queued: u64,
 }
 
 /// What leaves next.
@@ -86,7 +94,7 @@ pub(crate) struct Picked {
 impl<W> Lanes<W> {
     /// No streams.
     pub fn new() -> Self {
-        Lanes { lanes: HashMap::new(), turns: VecDeque::new() }
+        Lanes { lanes: HashMap::new(), turns: VecDeque::new(), bytes_queued: 0 }
     }
 
     /// Opens a stream for a request of `bytes_received`.
@@ -131,6 +139,7 @@ impl<W> Lanes<W> {
         let Some(lane) = self.lanes.get_mut(&stream).filter(|lane| !lane.ended) else { return false };
         let message = Queued::new(stream, message);
         lane.bytes_queued += message.bytes_on_wire;
+        self.bytes_queued += message.bytes_on_wire;
         lane.bytes_total += message.bytes_on_wire;
         lane.queue.push_back(message);
         self.take_place(stream);
@@ -146,16 +155,19 @@ impl<W> Lanes<W> {
         }
     }
 
-    /// Opens the window of a stream by `bytes`. Credit for a stream that has ended means nothing.
+    /// Opens the window of a stream by `bytes`; true when the stream has room now and had none. Credit for
+    /// a stream that has ended means nothing.
     ///
     /// # Errors
     /// When the credit is absurd.
-    pub fn grant(&mut self, stream: u32, bytes: u64) -> Result<()> {
-        if let Some(lane) = self.lanes.get_mut(&stream) {
-            lane.window.granted(bytes)?;
-            self.take_place(stream);
-        }
-        Ok(())
+    pub fn grant(&mut self, stream: u32, bytes: u64) -> Result<bool> {
+        let crowded = self.is_crowded();
+        let Some(lane) = self.lanes.get_mut(&stream) else { return Ok(false) };
+        let had_room = lane.has_room(crowded);
+        lane.window.granted(bytes)?;
+        let room = !had_room && lane.has_room(crowded);
+        self.take_place(stream);
+        Ok(room)
     }
 
     /// Adds received bytes to the stream's count.
@@ -172,19 +184,22 @@ impl<W> Lanes<W> {
 
     /// Closes a stream at once; what is queued does not leave any more.
     pub fn remove(&mut self, stream: u32) -> Option<W> {
-        self.lanes.remove(&stream).map(|lane| lane.work)
+        let lane = self.lanes.remove(&stream)?;
+        self.bytes_queued -= lane.bytes_queued;
+        Some(lane.work)
     }
 
     /// Closes all streams at once.
     pub fn drain(&mut self) -> Vec<W> {
         self.turns.clear();
+        self.bytes_queued = 0;
         self.lanes.drain().map(|(_, lane)| lane.work).collect()
     }
 
     /// Whether a program should go on making batches for the stream. True also when the stream is closed:
     /// then nothing is queued and the program soon learns that it is cancelled.
     pub fn has_room(&self, stream: u32) -> bool {
-        self.lanes.get(&stream).is_none_or(Lane::has_room)
+        self.lanes.get(&stream).is_none_or(|lane| lane.has_room(self.is_crowded()))
     }
 
     /// Takes frames, a stream after the other, until they make `bytes_max`.
@@ -199,22 +214,25 @@ impl<W> Lanes<W> {
     }
 
     fn pick_frame(&mut self, stream: u32, picked: &mut Picked) -> usize {
+        let was_crowded = self.is_crowded();
         let Some(lane) = self.lanes.get_mut(&stream) else { return 0 };
         lane.waiting = false;
         if !lane.sendable() {
             return 0;
         }
-        let had_room = lane.has_room();
+        let had_room = lane.has_room(was_crowded);
         let Some(message) = lane.queue.front_mut() else { return 0 };
         if message.metered && !message.started {
             lane.window.sent(message.bytes_on_wire);
         }
         let bytes = message.take_frame(&mut picked.segments);
         lane.bytes_queued -= cast::u64_from(bytes);
+        self.bytes_queued -= cast::u64_from(bytes);
         if message.pieces.is_empty() {
             lane.queue.pop_front();
         }
-        picked.room |= !had_room && lane.has_room();
+        let crowded = self.bytes_queued >= CROWDED_BYTES;
+        picked.room |= (was_crowded && !crowded) || (!had_room && lane.has_room(crowded));
         if lane.ended && lane.queue.is_empty() {
             // Closed before the bytes are out: the client may use the number again once it has them.
             self.lanes.remove(&stream);
@@ -222,6 +240,10 @@ impl<W> Lanes<W> {
             self.take_place(stream);
         }
         bytes
+    }
+
+    fn is_crowded(&self) -> bool {
+        self.bytes_queued >= CROWDED_BYTES
     }
 
     fn take_place(&mut self, stream: u32) {

@@ -97,6 +97,34 @@ fn batches_wait_for_credit_and_other_messages_do_not() {
 }
 
 #[test]
+fn a_stream_whose_client_must_read_first_has_room_for_one_more() {
+    let mut lanes = lanes(1..2);
+    lanes.push(1, message(FrameKind::Batch, limits::STREAM_WINDOW_BYTES, 0));
+    while !lanes.pick(usize::MAX).segments.is_empty() {}
+    assert!(lanes.has_room(1), "nothing is queued");
+    lanes.push(1, message(FrameKind::Batch, 10, 0));
+    assert!(!lanes.has_room(1));
+    assert!(lanes.grant(1, 1 << 20).unwrap(), "says that there is room");
+    assert!(lanes.has_room(1));
+    assert!(!lanes.grant(1, 1 << 20).unwrap(), "says it once");
+}
+
+#[test]
+fn a_crowded_connection_lets_each_stream_move() {
+    let mut lanes = lanes(1..20);
+    for stream in 1..11 {
+        lanes.push(stream, message(FrameKind::Batch, 2 << 20, 0));
+    }
+    assert!((1..11).all(|stream| !lanes.has_room(stream)));
+    assert!((11..20).all(|stream| lanes.has_room(stream)), "nothing is queued for these");
+    let mut rooms = 0;
+    while !(1..11).any(|stream| lanes.has_room(stream)) {
+        rooms += usize::from(lanes.pick(1).room);
+    }
+    assert!(rooms >= 1, "those that wait are told");
+}
+
+#[test]
 fn a_full_stream_says_when_it_has_room() {
     let mut lanes = lanes(1..2);
     for _ in 0..limits::QUEUED_BATCHES_MAX {
