@@ -184,13 +184,8 @@ impl Plan {
         matches!(self.compiled.output, Operator::Aggregate(_))
     }
 
-    /// Whether rows may leave in [`Plan::merge`]: always, if [`Plan::is_blocking`]; otherwise those that
-    /// still wait in a state for their batch to fill.
-    pub fn needs_merge(&self) -> bool {
-        self.is_blocking() || self.compiled.filter.is_some() || self.compiled.schema.fields().is_empty()
-    }
-
-    /// Takes the states of all workers, after all row groups.
+    /// Takes the states of all workers, after all row groups. Not only partial aggregations wait in them, but
+    /// also rows that did not fill a batch.
     pub fn merge(&self, states: Vec<State>) -> Merge {
         let work = match &self.compiled.output {
             Operator::Rows(_) => {

@@ -316,7 +316,7 @@ impl Run {
 
     /// All states are back by now: a thread returns its own before it completes its morsel.
     fn scan_complete(&self) {
-        if !self.plan.needs_merge() || self.limit_reached() {
+        if self.limit_reached() {
             return self.finish();
         }
         let states = std::mem::take(&mut self.held.lock().states);

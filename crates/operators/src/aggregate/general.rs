@@ -4,7 +4,7 @@ use super::compile::{Accumulator, Aggregation, Condition};
 use super::fused::Fused;
 use super::mixed::Mixed;
 use super::store::{Input, Store};
-use crate::evaluate::Frame;
+use crate::evaluate::{Frame, truth};
 use crate::group::Groups;
 use crate::lanes::LaneBuffers;
 use crate::plan::batches;
@@ -12,7 +12,7 @@ use crate::select::BoundFilter;
 use crate::selection::Selection;
 use arrow_array::cast::AsArray;
 use arrow_array::{ArrayRef, BooleanArray, UInt32Array};
-use arrow_select::filter::{filter, prep_null_mask_filter};
+use arrow_select::filter::filter;
 use farpool_columns::RowGroup;
 use farpool_model::Result;
 use farpool_model::cast::u64_from;
@@ -138,10 +138,6 @@ impl Partial {
         let groups = self.groups.len();
         self.stores.iter_mut().for_each(|store| store.resize(groups));
     }
-}
-
-fn truth(array: &ArrayRef) -> BooleanArray {
-    prep_null_mask_filter(array.as_boolean())
 }
 
 fn filtered(groups: &[u32], mask: &BooleanArray) -> Result<Vec<u32>> {

@@ -79,7 +79,7 @@ pub(super) fn evaluate(compiled: &Compiled, frame: &Frame) -> Result<Evaluated> 
     }
 }
 
-pub(crate) fn compare_kernel(op: CompareOp) -> Kernel<BooleanArray> {
+fn compare_kernel(op: CompareOp) -> Kernel<BooleanArray> {
     match op {
         CompareOp::Eq => cmp::eq,
         CompareOp::NotEq => cmp::neq,
@@ -207,7 +207,7 @@ fn case_by_rows(
 }
 
 /// The rows where a boolean is true: neither false nor NULL.
-fn truth(array: &ArrayRef) -> BooleanArray {
+pub(crate) fn truth(array: &ArrayRef) -> BooleanArray {
     let array = array.as_boolean();
     if array.nulls().is_some() { prep_null_mask_filter(array) } else { array.clone() }
 }

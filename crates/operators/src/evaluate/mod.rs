@@ -18,5 +18,6 @@ pub(crate) use compile::Compiled;
 #[cfg(test)]
 pub(crate) use compile::{fallible, scalar_of};
 pub(crate) use frame::Frame;
+pub(crate) use kernels::truth;
 pub(crate) use members::Members;
 pub(crate) use scalar::array_of_ints;

@@ -211,7 +211,7 @@ fn few_rows_of_many_groups_leave_in_few_batches() {
         }
         (sizes, before_merge)
     };
-    assert_eq!(batches(&rare).0, vec![4 * 655]);
+    assert_eq!(batches(&rare).0, vec![4 * 656]);
     rare.limit = Some(10);
     assert!(batches(&rare).1 >= 10, "rows that are enough for the limit do not wait");
 }

@@ -103,10 +103,8 @@ pub(crate) fn run(
         let work = plan.process(group, &mut states[index % workers], &mut emit)?;
         assert!(work.rows_passed <= work.rows_in);
     }
-    if plan.needs_merge() {
-        let merge = plan.merge(states);
-        (0..merge.tasks()).try_for_each(|task| merge.run(task, &mut emit))?;
-    }
+    let merge = plan.merge(states);
+    (0..merge.tasks()).try_for_each(|task| merge.run(task, &mut emit))?;
     Ok(batches.iter().flat_map(|b| rows_of(b.columns(), b.num_rows())).collect())
 }
 
