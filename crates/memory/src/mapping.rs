@@ -62,35 +62,71 @@ impl Mapping {
         unsafe { self.base.add(offset) }
     }
 
+    /// Makes pages ready to be written. Only explicit huge pages need it: they are taken from the system's
+    /// stock run by run, so that a stock that another process has emptied is noticed here and not by a
+    /// signal when the page is touched. Ordinary pages stand in then.
+    ///
+    /// # Errors
+    /// `OverLimit` when the system has no memory left.
+    ///
+    /// # Safety
+    /// Nothing else uses these pages.
+    pub unsafe fn prepare(&self, first: usize, count: usize) -> Result<()> {
+        assert!(first + count <= self.pages, "pages outside the pool");
+        if self.huge_pages != HugePages::Explicit {
+            return Ok(());
+        }
+        // SAFETY: the range is ours, and the caller vouches that nobody uses it.
+        let prepared =
+            unsafe { self.reserved.prepare(self.at(first * PAGE_BYTES).as_ptr(), count * PAGE_BYTES) };
+        let message = || Error::over_limit("the system has no memory left for the pool");
+        if prepared { Ok(()) } else { Err(message()) }
+    }
+
     /// Gives the memory of pages back; they read as zeros from then on.
     ///
     /// # Safety
     /// Nothing else reads or writes these pages until the call returns.
     pub unsafe fn release(&self, first: usize, count: usize) {
         assert!(first + count <= self.pages, "pages outside the pool");
+        let explicit = self.huge_pages == HugePages::Explicit;
         // SAFETY: the range is ours, and the caller vouches that nobody uses it.
-        unsafe { self.reserved.release(self.at(first * PAGE_BYTES).as_ptr(), count * PAGE_BYTES) }
+        unsafe { self.reserved.release(self.at(first * PAGE_BYTES).as_ptr(), count * PAGE_BYTES, explicit) }
     }
 }
 
 fn reserve_best(pages_limit: usize) -> Option<(sys::Reserved, usize, HugePages)> {
-    if crate::huge::explicit_pages_free() > pages_limit
-        && let Some(reserved) = sys::Reserved::explicit((pages_limit + 1) * PAGE_BYTES)
-    {
-        return Some((reserved, pages_limit, HugePages::Explicit));
-    }
     RESERVE_FACTORS.into_iter().find_map(|factor| {
         let pages = pages_limit.checked_mul(factor)?.max(pages_limit);
         let bytes = pages.checked_add(1)?.checked_mul(PAGE_BYTES)?;
         let reserved = sys::Reserved::new(bytes, factor > 0)?;
-        let granted = reserved.ask_for_huge_pages() && crate::huge::transparent_granted();
-        Some((reserved, pages, if granted { HugePages::Transparent } else { HugePages::None }))
+        let huge_pages = if crate::huge::explicit_pages_free() >= pages_limit {
+            HugePages::Explicit
+        } else if reserved.ask_for_huge_pages() && crate::huge::transparent_granted() {
+            HugePages::Transparent
+        } else {
+            HugePages::None
+        };
+        Some((reserved, pages, huge_pages))
     })
 }
 
 #[cfg(unix)]
 mod sys {
     //! `mmap` and `madvise`.
+
+    const ACCESS: libc::c_int = libc::PROT_READ | libc::PROT_WRITE;
+    const PRIVATE: libc::c_int = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS;
+
+    /// Puts fresh pages in the place of a range.
+    ///
+    /// # Safety
+    /// The range is mapped by us, and nobody uses it during the call.
+    unsafe fn replace(start: *mut u8, bytes: usize, flags: libc::c_int) -> bool {
+        let flags = PRIVATE | libc::MAP_FIXED | flags;
+        // SAFETY: the caller vouches for the range.
+        unsafe { libc::mmap(start.cast(), bytes, ACCESS, flags, -1, 0) != libc::MAP_FAILED }
+    }
 
     /// A mapping that is undone when it is dropped.
     #[derive(Debug)]
@@ -102,28 +138,23 @@ mod sys {
     impl Reserved {
         /// A private, zeroed mapping; without `counted_lazily` the system sets the memory aside at once.
         pub fn new(bytes: usize, counted_lazily: bool) -> Option<Reserved> {
-            Self::map(bytes, if counted_lazily { libc::MAP_NORESERVE } else { 0 })
-        }
-
-        /// A mapping of huge pages. They are set aside at once: without that a page that another process
-        /// took first would end this one when it is touched.
-        #[cfg(target_os = "linux")]
-        pub fn explicit(bytes: usize) -> Option<Reserved> {
-            const TWO_MEBIBYTES: libc::c_int = 21 << libc::MAP_HUGE_SHIFT;
-            Self::map(bytes, libc::MAP_HUGETLB | TWO_MEBIBYTES)
-        }
-
-        #[cfg(not(target_os = "linux"))]
-        pub fn explicit(_bytes: usize) -> Option<Reserved> {
-            None
-        }
-
-        fn map(bytes: usize, flags: libc::c_int) -> Option<Reserved> {
-            let access = libc::PROT_READ | libc::PROT_WRITE;
-            let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | flags;
+            let flags = PRIVATE | if counted_lazily { libc::MAP_NORESERVE } else { 0 };
             // SAFETY: a new anonymous mapping at an address of the system's choice touches nothing of ours.
-            let start = unsafe { libc::mmap(std::ptr::null_mut(), bytes, access, flags, -1, 0) };
+            let start = unsafe { libc::mmap(std::ptr::null_mut(), bytes, ACCESS, flags, -1, 0) };
             (start != libc::MAP_FAILED).then_some(Reserved { start, bytes })
+        }
+
+        /// Puts huge pages, or else ordinary ones, in the place of a range.
+        ///
+        /// # Safety
+        /// The range lies in this mapping, and nobody uses it during the call.
+        pub unsafe fn prepare(&self, start: *mut u8, bytes: usize) -> bool {
+            #[cfg(target_os = "linux")]
+            const HUGE: libc::c_int = libc::MAP_HUGETLB | 21 << libc::MAP_HUGE_SHIFT;
+            #[cfg(not(target_os = "linux"))]
+            const HUGE: libc::c_int = 0;
+            // SAFETY: the caller vouches for the range.
+            [HUGE, 0].into_iter().any(|flags| unsafe { replace(start, bytes, flags) })
         }
 
         pub fn start(&self) -> *mut u8 {
@@ -144,7 +175,12 @@ mod sys {
 
         /// # Safety
         /// The range lies in this mapping, and nobody uses it during the call.
-        pub unsafe fn release(&self, start: *mut u8, bytes: usize) {
+        pub unsafe fn release(&self, start: *mut u8, bytes: usize, was_prepared: bool) {
+            // What was prepared gives way to a range that is only reserved, like the rest of the mapping.
+            // SAFETY: the caller vouches for the range.
+            if was_prepared && unsafe { replace(start, bytes, libc::MAP_NORESERVE) } {
+                return;
+            }
             // Only Linux promises zeros afterwards, and it refuses on huge pages before version 5.18.
             // SAFETY: the caller vouches for the range.
             let zeroed = unsafe { libc::madvise(start.cast(), bytes, libc::MADV_DONTNEED) } == 0
@@ -189,8 +225,8 @@ mod sys {
             (!start.is_null()).then_some(Reserved { start, layout })
         }
 
-        pub fn explicit(_bytes: usize) -> Option<Reserved> {
-            None
+        pub unsafe fn prepare(&self, _start: *mut u8, _bytes: usize) -> bool {
+            true
         }
 
         pub fn start(&self) -> *mut u8 {
@@ -203,7 +239,7 @@ mod sys {
 
         /// # Safety
         /// The range lies in this allocation, and nobody uses it during the call.
-        pub unsafe fn release(&self, start: *mut u8, bytes: usize) {
+        pub unsafe fn release(&self, start: *mut u8, bytes: usize, _was_prepared: bool) {
             // SAFETY: the caller vouches for the range.
             unsafe { start.write_bytes(0, bytes) }
         }

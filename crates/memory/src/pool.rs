@@ -77,7 +77,10 @@ impl Pool {
             .advise("drop a table")
         })?;
         drop(table);
-        Ok(Extent::new(Run::new(Arc::clone(self), index, first, count, writers)))
+        let run = Run::new(Arc::clone(self), index, first, count, writers);
+        // SAFETY: the pages were free until now, and only the run knows them.
+        unsafe { self.mapping.prepare(first, count) }?;
+        Ok(Extent::new(run))
     }
 
     fn check_room(&self, table: &PageTable, index: TenantIndex, bytes: usize, count: usize) -> Result<()> {
