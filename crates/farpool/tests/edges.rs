@@ -24,6 +24,7 @@ pub const EDGES: &[(&str, &[&str])] = &[
     ("datafusion", &["planner", "transfer"]),
     ("farpool", &["node", "datafusion"]),
     ("bench", &["farpool"]),
+    ("fuzz", &["columns", "wire"]),
     ("xtask", &[]),
 ];
 

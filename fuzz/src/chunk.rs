@@ -1,0 +1,89 @@
+//! Encoded column chunks from anybody.
+
+use arrow_array::Array;
+use farpool_columns::{Chunk, Integers};
+use farpool_memory::{Pool, PoolConfig};
+use farpool_model::{CompareOp, TenantName, limits};
+use std::sync::{Arc, OnceLock};
+
+const OPERATORS: [CompareOp; 6] =
+    [CompareOp::Eq, CompareOp::NotEq, CompareOp::Lt, CompareOp::LtEq, CompareOp::Gt, CompareOp::GtEq];
+
+/// Reads a chunk; one that comes out is decoded, gathered from and compared in every way it offers, and
+/// gives the same values when it is written and read again.
+pub fn chunk_decoder(data: &[u8]) {
+    let tenant = TenantName::default();
+    let Ok(chunk) = Chunk::from_bytes(pool(), &tenant, data) else { return };
+    let rows = chunk.rows();
+    let all = chunk.decode(0..rows).expect("all rows can be decoded");
+    all.to_data().validate_full().expect("decoded values are sound");
+    assert_eq!((all.len(), all.null_count()), (rows, chunk.null_count()));
+    assert_eq!(all.data_type(), chunk.data_type());
+
+    let some: Vec<u32> = (0..rows as u32).step_by(7).collect();
+    let gathered = chunk.gather(&some).expect("rows of the chunk can be gathered");
+    for (place, row) in some.iter().enumerate() {
+        let (one, other) = (gathered.slice(place, 1), all.slice(*row as usize, 1));
+        assert!(one == other || is_nan(&one), "row {row} differs when it is gathered");
+    }
+    assert!(chunk.gather(&[rows as u32]).is_err());
+    let half = rows / 2;
+    assert_eq!(chunk.decode(half..rows).expect("the second half can be decoded").len(), rows - half);
+    if let Some(valid) = chunk.validity(0..rows) {
+        assert_eq!(rows - valid.count_set_bits(), chunk.null_count());
+    }
+    if let Some(integers) = chunk.integers() {
+        compare(&integers, rows);
+    }
+    if let Some(dictionary) = chunk.dictionary() {
+        compare(&dictionary.codes(), rows);
+        let mut codes = Vec::new();
+        dictionary.codes().unpack(0..rows, &mut codes);
+        let values = dictionary.values().len() as i64;
+        assert!(codes.iter().all(|code| (0..values).contains(code)));
+    }
+    let again = Chunk::from_bytes(pool(), &tenant, &chunk.to_bytes()).expect("what we write, we read");
+    let again = again.decode(0..rows).expect("all rows can be decoded again");
+    // Floats may be NaN, which does not equal itself; their bits are compared through the data.
+    assert!(again.to_data().buffers() == all.to_data().buffers() || again == all);
+}
+
+/// Every comparison agrees with the values one by one.
+fn compare(integers: &Integers<'_>, rows: usize) {
+    let mut values = Vec::new();
+    integers.unpack(0..rows, &mut values);
+    let start = if rows > limits::BLOCK_ROWS { limits::BLOCK_ROWS } else { 0 };
+    let mut bits = vec![u64::MAX; (rows - start).div_ceil(64)];
+    let literals = [integers.min(), integers.max(), values.get(rows / 2).copied().unwrap_or(0)];
+    for literal in literals.map(i128::from).into_iter().chain([i128::MIN, i128::MAX]) {
+        for op in OPERATORS {
+            integers.compare(op, literal, start..rows, &mut bits);
+            for (place, value) in values[start..].iter().map(|v| i128::from(*v)).enumerate() {
+                let expected = match op {
+                    CompareOp::Eq => value == literal,
+                    CompareOp::NotEq => value != literal,
+                    CompareOp::Lt => value < literal,
+                    CompareOp::LtEq => value <= literal,
+                    CompareOp::Gt => value > literal,
+                    CompareOp::GtEq => value >= literal,
+                };
+                let got = bits[place / 64] >> (place % 64) & 1 == 1;
+                assert_eq!(got, expected, "{value} {} {literal}", op.symbol());
+            }
+        }
+    }
+}
+
+fn is_nan(value: &dyn Array) -> bool {
+    use arrow_array::cast::AsArray;
+    use arrow_array::types::{Float32Type, Float64Type};
+    value.as_primitive_opt::<Float64Type>().is_some_and(|v| v.value(0).is_nan())
+        || value.as_primitive_opt::<Float32Type>().is_some_and(|v| v.value(0).is_nan())
+}
+
+/// One pool for all inputs: making one takes longer than a whole run.
+fn pool() -> &'static Arc<Pool> {
+    static POOL: OnceLock<Arc<Pool>> = OnceLock::new();
+    let config = || PoolConfig { bytes_limit: 256 << 20 };
+    POOL.get_or_init(|| Pool::new(config()).expect("a small pool can be made"))
+}

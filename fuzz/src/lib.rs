@@ -1,0 +1,20 @@
+//! What is done with hostile bytes, once for each decoder. A body may refuse its input but never panics,
+//! and what it accepts must hold: decoded arrays can be read, what is encoded again is the same again.
+//!
+//! The bodies run in two ways: `cargo test` runs them over the seeds in `corpus/` and many thousand
+//! mutations of those, the same each time; `targets/` runs them under libFuzzer, guided by coverage:
+//! `RUSTC_BOOTSTRAP=1 cargo fuzz run --fuzz-dir fuzz/targets plan_decoder fuzz/corpus/plan_decoder`.
+//! An input that once broke something stays in the corpus.
+
+#![forbid(unsafe_code)]
+
+mod chunk;
+mod messages;
+mod plan;
+
+pub use chunk::chunk_decoder;
+pub use messages::native_messages;
+pub use plan::plan_decoder;
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,82 @@
+//! The native protocol from anybody: the preface, frames, and every kind of message.
+
+use crate::plan::table_schema;
+use arrow_array::{Array, RecordBatch};
+use bytes::{Bytes, BytesMut};
+use farpool_wire::{
+    Assembler, FrameKind, Message, Request, Response, Window, check_preface, reply_to_stranger, split_frame,
+};
+
+/// Reads the bytes as both sides of a connection would. After the preface come frames; otherwise the first
+/// byte is the kind of a message and the rest its body.
+pub fn native_messages(data: &[u8]) {
+    match check_preface(data) {
+        Ok(true) => connection(&data[farpool_wire::PREFACE.len()..]),
+        Ok(false) => {}
+        Err(_) => {
+            assert!(!reply_to_stranger(data).is_empty());
+            let Some((kind, body)) = data.split_first() else { return };
+            let Some(kind) = FrameKind::from_number(*kind) else { return };
+            let body = Bytes::copy_from_slice(body);
+            receive(&Message { kind, stream: 1, bytes_on_wire: body.len() as u64, body });
+        }
+    }
+}
+
+fn connection(bytes: &[u8]) {
+    let mut buffer = BytesMut::from(bytes);
+    let mut assembler = Assembler::new();
+    while let Ok(Some((header, payload))) = split_frame(&mut buffer) {
+        match assembler.push(header, payload) {
+            Ok(Some(message)) => receive(&message),
+            Ok(None) => {}
+            Err(_) => return,
+        }
+        assert!(assembler.incomplete_bytes() <= bytes.len());
+    }
+}
+
+fn receive(message: &Message) {
+    let schema = table_schema();
+    if let Ok(request) = Request::decode(message, Some(&schema)) {
+        match &request {
+            Request::LoadBatch(batch) => read_all(batch),
+            Request::Credit { bytes } => drop(Window::new().granted(*bytes)),
+            _ => {}
+        }
+        if let Some(again) = resent(request.encode()) {
+            let again = Request::decode(&again, Some(&schema)).expect("what we send, we read");
+            assert_eq!(again.kind(), request.kind());
+        }
+    }
+    if let Ok(response) = Response::decode(message, Some(&schema)) {
+        if let Response::Batch(batch) = &response {
+            read_all(batch);
+        }
+        if let Some(again) = resent(response.encode()) {
+            let again = Response::decode(&again, Some(&schema)).expect("what we send, we read");
+            assert_eq!(format!("{again:?}"), format!("{response:?}"));
+        }
+    }
+}
+
+/// The message as it comes in again; none when it was refused or is not one message.
+fn resent(encoded: farpool_model::Result<Vec<farpool_wire::Outgoing>>) -> Option<Message> {
+    let mut messages = encoded.ok()?;
+    let outgoing = messages.pop().filter(|_| messages.is_empty())?;
+    let mut buffer = BytesMut::from(&outgoing.frames(1).concat()[..]);
+    let mut assembler = Assembler::new();
+    while let Some((header, payload)) = split_frame(&mut buffer).expect("our own frames are sound") {
+        if let Some(message) = assembler.push(header, payload).expect("our own frames fit together") {
+            return Some(message);
+        }
+    }
+    None
+}
+
+/// Touches every value, so that one that refers to bytes that are not there is noticed.
+fn read_all(batch: &RecordBatch) {
+    for column in batch.columns() {
+        column.to_data().validate_full().expect("a batch that was accepted is sound");
+    }
+}

@@ -1,0 +1,307 @@
+//! The bodies over the seeds and over mutations of them, the same ones every time.
+
+use super::*;
+use arrow_array::*;
+use arrow_schema::DataType;
+use farpool_columns::encode_row_group;
+use farpool_memory::{Pool, PoolConfig};
+use farpool_model::*;
+use farpool_wire::{PREFACE, Request, Response, substrait};
+use std::path::PathBuf;
+use std::sync::Arc;
+
+/// Mutations of the seeds that each body is given.
+const MUTATIONS: u64 = 30_000;
+
+/// Bytes of the largest mutation: large ones say nothing that small ones do not, and take their time.
+const BYTES_MAX: usize = 64 << 10;
+
+#[test]
+fn plans() {
+    run("plan_decoder", plan_decoder);
+}
+
+#[test]
+fn messages() {
+    run("native_messages", native_messages);
+}
+
+#[test]
+fn chunks() {
+    run("chunk_decoder", chunk_decoder);
+}
+
+fn folder(target: &str) -> PathBuf {
+    PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("corpus").join(target)
+}
+
+fn run(target: &str, body: fn(&[u8])) {
+    let mut paths: Vec<PathBuf> =
+        std::fs::read_dir(folder(target)).unwrap().map(|e| e.unwrap().path()).collect();
+    paths.sort();
+    let seeds: Vec<Vec<u8>> = paths.iter().map(|path| std::fs::read(path).unwrap()).collect();
+    assert!(seeds.len() > 3, "the corpus of {target} is there");
+    let mut random = Random(0x9e37_79b9_7f4a_7c15);
+    let mutations = (0..MUTATIONS).map(|_| mutated(&seeds, &mut random)).collect::<Vec<_>>();
+    for input in seeds.iter().chain(&mutations) {
+        let witness = Witness(input);
+        body(input);
+        drop(witness);
+    }
+}
+
+/// Says which input it was when a body panics.
+struct Witness<'a>(&'a [u8]);
+
+impl Drop for Witness<'_> {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            let hex: String = self.0.iter().map(|byte| format!("{byte:02x}")).collect();
+            eprintln!("the input was {hex}");
+        }
+    }
+}
+
+/// xorshift64* (Vigna, 2016): good enough here, and the same everywhere.
+struct Random(u64);
+
+impl Random {
+    fn below(&mut self, end: usize) -> usize {
+        self.0 ^= self.0 >> 12;
+        self.0 ^= self.0 << 25;
+        self.0 ^= self.0 >> 27;
+        (self.0.wrapping_mul(0x2545_f491_4f6c_dd1d) >> 33) as usize % end.max(1)
+    }
+}
+
+fn mutated(seeds: &[Vec<u8>], random: &mut Random) -> Vec<u8> {
+    let mut bytes = seeds[random.below(seeds.len())].clone();
+    for _ in 0..=random.below(5) {
+        let at = random.below(bytes.len() + 1);
+        let length = 1 + random.below(16);
+        let end = bytes.len().min(at + length);
+        match random.below(8) {
+            0 if at < bytes.len() => bytes[at] ^= 1 << random.below(8),
+            1 if at < bytes.len() => bytes[at] = [0, 1, 0x7f, 0x80, 0xff][random.below(5)],
+            2 => bytes.truncate(at),
+            3 => drop(bytes.drain(at..end)),
+            4 => {
+                let copy = bytes[at..end].to_vec();
+                let to = random.below(bytes.len() + 1);
+                bytes.splice(to..to, copy);
+            }
+            5 => {
+                let other = &seeds[random.below(seeds.len())];
+                let from = random.below(other.len() + 1);
+                let to = other.len().min(from + 64);
+                bytes.splice(at..end, other[from..to].iter().copied());
+            }
+            6 => {
+                let extreme =
+                    [0, 1, u64::MAX, i64::MAX as u64, u64::from(u32::MAX), 1 << 31][random.below(6)];
+                let extreme = &extreme.to_le_bytes()[..1 + random.below(8)];
+                let end = bytes.len().min(at + extreme.len());
+                bytes.splice(at..end, extreme.iter().copied());
+            }
+            _ if at < bytes.len() => bytes[at] = random.below(256) as u8,
+            _ => bytes.push(random.below(256) as u8),
+        }
+    }
+    bytes.truncate(BYTES_MAX);
+    bytes
+}
+
+/// Writes the seeds that can be made; the others in the corpus were found. Run it after a format changed:
+/// `cargo test -p farpool-fuzz -- --ignored`.
+#[test]
+#[ignore = "writes into the corpus"]
+fn write_the_seeds() {
+    for (target, seeds) in [
+        ("plan_decoder", plan_seeds()),
+        ("native_messages", message_seeds()),
+        ("chunk_decoder", chunk_seeds()),
+    ] {
+        std::fs::create_dir_all(folder(target)).unwrap();
+        for (place, seed) in seeds.iter().enumerate() {
+            std::fs::write(folder(target).join(format!("seed-{place:02}")), seed).unwrap();
+        }
+    }
+}
+
+fn programs() -> Vec<Program> {
+    let schema = plan::table_schema();
+    let table = || TableName::new("items").unwrap();
+    let literal = |value, data_type| Expr::Literal(Literal::new(value, data_type).unwrap());
+    let int = |v: i128| literal(Value::Int(v), DataType::Int64);
+    let like =
+        Expr::Like { value: Box::new(Expr::Column(7)), pattern: "%a\\_b%".into(), case_insensitive: true };
+    let case = Expr::Case {
+        branches: vec![(Expr::Column(9), Expr::Negate(Box::new(Expr::Column(8))))],
+        otherwise: Some(Box::new(Expr::Cast(Box::new(Expr::Column(0)), DataType::Float64))),
+    };
+    let zoned = literal(Value::Int(5), schema.field(6).data_type().clone());
+    let filter = Expr::And(vec![
+        Expr::compare(CompareOp::Lt, Expr::Column(0), int(7)),
+        Expr::Or(vec![like, Expr::not(Expr::IsNull(Box::new(Expr::Column(3))))]),
+        Expr::compare(CompareOp::GtEq, Expr::Column(6), zoned),
+        Expr::InList(Box::new(Expr::Column(0)), vec![Literal::new(Value::Int(1), DataType::Int64).unwrap()]),
+    ]);
+    let named = |name: &str, expr| NamedExpr { name: name.into(), expr };
+    let aggregate = |function, argument, data_type| Aggregate {
+        name: "x".into(),
+        function,
+        argument,
+        filter: Some(Expr::Column(9)),
+        data_type,
+    };
+    let product = Expr::arithmetic(ArithmeticOp::Multiply, Expr::Column(0), int(3));
+    vec![
+        Program::scan(table(), &schema, &[0, 7]),
+        Program { filter: Some(filter), limit: Some(9), ..Program::scan(table(), &schema, &[]) },
+        Program {
+            table: table(),
+            version: Some(Version(4)),
+            filter: Some(Expr::Opaque { reason: "strange".into() }),
+            output: Output::Rows(vec![named("p", product), named("c", case)]),
+            limit: None,
+        },
+        Program {
+            table: table(),
+            version: None,
+            filter: None,
+            output: Output::Aggregate {
+                keys: vec![named("k", Expr::Column(4))],
+                aggregates: vec![
+                    aggregate(AggregateFunction::Sum, Some(Expr::Column(3)), DataType::Decimal128(25, 2)),
+                    aggregate(AggregateFunction::Count, None, DataType::Int64),
+                ],
+            },
+            limit: None,
+        },
+    ]
+}
+
+/// Ours, and those that DataFusion made for the tests of the wire crate.
+fn plan_seeds() -> Vec<Vec<u8>> {
+    let schema = plan::table_schema();
+    let ours = programs().into_iter().map(|p| substrait::encode_program(&p, &schema).unwrap());
+    let text = include_str!("../../crates/wire/testdata/datafusion_plans.txt");
+    let theirs = text.split("\n\n").filter_map(|case| case.lines().nth(2)).map(|hex| {
+        (0..hex.len()).step_by(2).map(|i| u8::from_str_radix(&hex[i..i + 2], 16).unwrap()).collect()
+    });
+    ours.chain(theirs).collect()
+}
+
+fn rows() -> RecordBatch {
+    let schema = plan::table_schema();
+    let count = 5;
+    let columns = schema.fields().iter().map(|field| -> ArrayRef {
+        match field.data_type() {
+            DataType::Utf8View => Arc::new(StringViewArray::from(vec![
+                Some("a"),
+                None,
+                Some("a text longer than a view"),
+                Some("another text longer than a view"),
+                Some(""),
+            ])),
+            other => new_null_array(other, count),
+        }
+    });
+    let columns = columns.collect();
+    RecordBatch::try_new(schema, columns).unwrap()
+}
+
+fn message_seeds() -> Vec<Vec<u8>> {
+    let schema = plan::table_schema();
+    let name = || TableName::new("items").unwrap();
+    let plan = substrait::encode_program(&programs()[1], &schema).unwrap();
+    let requests = [
+        Request::Hello { version_min: 1, version_max: 1, token: Some("t".into()), client: "c".into() },
+        Request::Execute { plan },
+        Request::Credit { bytes: 77 },
+        Request::Table { name: name() },
+        Request::LoadBegin {
+            table: name(),
+            mode: LoadMode::Append,
+            schema: schema.clone(),
+            rows_hint: Some(1),
+        },
+        Request::LoadBatch(rows()),
+    ];
+    let answer = OperatorAnswer {
+        name: "filter".into(),
+        detail: "d".into(),
+        answer: Answer::Superset,
+        reason: Some("r".into()),
+    };
+    let effective = programs().swap_remove(3);
+    let prepared = Prepared {
+        version: Version(1),
+        answers: vec![answer.clone()],
+        schema: effective.result_schema(&schema).unwrap(),
+        effective,
+    };
+    let columns = schema.fields().iter().map(|field| ColumnStatistics {
+        max: Literal::new(Value::Int(3), field.data_type().clone()).ok(),
+        ..Default::default()
+    });
+    let table = TableInfo {
+        name: name(),
+        version: Version(2),
+        rows: 1,
+        bytes_plain: 2,
+        bytes_encoded: 3,
+        columns: columns.collect(),
+        schema: schema.clone(),
+    };
+    let responses = [
+        Response::Hello { version: 1, server: "s".into(), tenant: TenantName::default() },
+        Response::Prepared { prepared, table_schema: schema },
+        Response::Batch(rows()),
+        Response::Receipt(Receipt { operators: vec![answer], ..Default::default() }),
+        Response::Tables(vec![table]),
+        Response::Status(Status { tenants: vec![Default::default()], ..Default::default() }),
+        Response::Error(Error::invalid("m").advise("a")),
+    ];
+    let frames: Vec<Vec<u8>> = requests
+        .iter()
+        .map(|r| r.encode())
+        .chain(responses.iter().map(|r| r.encode()))
+        .map(|messages| messages.unwrap().pop().unwrap().frames(1).concat())
+        .collect();
+    let mut connection = PREFACE.to_vec();
+    frames.iter().for_each(|frame| connection.extend_from_slice(frame));
+    // A message by itself is its kind and its body: a frame without the rest of its header.
+    let single = frames.iter().map(|frame| [&frame[4..5], &frame[12..]].concat());
+    single.chain([connection]).collect()
+}
+
+fn chunk_seeds() -> Vec<Vec<u8>> {
+    let count = 1500;
+    let text = |i: usize| format!("https://example.org/{}/{}", i * 7919 % 1000, i % 13);
+    let columns: Vec<ArrayRef> = vec![
+        Arc::new(Int64Array::from_iter((0..count).map(|i| (i % 11 > 0).then_some(i * 37 % 1000)))),
+        Arc::new(Int32Array::from_iter_values((0..count as i32).map(|i| i * 65_537))),
+        Arc::new(Int16Array::from_iter_values((0..count).map(|_| 7))),
+        Arc::new(UInt64Array::from_iter_values((0..count as u64).map(|i| u64::MAX - i))),
+        Arc::new(Decimal128Array::from_iter_values((0..300).map(|i| i128::MAX / 10 - i))),
+        Arc::new(Float64Array::from_iter_values((0..300).map(|i| f64::from(i) / 3.0))),
+        Arc::new(BooleanArray::from_iter((0..count).map(|i| (i % 5 > 0).then_some(i % 3 == 0)))),
+        Arc::new(StringViewArray::from_iter_values(
+            (0..count).map(|i| ["red", "green", "a longer colour"][i as usize % 3]),
+        )),
+        Arc::new(StringViewArray::from_iter((0..600).map(|i| (i % 9 > 0).then(|| text(i))))),
+        Arc::new(BinaryViewArray::from_iter_values(
+            (0..200u32).map(|i| i.wrapping_mul(2_654_435_761).to_le_bytes()),
+        )),
+        new_null_array(&DataType::Date32, 100),
+    ];
+    let pool = Pool::new(PoolConfig { bytes_limit: 64 << 20 }).unwrap();
+    let encode = |column: ArrayRef| {
+        let field = arrow_schema::Field::new("c", column.data_type().clone(), true);
+        let schema = Arc::new(arrow_schema::Schema::new(vec![field]));
+        let group = encode_row_group(&pool, &TenantName::default(), &schema, &[column]).unwrap();
+        group.chunks[0].to_bytes()
+    };
+    columns.into_iter().map(encode).collect()
+}
