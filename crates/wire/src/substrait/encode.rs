@@ -281,11 +281,11 @@ impl Encoder<'_> {
             urn_reference: urns.iter().position(|u| *u == urn).map_or(0, |place| place as u32 + 1),
         };
         let zoned = self.has_zones.then(|| declared(TYPES_URN, ZONED_ANCHOR, ZONED_TYPE));
-        let mut mappings: Vec<MappingType> = zoned.into_iter().map(MappingType::ExtensionType).collect();
+        let mut mappings: Vec<MappingType> = zoned.into_iter().map(MappingType::Type).collect();
         mappings.extend(
             (1..)
                 .zip(&self.functions)
-                .map(|(anchor, (urn, name))| MappingType::ExtensionFunction(declared(urn, anchor, name))),
+                .map(|(anchor, (urn, name))| MappingType::Function(declared(urn, anchor, name))),
         );
         let declaration = |mapping| {
             proto::SimpleExtensionDeclaration { mapping_type: Some(mapping) }.encode_to_vec().into()

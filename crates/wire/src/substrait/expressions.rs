@@ -53,16 +53,16 @@ impl Extensions {
         for bytes in &plan.extensions {
             let declaration: proto::SimpleExtensionDeclaration = read(bytes)?;
             match declaration.mapping_type {
-                Some(proto::MappingType::ExtensionFunction(f)) => {
+                Some(proto::MappingType::Function(f)) => {
                     let urn = urns.get(&f.urn_reference).or_else(|| uris.get(&f.uri_reference));
                     let urn = urn.cloned().unwrap_or_default();
                     extensions.functions.insert(f.anchor, (functions::simple_name(&f.name), urn));
                 }
-                Some(proto::MappingType::ExtensionType(t)) => {
+                Some(proto::MappingType::Type(t)) => {
                     extensions.types.insert(t.anchor, t.name);
                 }
                 // Variations of types are known by their number alone.
-                Some(proto::MappingType::ExtensionTypeVariation(_)) | None => {}
+                Some(proto::MappingType::TypeVariation(_)) | None => {}
             }
         }
         Ok(extensions)

@@ -56,11 +56,11 @@ pub struct SimpleExtensionDeclaration {
 #[derive(Clone, PartialEq, Oneof)]
 pub enum MappingType {
     #[prost(message, tag = "1")]
-    ExtensionType(Declared),
+    Type(Declared),
     #[prost(message, tag = "2")]
-    ExtensionTypeVariation(Declared),
+    TypeVariation(Declared),
     #[prost(message, tag = "3")]
-    ExtensionFunction(Declared),
+    Function(Declared),
 }
 
 /// `ExtensionType`, `ExtensionTypeVariation` and `ExtensionFunction`, which have the same fields.

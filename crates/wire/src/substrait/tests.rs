@@ -252,7 +252,7 @@ fn plan(input: Bytes, functions: &[(&str, &str)]) -> proto::Plan {
     let declaration = |(anchor, (_, name)): (u32, &(&str, &str))| {
         let function =
             proto::Declared { uri_reference: anchor, anchor, name: name.to_string(), urn_reference: 0 };
-        let mapping_type = Some(proto::MappingType::ExtensionFunction(function));
+        let mapping_type = Some(proto::MappingType::Function(function));
         proto::SimpleExtensionDeclaration { mapping_type }.encode_to_vec().into()
     };
     proto::Plan {
