@@ -182,7 +182,13 @@ impl FrameKind {
             FrameKind::Prepare | FrameKind::Execute | FrameKind::LoadBegin => {
                 limits::PLAN_BYTES_MAX + (64 << 10)
             }
-            _ => limits::MESSAGE_BYTES_MAX,
+            FrameKind::Receipt => 1 << 20,
+            // A plan and two schemas; a schema and a few numbers for each column.
+            FrameKind::Prepared | FrameKind::TableInfo | FrameKind::Loaded | FrameKind::StatusInfo => {
+                16 << 20
+            }
+            FrameKind::TableList => 64 << 20,
+            FrameKind::LoadBatch | FrameKind::Batch => limits::MESSAGE_BYTES_MAX,
         }
     }
 }

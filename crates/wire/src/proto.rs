@@ -2,12 +2,16 @@
 //!
 //! Invariant: a field keeps its number and meaning for ever; new fields are optional; a reader skips fields
 //! that it does not know. Derived by hand rather than generated, so that building needs no `protoc`.
+//!
+//! Repeated messages are bytes, read one by one: otherwise a peer could make us hold fifty times what it
+//! sends by sending empty ones.
 
 #![expect(
     missing_docs,
     reason = "the fields are described where they come from, in farpool_model and docs/wire.md"
 )]
 
+use bytes::Bytes;
 use prost::{Enumeration, Message, Oneof};
 
 /// Nothing to say: `Cancel`, `Tables`, `LoadEnd`, `Status`, `Dropped`.
@@ -110,8 +114,8 @@ pub struct OperatorAnswer {
 pub struct Prepared {
     #[prost(uint64, tag = "1")]
     pub version: u64,
-    #[prost(message, repeated, tag = "2")]
-    pub answers: Vec<OperatorAnswer>,
+    #[prost(bytes = "bytes", repeated, tag = "2")]
+    pub answers: Vec<Bytes>,
     #[prost(bytes = "vec", tag = "3")]
     pub effective: Vec<u8>,
     #[prost(bytes = "vec", tag = "4")]
@@ -139,8 +143,8 @@ pub struct Receipt {
     pub cpu_ns: u64,
     #[prost(uint64, tag = "8")]
     pub elapsed_ns: u64,
-    #[prost(message, repeated, tag = "9")]
-    pub operators: Vec<OperatorAnswer>,
+    #[prost(bytes = "bytes", repeated, tag = "9")]
+    pub operators: Vec<Bytes>,
 }
 
 /// A value of a column's type.
@@ -199,15 +203,15 @@ pub struct TableInfo {
     pub bytes_plain: u64,
     #[prost(uint64, tag = "6")]
     pub bytes_encoded: u64,
-    #[prost(message, repeated, tag = "7")]
-    pub columns: Vec<ColumnStatistics>,
+    #[prost(bytes = "bytes", repeated, tag = "7")]
+    pub columns: Vec<Bytes>,
 }
 
 /// `TableList`
 #[derive(Clone, PartialEq, Message)]
 pub struct TableList {
-    #[prost(message, repeated, tag = "1")]
-    pub tables: Vec<TableInfo>,
+    #[prost(bytes = "bytes", repeated, tag = "1")]
+    pub tables: Vec<Bytes>,
 }
 
 /// What a tenant holds and has used.
@@ -250,8 +254,8 @@ pub struct StatusInfo {
     pub workers: u64,
     #[prost(uint64, tag = "10")]
     pub uptime_s: u64,
-    #[prost(message, repeated, tag = "11")]
-    pub tenants: Vec<TenantStatus>,
+    #[prost(bytes = "bytes", repeated, tag = "11")]
+    pub tenants: Vec<Bytes>,
 }
 
 /// `Error`

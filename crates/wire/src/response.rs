@@ -89,7 +89,8 @@ impl Response {
             Response::Prepared { prepared, table_schema } => body(&write_prepared(prepared, table_schema)?),
             Response::Receipt(receipt) => body(&write_receipt(receipt)),
             Response::Tables(tables) => {
-                let tables = tables.iter().map(write_table).collect::<Result<_>>()?;
+                let tables =
+                    tables.iter().map(|table| write_table(table).map(|t| body(&t))).collect::<Result<_>>()?;
                 body(&proto::TableList { tables })
             }
             Response::Table(table) | Response::Loaded(table) => body(&write_table(table)?),
@@ -128,13 +129,13 @@ impl Response {
             FrameKind::Receipt => Response::Receipt(read_receipt(read(body)?)?),
             FrameKind::TableList => {
                 let proto::TableList { tables } = read(body)?;
-                Response::Tables(tables.into_iter().map(read_table).collect::<Result<_>>()?)
+                Response::Tables(tables.iter().map(|t| read_table(read(t)?)).collect::<Result<_>>()?)
             }
             FrameKind::TableInfo => Response::Table(read_table(read(body)?)?),
             FrameKind::Loaded => Response::Loaded(read_table(read(body)?)?),
             FrameKind::Dropped => read(body).map(|proto::Empty {}| Response::Dropped)?,
             FrameKind::Credit => read(body).map(|proto::Credit { bytes }| Response::Credit { bytes })?,
-            FrameKind::StatusInfo => Response::Status(read_status(read(body)?)),
+            FrameKind::StatusInfo => Response::Status(read_status(read(body)?)?),
             FrameKind::Error => Response::Error(read_error(read(body)?)),
             _ => return Err(Error::invalid("not a response")),
         })
@@ -170,7 +171,7 @@ fn read_error(error: proto::Error) -> Error {
 fn write_prepared(prepared: &Prepared, table_schema: &SchemaRef) -> Result<proto::Prepared> {
     Ok(proto::Prepared {
         version: prepared.version.0,
-        answers: prepared.answers.iter().map(write_answer).collect(),
+        answers: prepared.answers.iter().map(|answer| body(&write_answer(answer))).collect(),
         effective: substrait::encode_program(&prepared.effective, table_schema)?,
         schema: batch::encode_schema(&prepared.schema)?.to_vec(),
         table_schema: batch::encode_schema(table_schema)?.to_vec(),
@@ -183,7 +184,7 @@ fn read_prepared(prepared: proto::Prepared) -> Result<Response> {
     let effective = substrait::decode_program(&prepared.effective, &schema_of)?;
     let prepared = Prepared {
         version: Version(prepared.version),
-        answers: prepared.answers.into_iter().map(read_answer).collect::<Result<_>>()?,
+        answers: prepared.answers.iter().map(|a| read_answer(read(a)?)).collect::<Result<_>>()?,
         effective,
         schema: batch::decode_schema(&prepared.schema)?,
     };
@@ -227,7 +228,7 @@ fn write_receipt(receipt: &Receipt) -> proto::Receipt {
         bytes_on_wire: receipt.bytes_on_wire,
         cpu_ns: receipt.cpu_ns,
         elapsed_ns: receipt.elapsed_ns,
-        operators: receipt.operators.iter().map(write_answer).collect(),
+        operators: receipt.operators.iter().map(|answer| body(&write_answer(answer))).collect(),
     }
 }
 
@@ -241,7 +242,7 @@ fn read_receipt(receipt: proto::Receipt) -> Result<Receipt> {
         bytes_on_wire: receipt.bytes_on_wire,
         cpu_ns: receipt.cpu_ns,
         elapsed_ns: receipt.elapsed_ns,
-        operators: receipt.operators.into_iter().map(read_answer).collect::<Result<_>>()?,
+        operators: receipt.operators.iter().map(|a| read_answer(read(a)?)).collect::<Result<_>>()?,
     })
 }
 
@@ -260,7 +261,7 @@ fn write_table(table: &TableInfo) -> Result<proto::TableInfo> {
         rows: table.rows,
         bytes_plain: table.bytes_plain,
         bytes_encoded: table.bytes_encoded,
-        columns: table.columns.iter().map(write_column).collect(),
+        columns: table.columns.iter().map(|column| body(&write_column(column))).collect(),
     })
 }
 
@@ -273,7 +274,8 @@ fn read_table(table: proto::TableInfo) -> Result<TableInfo> {
             table.columns.len()
         )));
     }
-    let columns = table.columns.into_iter().zip(schema.fields()).map(|(column, field)| {
+    let columns = table.columns.iter().zip(schema.fields()).map(|(column, field)| {
+        let column: proto::ColumnStatistics = read(column)?;
         let value = |value: Option<proto::Value>| match value.and_then(|v| v.kind) {
             Some(kind) => Literal::new(read_value(kind)?, field.data_type().clone()).map(Some),
             None => Ok(None),
@@ -298,10 +300,16 @@ fn read_table(table: proto::TableInfo) -> Result<TableInfo> {
     })
 }
 
+/// Bytes of the longest bound of strings or binaries that travels. Bounds are for estimates; a longer one
+/// is not known to the client, which is always allowed.
+const BOUND_BYTES_MAX: usize = 1 << 10;
+
 fn write_value(literal: &Literal) -> Option<proto::Value> {
     use proto::ValueKind;
     let kind = match literal.value() {
         Value::Null => return None,
+        Value::Text(v) if v.len() > BOUND_BYTES_MAX => return None,
+        Value::Bytes(v) if v.len() > BOUND_BYTES_MAX => return None,
         Value::Bool(v) => ValueKind::Boolean(*v),
         Value::Int(v) => match i64::try_from(*v) {
             Ok(v) => ValueKind::Integer(v),
@@ -349,20 +357,23 @@ fn write_status(status: &Status) -> proto::StatusInfo {
         programs_running: status.programs_running,
         workers: status.workers,
         uptime_s: status.uptime_s,
-        tenants: status.tenants.iter().map(tenant).collect(),
+        tenants: status.tenants.iter().map(|t| body(&tenant(t))).collect(),
     }
 }
 
-fn read_status(status: proto::StatusInfo) -> Status {
-    let tenant = |t: proto::TenantStatus| TenantStatus {
-        tenant: t.tenant,
-        memory_bytes_used: t.memory_bytes_used,
-        tables: t.tables,
-        programs: t.programs,
-        bytes_scanned: t.bytes_scanned,
-        cpu_ns: t.cpu_ns,
+fn read_status(status: proto::StatusInfo) -> Result<Status> {
+    let tenant = |bytes: &Bytes| -> Result<TenantStatus> {
+        let t: proto::TenantStatus = read(bytes)?;
+        Ok(TenantStatus {
+            tenant: t.tenant,
+            memory_bytes_used: t.memory_bytes_used,
+            tables: t.tables,
+            programs: t.programs,
+            bytes_scanned: t.bytes_scanned,
+            cpu_ns: t.cpu_ns,
+        })
     };
-    Status {
+    Ok(Status {
         version: status.version,
         memory_bytes_limit: status.memory_bytes_limit,
         memory_bytes_used: status.memory_bytes_used,
@@ -373,6 +384,6 @@ fn read_status(status: proto::StatusInfo) -> Status {
         programs_running: status.programs_running,
         workers: status.workers,
         uptime_s: status.uptime_s,
-        tenants: status.tenants.into_iter().map(tenant).collect(),
-    }
+        tenants: status.tenants.iter().map(tenant).collect::<Result<_>>()?,
+    })
 }

@@ -170,6 +170,19 @@ fn every_response_round_trips() {
 }
 
 #[test]
+fn long_bounds_of_strings_stay_at_home() {
+    let mut table = table_info();
+    let long = Literal::new(Value::Text("x".repeat(1 << 20)), DataType::Utf8View).unwrap();
+    table.columns[2].min = Some(long);
+    let messages = receive(&send(Response::Table(table).encode().unwrap(), 1)).unwrap();
+    assert_eq!(Response::decode(&messages[0], None).unwrap(), {
+        let mut table = table_info();
+        table.columns[2].min = None;
+        Response::Table(table)
+    });
+}
+
+#[test]
 fn an_endless_error_text_still_fits_its_frame() {
     let response = Response::Error(Error::invalid("ü".repeat(1 << 20)).advise("x".repeat(1 << 20)));
     let messages = receive(&send(response.encode().unwrap(), 1)).unwrap();
