@@ -1,6 +1,6 @@
 //! Times the shapes of TPC-H queries 1 and 6 and a few others on made-up rows, on one thread.
 //!
-//! `cargo run --release -p farpool-operators --example lineitem [MILLIONS OF ROWS]`
+//! `cargo run --release -p farpool-operators --example lineitem -- [MILLIONS OF ROWS [NAME]]`
 
 use arrow_array::{ArrayRef, Date32Array, Decimal128Array, Int64Array, RecordBatch, StringViewArray};
 use arrow_schema::{DataType, Field, Schema, SchemaRef};
@@ -170,7 +170,8 @@ fn main() {
     };
     let groups: Vec<RowGroup> = (0..millions * 1_000_000 / rows).map(encode).collect();
     let total = groups.iter().map(|g| g.rows).sum::<usize>();
-    for (name, program) in programs() {
+    let wanted = std::env::args().nth(2).unwrap_or_default();
+    for (name, program) in programs().into_iter().filter(|(name, _)| name.starts_with(&wanted)) {
         let plan = Plan::compile(&program, &schema()).expect("compiles");
         let mut best = f64::MAX;
         let mut out = 0;

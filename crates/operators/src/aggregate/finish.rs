@@ -10,6 +10,7 @@ use arrow_buffer::{NullBuffer, i256};
 use arrow_schema::DataType;
 use farpool_model::literal::integer_range;
 use farpool_model::{AggregateFunction, Error, Result};
+use std::ops::RangeInclusive;
 use std::sync::Arc;
 
 impl Aggregation {
@@ -37,7 +38,9 @@ fn finish_one(result: &AggregateResult, values: &Store, counts: &Store, groups: 
         Store::Count(_) => return Err(Error::internal("a count where a value is wanted")),
         Store::Sum(sums) if is_avg => averages(result, sums, counts, groups())?,
         Store::Sum(sums) => {
-            let exact = groups().map(|g| sum_of(result, sums, g)).collect::<Result<Vec<_>>>()?;
+            let range = range_of(&result.data_type);
+            let sum = |g| sums.exact(g).filter(|s| range.contains(s)).ok_or_else(|| overflow("sum", result));
+            let exact = groups().map(sum).collect::<Result<Vec<_>>>()?;
             array_of_ints(&result.data_type, exact.into_iter(), nulls())?
         }
         Store::FloatSum(sums) => {
@@ -72,22 +75,25 @@ fn finish_one(result: &AggregateResult, values: &Store, counts: &Store, groups: 
     })
 }
 
-fn sum_of(result: &AggregateResult, sums: &Sums, group: usize) -> Result<i128> {
-    let range = range_of(&result.data_type);
-    sums.exact(group).filter(|sum| (range.0..=range.1).contains(sum)).ok_or_else(|| overflow("sum", result))
-}
-
 fn averages(
     result: &AggregateResult,
     sums: &Sums,
     counts: &Store,
     groups: impl Iterator<Item = usize>,
 ) -> Result<ArrayRef> {
-    let average = |g: usize| {
-        let count = counts.count(g);
-        if count == 0 { Ok(None) } else { average_of(result, sums, g, count).map(Some) }
-    };
-    if let DataType::Decimal128(..) = result.data_type {
+    if let (DataType::Decimal128(_, from), DataType::Decimal128(_, to)) =
+        (&result.argument_type, &result.data_type)
+    {
+        let digits = u32::from((i16::from(*to) - i16::from(*from)).unsigned_abs());
+        let (factor, range) = (10_i128.checked_pow(digits), range_of(&result.data_type));
+        let average = |g: usize| match counts.count(g) {
+            0 => Ok(None),
+            count => factor
+                .and_then(|factor| average_of(sums, g, count, factor))
+                .filter(|mean| range.contains(mean))
+                .map(Some)
+                .ok_or_else(|| overflow("mean", result)),
+        };
         let values: Vec<Option<i128>> = groups.map(average).collect::<Result<_>>()?;
         let nulls = values.iter().map(Option::is_some).collect::<NullBuffer>();
         let values = values.into_iter().map(Option::unwrap_or_default);
@@ -100,30 +106,23 @@ fn averages(
     Ok(Arc::new(groups.map(mean).collect::<Float64Array>()))
 }
 
-/// The mean of decimals as Arrow's engines give it: scaled up to the result's scale first, then divided,
-/// truncating.
-fn average_of(result: &AggregateResult, sums: &Sums, group: usize, count: i64) -> Result<i128> {
-    let (DataType::Decimal128(_, from), DataType::Decimal128(_, to)) =
-        (&result.argument_type, &result.data_type)
-    else {
-        return Ok(0);
-    };
-    let digits = u32::from((i16::from(*to) - i16::from(*from)).unsigned_abs());
-    let scaled = i256::from_i128(10).checked_pow(digits).and_then(|f| sums.wide(group).checked_mul(f));
-    let mean = scaled.and_then(|s| s.checked_div(i256::from_i128(i128::from(count))));
-    let (min, max) = range_of(&result.data_type);
-    mean.and_then(i256::to_i128)
-        .filter(|mean| (min..=max).contains(mean))
-        .ok_or_else(|| overflow("mean", result))
+/// The mean of decimals as Arrow's engines give it: scaled up by `factor` to the result's scale first, then
+/// divided, truncating.
+fn average_of(sums: &Sums, group: usize, count: i64, factor: i128) -> Option<i128> {
+    if let Some(scaled) = sums.exact(group).and_then(|sum| sum.checked_mul(factor)) {
+        return Some(scaled / i128::from(count));
+    }
+    let scaled = sums.wide(group).checked_mul(i256::from_i128(factor))?;
+    scaled.checked_div(i256::from_i128(i128::from(count)))?.to_i128()
 }
 
-fn range_of(data_type: &DataType) -> (i128, i128) {
+fn range_of(data_type: &DataType) -> RangeInclusive<i128> {
     match data_type {
         DataType::Decimal128(precision, _) => {
             let bound = 10_i128.pow(u32::from(*precision)) - 1;
-            (-bound, bound)
+            -bound..=bound
         }
-        other => integer_range(other).unwrap_or((0, 0)),
+        other => integer_range(other).map_or(0..=0, |(min, max)| min..=max),
     }
 }
 

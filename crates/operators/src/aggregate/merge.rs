@@ -23,7 +23,9 @@ const PARTITION_BITS: u32 = 4;
 /// Partial aggregations on their way to the result.
 pub(crate) struct Merging {
     partials: Vec<Partial>,
-    partition_bits: u32,
+    /// For each partial, its groups by partition.
+    partitions: Vec<Vec<Vec<u32>>>,
+    tasks: usize,
 }
 
 impl Merging {
@@ -37,13 +39,21 @@ impl Merging {
             partials.retain(|p| p.groups.len() > 0);
         }
         let groups: usize = partials.iter().map(|p| p.groups.len()).sum();
-        let partition_bits = if groups > GROUPS_PER_TASK { PARTITION_BITS } else { 0 };
-        Merging { partials, partition_bits }
+        let tasks = match partials.len() {
+            0 => 0,
+            _ if groups > GROUPS_PER_TASK => 1 << PARTITION_BITS,
+            _ => 1,
+        };
+        let partitions = match partials.len() {
+            0 | 1 => Vec::new(),
+            _ => partials.iter().map(|p| partitions(&p.groups, tasks)).collect(),
+        };
+        Merging { partials, partitions, tasks }
     }
 
     /// The number of tasks.
     pub(crate) fn tasks(&self) -> usize {
-        if self.partials.is_empty() { 0 } else { 1 << self.partition_bits }
+        self.tasks
     }
 
     /// Merges one partition and lets its groups go.
@@ -52,31 +62,36 @@ impl Merging {
     /// `Invalid` when a sum does not fit its type.
     pub(crate) fn run(&self, aggregation: &Aggregation, task: usize, emit: &mut Emit<'_>) -> Result<()> {
         if let [partial] = self.partials.as_slice() {
-            let mine = self.groups_of(partial, task);
+            let groups = partial.groups.len();
+            let (first, last) = (groups * task / self.tasks, groups * (task + 1) / self.tasks);
+            let mine: Vec<u32> = (u32_checked(first)..u32_checked(last)).collect();
             return give(aggregation, &partial.groups, &partial.stores, &mine, emit);
         }
         let mut merged = aggregation.partial();
         let mut to = Vec::new();
-        for partial in &self.partials {
-            let from = self.groups_of(partial, task);
-            merged.groups.intern_groups(&partial.groups, &from, &mut to)?;
+        for (partial, partitions) in self.partials.iter().zip(&self.partitions) {
+            let from = &partitions[task];
+            merged.groups.intern_groups(&partial.groups, from, &mut to)?;
             merged.make_room();
             for (store, other) in merged.stores.iter_mut().zip(&partial.stores) {
-                store.merge(other, &from, &to)?;
+                store.merge(other, from, &to)?;
             }
         }
         let all: Vec<u32> = (0..u32_checked(merged.groups.len())).collect();
         give(aggregation, &merged.groups, &merged.stores, &all, emit)
     }
+}
 
-    fn groups_of(&self, partial: &Partial, task: usize) -> Vec<u32> {
-        let groups = 0..u32_checked(partial.groups.len());
-        if self.partition_bits == 0 {
-            return groups.collect();
-        }
-        let shift = 64 - self.partition_bits;
-        groups.filter(|group| partial.groups.hash(*group) >> shift == task as u64).collect()
+/// The groups of a partial by the top bits of their hash, for `tasks` tasks, a power of two.
+fn partitions(groups: &Groups, tasks: usize) -> Vec<Vec<u32>> {
+    let all = 0..u32_checked(groups.len());
+    if tasks == 1 {
+        return vec![all.collect()];
     }
+    let mut partitions = vec![Vec::with_capacity(groups.len() / tasks * 9 / 8); tasks];
+    let shift = u64::BITS - tasks.trailing_zeros();
+    all.for_each(|group| partitions[(groups.hash(group) >> shift) as usize].push(group));
+    partitions
 }
 
 fn give(

@@ -20,6 +20,9 @@ use std::collections::BTreeSet;
 /// Dense numbers per row of the row group up to which a table from number to group pays.
 const NUMBERS_PER_ROW_MAX: usize = 4;
 
+/// The same where the alternative is to look a lane up, which costs little more.
+const NUMBERS_PER_ROW_MAX_LANE: usize = 1;
+
 /// No group has been asked for yet.
 const UNKNOWN: u32 = u32::MAX;
 /// The group is being asked for.
@@ -188,15 +191,16 @@ fn key_way<'a>(
     if aggregation.keys.is_empty() {
         return Ok(KeyWay::None);
     }
-    let limit = group.rows.max(64) * NUMBERS_PER_ROW_MAX;
-    if let Some(keys) = DenseKeys::bind(&aggregation.keys, lanes, group, limit)? {
-        let groups = vec![UNKNOWN; keys.domain];
-        return Ok(KeyWay::Dense { keys, groups, buffers: KeyBuffers::default(), numbers: Vec::new() });
-    }
     let lane = match aggregation.keys.as_slice() {
         [key] => key.lane.filter(|l| lanes.interval(*l).is_some()),
         _ => None,
     };
+    let per_row = if lane.is_some() { NUMBERS_PER_ROW_MAX_LANE } else { NUMBERS_PER_ROW_MAX };
+    let limit = group.rows.max(64) * per_row;
+    if let Some(keys) = DenseKeys::bind(&aggregation.keys, lanes, group, limit)? {
+        let groups = vec![UNKNOWN; keys.domain];
+        return Ok(KeyWay::Dense { keys, groups, buffers: KeyBuffers::default(), numbers: Vec::new() });
+    }
     Ok(lane.map_or(KeyWay::Arrays, KeyWay::Lane))
 }
 

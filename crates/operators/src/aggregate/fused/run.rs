@@ -11,12 +11,17 @@ use crate::lanes::{LaneBuffers, RowSet};
 use crate::plan::batches;
 use crate::select::BoundFilter;
 use crate::selection::Selection;
-use farpool_model::Result;
+use farpool_model::{Result, limits};
 use farpool_model::cast::{u32_checked, u64_from};
 
 /// Below one selected row in this many, values are gathered; above, whole blocks are computed and the rows
 /// that are not selected masked.
 const GATHER_BELOW: usize = 2;
+
+/// Rows of the largest part: of blocks that are computed whole, or of gathered rows.
+const ROWS_OF_A_PART: usize = limits::BATCH_ROWS / GATHER_BELOW;
+
+const _: () = assert!(ROWS_AT_A_TIME <= ROWS_OF_A_PART);
 
 /// What is kept from batch to batch.
 #[derive(Default)]
@@ -52,7 +57,7 @@ impl Fused<'_> {
         let mut scratch = Scratch::default();
         // One group more, for rows that are not selected.
         let groups = self.keys.domain + 1;
-        scratch.sums.reset(groups, self.sums.len());
+        scratch.sums.reset(groups, &self.widths(), bits_of(ROWS_OF_A_PART as u128));
         scratch.extremes.resize_with(self.extremes.len(), ExtremeTable::default);
         for (table, extreme) in scratch.extremes.iter_mut().zip(&self.extremes) {
             table.reset(groups, extreme.wanted);
@@ -66,8 +71,22 @@ impl Fused<'_> {
                 self.batch(&selection, buffers, &mut scratch)?;
             }
         }
+        scratch.sums.finish();
         self.flush(&scratch, partial)?;
         Ok(passed)
+    }
+
+    /// The bits of the largest sum of each lane over one part.
+    fn widths(&self) -> Vec<Option<u32>> {
+        let width = |sum: &SumOf| match sum {
+            SumOf::Rows(_) => Some(bits_of(ROWS_OF_A_PART as u128)),
+            SumOf::Lane(lane, _) => {
+                let (min, max) = self.lanes.interval(*lane)?;
+                let largest = u128::try_from(max).ok().filter(|_| min >= 0)? * ROWS_OF_A_PART as u128;
+                Some(bits_of(largest)).filter(|bits| *bits < u64::BITS)
+            }
+        };
+        self.sums.iter().map(width).collect()
     }
 
     fn batch(&self, selection: &Selection, buffers: &mut LaneBuffers, scratch: &mut Scratch) -> Result<()> {
@@ -186,6 +205,10 @@ impl Fused<'_> {
         partial.ids = ids;
         Ok(())
     }
+}
+
+fn bits_of(largest: u128) -> u32 {
+    u128::BITS - largest.leading_zeros()
 }
 
 /// Gives rows that are not selected the group `aside`.

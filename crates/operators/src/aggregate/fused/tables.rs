@@ -3,106 +3,197 @@
 use crate::bits;
 use std::cmp::Ordering;
 
-/// Sums that lie in one line of a table, beside the number of rows.
-pub(super) const SUMS_PER_TABLE: usize = 7;
+/// Words that lie in one line of a table.
+const WORDS_PER_LINE: usize = 8;
 
-/// Groups up to which two copies of each table are filled in turn: rows of one group in a row would
-/// otherwise wait for one another's store.
-const TWO_COPIES_MAX: usize = 64;
+/// Groups up to which two copies of each table are filled in turn (rows of one group in a row would
+/// otherwise wait for one another's store), and several narrow sums share a word. Shared words have to be
+/// taken apart after each part, which only pays for few groups.
+const FEW_GROUPS_MAX: usize = 64;
 
-/// One cache line per group: the number of rows, then sums.
-type Line = [i64; SUMS_PER_TABLE + 1];
+/// Bits that fields may take in a shared word; the sign stays clear.
+const WORD_BITS: u32 = 63;
 
-/// The partial sums of a row group, for any number of lanes.
+/// One cache line per group.
+type Line = [i64; WORDS_PER_LINE];
+
+/// A sum's place in a shared word.
+#[derive(Clone, Copy, Debug)]
+struct Field {
+    sum: usize,
+    shift: u32,
+    bits: u32,
+}
+
+/// The partial sums of a row group per group: of any number of lanes, and of the rows.
+///
+/// Most sums over a few thousand rows are far from 64 bits. `price` and `quantity` side by side in one word
+/// need one addition to memory instead of two, and those are what grouping spends its time on.
 #[derive(Default)]
 pub(super) struct SumTables {
+    words: Vec<Vec<Field>>,
+    /// Lines of packed words; a table for every [`WORDS_PER_LINE`].
     tables: Vec<Vec<Line>>,
+    /// The buffer that the fields of a shared word are brought together in.
+    packed: Vec<Vec<i64>>,
+    /// All sums of a group beside each other, the number of rows last.
+    totals: Vec<i64>,
+    sums: usize,
     groups: usize,
     copies: usize,
 }
 
 impl SumTables {
-    /// All zero, for `groups` groups and `sums` lanes.
-    pub(super) fn reset(&mut self, groups: usize, sums: usize) {
+    /// All zero, for `groups` groups. `widths` gives for each lane the bits of the largest sum over one
+    /// part, or `None` when a value may be negative; `rows_bits` the same for the number of rows.
+    pub(super) fn reset(&mut self, groups: usize, widths: &[Option<u32>], rows_bits: u32) {
+        let few = groups <= FEW_GROUPS_MAX;
         self.groups = groups;
-        self.copies = if groups <= TWO_COPIES_MAX { 2 } else { 1 };
-        self.tables.resize_with(sums.div_ceil(SUMS_PER_TABLE).max(1), Vec::new);
-        for table in &mut self.tables {
-            table.clear();
-            table.resize(groups * self.copies, Line::default());
-        }
+        self.sums = widths.len();
+        self.copies = if few { 2 } else { 1 };
+        let bits = |width: &Option<u32>| width.filter(|_| few).unwrap_or(u64::BITS);
+        let widths: Vec<u32> = widths.iter().chain([&Some(rows_bits)]).map(bits).collect();
+        self.words = share_words(&widths);
+        self.tables = vec![vec![Line::default(); groups * self.copies]; self.words.len().div_ceil(WORDS_PER_LINE)];
+        self.packed.resize_with(self.words.len(), Vec::new);
+        self.totals = vec![0; groups * (self.sums + 1)];
     }
 
-    /// Adds a value of each lane to the group of each row.
+    /// Adds one part: a value of each lane to the group of each row.
     pub(super) fn add(&mut self, groups: &[u32], lanes: &[&[i64]]) {
-        let copies = self.copies;
-        for (index, table) in self.tables.iter_mut().enumerate() {
-            let first = (index * SUMS_PER_TABLE).min(lanes.len());
-            let lanes = &lanes[first..lanes.len().min(first + SUMS_PER_TABLE)];
-            match lanes.len() {
-                0 => scatter::<0>(groups, lanes, table, copies),
-                1 => scatter::<1>(groups, lanes, table, copies),
-                2 => scatter::<2>(groups, lanes, table, copies),
-                3 => scatter::<3>(groups, lanes, table, copies),
-                4 => scatter::<4>(groups, lanes, table, copies),
-                5 => scatter::<5>(groups, lanes, table, copies),
-                6 => scatter::<6>(groups, lanes, table, copies),
-                _ => scatter::<SUMS_PER_TABLE>(groups, lanes, table, copies),
-            }
+        for (word, packed) in self.words.iter().zip(&mut self.packed) {
+            pack(word, lanes, groups.len(), packed);
+        }
+        let words: Vec<&[i64]> = self.words.iter().zip(&self.packed).map(|(word, packed)| match word[..] {
+            [field] if field.sum < lanes.len() => lanes[field.sum],
+            _ => packed.as_slice(),
+        }).collect();
+        for (table, words) in self.tables.iter_mut().zip(words.chunks(WORDS_PER_LINE)) {
+            scatter_any(groups, words, table, self.copies);
+        }
+        if self.words.len() <= self.sums {
+            self.take_apart();
         }
     }
 
     /// Adds all rows to group 0.
     pub(super) fn add_ungrouped(&mut self, rows: usize, lanes: &[&[i64]]) {
-        self.tables[0][0][0] += rows as i64;
-        for (index, lane) in lanes.iter().enumerate() {
-            let sum: i64 = lane.iter().sum();
-            self.tables[index / SUMS_PER_TABLE][0][1 + index % SUMS_PER_TABLE] += sum;
+        for (total, lane) in self.totals.iter_mut().zip(lanes) {
+            *total += lane.iter().sum::<i64>();
         }
+        self.totals[self.sums] += rows as i64;
+    }
+
+    /// Brings everything to where [`SumTables::sum`] and [`SumTables::rows`] read it.
+    pub(super) fn finish(&mut self) {
+        self.take_apart();
     }
 
     /// The number of rows of a group.
     pub(super) fn rows(&self, group: usize) -> i64 {
-        self.cell(0, group, 0)
+        self.sum(self.sums, group)
     }
 
     /// The sum of a lane over a group.
     pub(super) fn sum(&self, lane: usize, group: usize) -> i64 {
-        self.cell(lane / SUMS_PER_TABLE, group, 1 + lane % SUMS_PER_TABLE)
+        self.totals[group * (self.sums + 1) + lane]
     }
 
-    fn cell(&self, table: usize, group: usize, cell: usize) -> i64 {
-        let table = &self.tables[table];
-        (0..self.copies).map(|copy| table[copy * self.groups + group][cell]).sum()
+    /// Moves what the tables hold to the totals.
+    fn take_apart(&mut self) {
+        for (index, word) in self.words.iter().enumerate() {
+            let table = &mut self.tables[index / WORDS_PER_LINE];
+            for (line, content) in table.iter_mut().enumerate() {
+                let value = std::mem::take(&mut content[index % WORDS_PER_LINE]);
+                let first = line % self.groups * (self.sums + 1);
+                for field in word {
+                    let mask = u64::MAX >> (u64::BITS - field.bits);
+                    let part = value.cast_unsigned() >> field.shift & mask;
+                    self.totals[first + field.sum] += part.cast_signed();
+                }
+            }
+        }
+    }
+}
+
+/// Puts fields of these widths into as few words as first fit, widest first, finds.
+fn share_words(widths: &[u32]) -> Vec<Vec<Field>> {
+    let mut order: Vec<usize> = (0..widths.len()).collect();
+    order.sort_by_key(|sum| std::cmp::Reverse(widths[*sum]));
+    let mut words: Vec<Vec<Field>> = Vec::new();
+    for sum in order {
+        let bits = widths[sum];
+        let used = |word: &Vec<Field>| word.last().map_or(0, |f| f.shift + f.bits);
+        match words.iter_mut().find(|word| used(word) + bits <= WORD_BITS) {
+            Some(word) => {
+                let shift = used(word);
+                word.push(Field { sum, shift, bits });
+            }
+            None => words.push(vec![Field { sum, shift: 0, bits }]),
+        }
+    }
+    words
+}
+
+/// Brings the fields of a word together, row by row. A lane that has a word for itself is used as it is.
+fn pack(word: &[Field], lanes: &[&[i64]], rows: usize, out: &mut Vec<i64>) {
+    let of = |field: &Field| lanes.get(field.sum).map(|lane| &lane[..rows]);
+    let one = |field: &Field| if of(field).is_none() { 1_i64 << field.shift } else { 0 };
+    let constant: i64 = word.iter().map(one).sum();
+    let shifted: Vec<(&[i64], u32)> = word.iter().filter_map(|f| of(f).map(|lane| (lane, f.shift))).collect();
+    out.clear();
+    match shifted[..] {
+        [_] if word.len() == 1 => {}
+        [] => out.resize(rows, constant),
+        [(a, s)] => out.extend(a.iter().map(|a| (a << s) + constant)),
+        [(a, s), (b, t)] => out.extend(a.iter().zip(b).map(|(a, b)| (a << s) + (b << t) + constant)),
+        [(a, s), (b, t), ref more @ ..] => {
+            out.extend(a.iter().zip(b).map(|(a, b)| (a << s) + (b << t) + constant));
+            for (lane, shift) in more {
+                out.iter_mut().zip(*lane).for_each(|(out, value)| *out += value << shift);
+            }
+        }
+    }
+}
+
+fn scatter_any(groups: &[u32], words: &[&[i64]], table: &mut [Line], copies: usize) {
+    match words.len() {
+        1 => scatter::<1>(groups, words, table, copies),
+        2 => scatter::<2>(groups, words, table, copies),
+        3 => scatter::<3>(groups, words, table, copies),
+        4 => scatter::<4>(groups, words, table, copies),
+        5 => scatter::<5>(groups, words, table, copies),
+        6 => scatter::<6>(groups, words, table, copies),
+        7 => scatter::<7>(groups, words, table, copies),
+        _ => scatter::<WORDS_PER_LINE>(groups, words, table, copies),
     }
 }
 
 #[inline]
-fn scatter<const LANES: usize>(groups: &[u32], lanes: &[&[i64]], table: &mut [Line], copies: usize) {
+fn scatter<const WORDS: usize>(groups: &[u32], words: &[&[i64]], table: &mut [Line], copies: usize) {
     let rows = groups.len();
-    let lanes: [&[i64]; LANES] = std::array::from_fn(|lane| &lanes[lane][..rows]);
+    let words: [&[i64]; WORDS] = std::array::from_fn(|word| &words[word][..rows]);
     if copies == 1 {
         for (row, group) in groups.iter().enumerate() {
-            add_row(&mut table[*group as usize], &lanes, row);
+            add_row(&mut table[*group as usize], &words, row);
         }
         return;
     }
     let (even, odd) = table.split_at_mut(table.len() / 2);
     let pairs = rows / 2 * 2;
     for row in (0..pairs).step_by(2) {
-        add_row(&mut even[groups[row] as usize], &lanes, row);
-        add_row(&mut odd[groups[row + 1] as usize], &lanes, row + 1);
+        add_row(&mut even[groups[row] as usize], &words, row);
+        add_row(&mut odd[groups[row + 1] as usize], &words, row + 1);
     }
     if pairs < rows {
-        add_row(&mut even[groups[pairs] as usize], &lanes, pairs);
+        add_row(&mut even[groups[pairs] as usize], &words, pairs);
     }
 }
 
 #[inline(always)]
-fn add_row<const LANES: usize>(line: &mut Line, lanes: &[&[i64]; LANES], row: usize) {
-    line[0] += 1;
-    for lane in 0..LANES {
-        line[lane + 1] += lanes[lane][row];
+fn add_row<const WORDS: usize>(line: &mut Line, words: &[&[i64]; WORDS], row: usize) {
+    for word in 0..WORDS {
+        line[word] += words[word][row];
     }
 }
 
