@@ -1,1 +1,34 @@
-//! placeholder
+//! DataFusion on the pool: SQL in, programs out to the pool, the rest of the query done here.
+//!
+//! Invariant: every query gives the same answer with push-down on and off. A part of a query runs at the
+//! pool only if the pool answered `exact` for it, or if it is also applied here.
+
+#![forbid(unsafe_code)]
+
+mod absorb;
+mod catalog;
+mod convert;
+mod dynamic;
+mod error;
+mod exec;
+mod file;
+mod literal;
+mod names;
+mod plan;
+mod query;
+mod session;
+mod sink;
+mod statements;
+mod stats;
+mod table;
+#[cfg(test)]
+mod tests;
+
+pub use file::FileOpener;
+pub use query::Query;
+pub use session::{Session, SessionOptions};
+pub use statements::{Statement, split_statements};
+pub use table::PoolTable;
+
+/// The version of DataFusion that plans and runs what stays here.
+pub use datafusion;

@@ -161,9 +161,8 @@ fn truth(expr: &Expr, info: &TableInfo) -> Truth {
         Expr::Not(inner) => truth(inner, info).negated(),
         Expr::IsNull(inner) => Truth::new(null_fraction(inner, info), 0.0),
         Expr::InList(value, list) => {
-            let equal = |literal: &Literal| {
-                comparison(CompareOp::Eq, value, &Expr::Literal(literal.clone()), info)
-            };
+            let equal =
+                |literal: &Literal| comparison(CompareOp::Eq, value, &Expr::Literal(literal.clone()), info);
             of_known(list.iter().filter(|l| !l.is_null()).map(equal).sum())
         }
         Expr::Like { value, pattern, .. } => of_known(like(value, pattern, info)),

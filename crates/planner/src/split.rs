@@ -19,9 +19,8 @@ pub struct Placed {
     /// `Exact`: by the pool alone. `Superset`: the pool thins out, the engine decides. `Refused`: by the
     /// engine alone.
     pub answer: Answer,
-    /// What to send to the pool: the condition itself, [`Expr::Opaque`] parts included, so that the pool
-    /// can say what it refuses; `Opaque` as a whole if it is not even well formed.
-    pub expr: Expr,
+    /// What is sent to the pool: the condition, or what remains of it without the parts that cannot run.
+    pub sent: Option<Expr>,
     /// Why it is not `Exact`.
     pub reason: Option<String>,
 }
@@ -41,17 +40,16 @@ pub fn conjunction(conditions: impl IntoIterator<Item = Expr>) -> Option<Expr> {
 
 /// Decides where `condition`, one conjunct of a filter over a table with `schema`, is decided.
 pub fn place(condition: Expr, schema: &Schema) -> Placed {
-    let (answer, reason) = match weaken(&condition) {
-        Weakened::Exact(expr) => (check(&expr, schema).map(|()| Answer::Exact), None),
-        Weakened::Superset(expr, reason) => (check(&expr, schema).map(|()| Answer::Superset), Some(reason)),
-        Weakened::Refused(reason) => (Ok(Answer::Refused), Some(reason)),
-    };
-    match answer {
-        Ok(answer) => Placed { answer, expr: condition, reason },
-        Err(reason) => {
-            let expr = Expr::Opaque { reason: reason.clone() };
-            Placed { answer: Answer::Refused, expr, reason: Some(reason) }
+    let (answer, sent, reason) = match weaken(&condition) {
+        Weakened::Exact(expr) => (Answer::Exact, expr, None),
+        Weakened::Superset(expr, reason) => (Answer::Superset, expr, Some(reason)),
+        Weakened::Refused(reason) => {
+            return Placed { answer: Answer::Refused, sent: None, reason: Some(reason) };
         }
+    };
+    match check(&sent, schema) {
+        Ok(()) => Placed { answer, sent: Some(sent), reason },
+        Err(reason) => Placed { answer: Answer::Refused, sent: None, reason: Some(reason) },
     }
 }
 

@@ -1,0 +1,281 @@
+//! Reads a piece of an optimized logical plan, from a scan of a pool's table upwards, as one program.
+//!
+//! Invariant: the program gives exactly the rows of the piece, column by column in the order of its
+//! schema; a node that cannot be said exactly ends the piece, with the reason if it is worth telling.
+
+use crate::convert::Scope;
+use crate::file::pool_table;
+use crate::table::{PoolTable, unqualified};
+use arrow_schema::DataType;
+use datafusion::common::{DFSchema, ScalarValue};
+use datafusion::logical_expr::expr::AggregateFunction as Call;
+use datafusion::logical_expr::logical_plan::{FetchType, SkipType};
+use datafusion::logical_expr::{self as logical, Expr as Logical, ExprSchemable, LogicalPlan};
+use farpool_model::{Aggregate, AggregateFunction, Answer, Expr, NamedExpr, OperatorAnswer, Output, Program};
+use farpool_planner::split;
+
+/// A piece of a plan that a program can say.
+pub(crate) struct Piece {
+    pub table: PoolTable,
+    filters: Vec<Expr>,
+    /// What each column of the piece is, over the table; of an aggregation, of its input.
+    columns: Vec<Expr>,
+    aggregation: Option<(Vec<NamedExpr>, Vec<Aggregate>)>,
+    limit: Option<u64>,
+    /// Whether it is more than what a scan does by itself.
+    pub worth_a_node: bool,
+}
+
+/// Why a node is not a part of a program.
+pub(crate) enum Ends {
+    /// There is no table of a pool below, or the node is nothing that a program could have.
+    Silently,
+    /// It could be, but for this.
+    Because(Box<OperatorAnswer>),
+}
+
+impl Ends {
+    fn because(name: &str, detail: impl Into<String>, reason: impl Into<String>) -> Self {
+        Ends::Because(Box::new(OperatorAnswer {
+            name: name.to_string(),
+            detail: detail.into(),
+            answer: Answer::Refused,
+            reason: Some(reason.into()),
+        }))
+    }
+}
+
+impl Piece {
+    /// The piece that ends with `plan`.
+    pub(crate) fn read(plan: &LogicalPlan) -> Result<Self, Ends> {
+        match plan {
+            LogicalPlan::TableScan(scan) => Piece::scan(scan),
+            LogicalPlan::SubqueryAlias(alias) => Piece::read(&alias.input),
+            LogicalPlan::Filter(filter) => Piece::read(&filter.input)?.filter(filter),
+            LogicalPlan::Projection(projection) => Piece::read(&projection.input)?.project(projection),
+            LogicalPlan::Aggregate(aggregate) => Piece::read(&aggregate.input)?.aggregate(aggregate),
+            LogicalPlan::Limit(limit) => Piece::read(&limit.input)?.limit(limit),
+            _ => Err(Ends::Silently),
+        }
+    }
+
+    /// The program; its columns are named as those of `schema`, the schema of the piece.
+    pub(crate) fn program(&self, schema: &DFSchema) -> Program {
+        let name = |i: usize| schema.field(i).name().clone();
+        let output = match &self.aggregation {
+            Some((keys, aggregates)) => {
+                Output::Aggregate { keys: keys.clone(), aggregates: aggregates.clone() }
+            }
+            None => Output::Rows(
+                self.columns
+                    .iter()
+                    .enumerate()
+                    .map(|(i, expr)| NamedExpr { name: name(i), expr: expr.clone() })
+                    .collect(),
+            ),
+        };
+        Program {
+            table: self.table.info().name.clone(),
+            version: Some(self.table.info().version),
+            filter: split::conjunction(self.filters.iter().cloned()),
+            output,
+            limit: self.limit,
+        }
+    }
+
+    fn scan(scan: &logical::TableScan) -> Result<Self, Ends> {
+        let (table, positions) = pool_table(&scan.source).ok_or(Ends::Silently)?;
+        if !table.pushdown() {
+            return Err(Ends::Silently);
+        }
+        let mut filters = Vec::new();
+        for filter in &scan.filters {
+            let placed = table.place(&unqualified(filter));
+            if placed.answer != Answer::Exact {
+                return Err(Ends::Silently);
+            }
+            filters.extend(placed.sent);
+        }
+        let columns = match &scan.projection {
+            Some(projection) => projection.iter().map(|&i| positions.get(i).copied().flatten()).collect(),
+            None => positions.iter().copied().collect::<Option<Vec<usize>>>(),
+        };
+        let columns = columns.ok_or(Ends::Silently)?.into_iter().map(Expr::Column).collect();
+        let limit = scan.fetch.map(farpool_model::cast::u64_from);
+        Ok(Piece { table, filters, columns, aggregation: None, limit, worth_a_node: false })
+    }
+
+    fn scope<'a>(&'a self, input: &'a DFSchema) -> Scope<'a> {
+        Scope { table: &self.table.info().schema, input, columns: &self.columns }
+    }
+
+    fn filter(mut self, filter: &logical::Filter) -> Result<Self, Ends> {
+        if self.aggregation.is_some() || self.limit.is_some() {
+            return Err(Ends::Silently);
+        }
+        let condition = self.scope(filter.input.schema()).condition(&filter.predicate);
+        for part in split::conjuncts(condition) {
+            let placed = split::place(part, &self.table.info().schema);
+            if placed.answer != Answer::Exact {
+                let reason = placed.reason.unwrap_or_default();
+                return Err(Ends::because("filter", filter.predicate.human_display().to_string(), reason));
+            }
+            self.filters.extend(placed.sent);
+        }
+        Ok(self)
+    }
+
+    fn project(mut self, projection: &logical::Projection) -> Result<Self, Ends> {
+        if self.aggregation.is_some() {
+            return Err(Ends::Silently);
+        }
+        let scope = self.scope(projection.input.schema());
+        let columns: Vec<Expr> = projection.expr.iter().map(|e| scope.value(e)).collect();
+        if let Some(at) = columns.iter().position(|c| c.opaque_reason().is_some()) {
+            let reason = columns[at].opaque_reason().unwrap_or_default();
+            return Err(Ends::because("project", projection.expr[at].human_display().to_string(), reason));
+        }
+        self.worth_a_node |= columns.iter().any(|c| !matches!(c, Expr::Column(_)));
+        self.columns = columns;
+        Ok(self)
+    }
+
+    fn limit(mut self, limit: &logical::Limit) -> Result<Self, Ends> {
+        let (Ok(SkipType::Literal(0)), Ok(FetchType::Literal(Some(fetch)))) =
+            (limit.get_skip_type(), limit.get_fetch_type())
+        else {
+            return Err(Ends::Silently);
+        };
+        let fetch = farpool_model::cast::u64_from(fetch);
+        self.limit = Some(self.limit.map_or(fetch, |limit| limit.min(fetch)));
+        self.worth_a_node = true;
+        Ok(self)
+    }
+
+    fn aggregate(mut self, aggregate: &logical::Aggregate) -> Result<Self, Ends> {
+        if self.aggregation.is_some() || self.limit.is_some() {
+            return Err(Ends::Silently);
+        }
+        let named = |i: usize| aggregate.schema.field(i).name().clone();
+        let shown = |e: &Logical| e.human_display().to_string();
+        let word = if aggregate.group_expr.is_empty() { "aggregate" } else { "group" };
+        let scope = self.scope(aggregate.input.schema());
+        let mut keys = Vec::new();
+        for (i, key) in aggregate.group_expr.iter().enumerate() {
+            let expr = scope.value(key);
+            if let Some(reason) = expr.opaque_reason() {
+                return Err(Ends::because(word, shown(key), reason));
+            }
+            keys.push(NamedExpr { name: named(i), expr });
+        }
+        let mut aggregates = Vec::new();
+        for (i, call) in aggregate.aggr_expr.iter().enumerate() {
+            let field = aggregate.schema.field(keys.len() + i);
+            match aggregate_call(&scope, call, field.name().clone(), field.data_type()) {
+                Ok(aggregate) => aggregates.push(aggregate),
+                Err(reason) => return Err(Ends::because(word, shown(call), reason)),
+            }
+        }
+        if keys.is_empty() && aggregates.is_empty() {
+            return Err(Ends::Silently);
+        }
+        self.aggregation = Some((keys, aggregates));
+        self.worth_a_node = true;
+        Ok(self)
+    }
+}
+
+/// An aggregate of the model that gives the same as `expr`, in `data_type`.
+fn aggregate_call(
+    scope: &Scope<'_>,
+    expr: &Logical,
+    name: String,
+    data_type: &DataType,
+) -> Result<Aggregate, String> {
+    let call = match expr {
+        Logical::AggregateFunction(call) => call,
+        Logical::Alias(alias) => return aggregate_call(scope, &alias.expr, name, data_type),
+        other => return Err(format!("{} is no aggregate", other.variant_name())),
+    };
+    let function = function(call.func.name())
+        .ok_or_else(|| format!("the aggregate {} has no operator in the pool", call.func.name()))?;
+    if call.params.distinct && !matches!(function, AggregateFunction::Min | AggregateFunction::Max) {
+        return Err("an aggregate of distinct values has no operator in the pool".to_string());
+    }
+    if call.params.null_treatment.is_some() {
+        return Err("IGNORE NULLS has no counterpart in the pool".to_string());
+    }
+    let filter = match &call.params.filter {
+        None => None,
+        Some(filter) => Some(decided(scope.value_where(filter))?),
+    };
+    let argument = argument(scope, call, function, filter.is_some())?;
+    let argument_type = match &argument {
+        Some(argument) => Some(argument.data_type(scope.table).map_err(|e| e.message)?),
+        None => None,
+    };
+    if !function.accepts(argument_type.as_ref(), data_type) {
+        return Err(format!("{} that gives {data_type}", function.name()));
+    }
+    Ok(Aggregate { name, function, argument, filter, data_type: data_type.clone() })
+}
+
+fn function(name: &str) -> Option<AggregateFunction> {
+    Some(match name {
+        "count" => AggregateFunction::Count,
+        "sum" => AggregateFunction::Sum,
+        "min" => AggregateFunction::Min,
+        "max" => AggregateFunction::Max,
+        "avg" => AggregateFunction::Avg,
+        _ => return None,
+    })
+}
+
+fn argument(
+    scope: &Scope<'_>,
+    call: &Call,
+    function: AggregateFunction,
+    filtered: bool,
+) -> Result<Option<Expr>, String> {
+    let [argument] = call.params.args.as_slice() else {
+        return match function {
+            AggregateFunction::Count if call.params.args.is_empty() => Ok(None),
+            _ => Err("an aggregate of several arguments has no operator in the pool".to_string()),
+        };
+    };
+    if function == AggregateFunction::Count && never_null(argument) {
+        return Ok(None);
+    }
+    // DataFusion widens what it adds up; the pool adds up exactly in any case.
+    let argument = match (function, argument) {
+        (AggregateFunction::Sum | AggregateFunction::Avg, Logical::Cast(cast))
+            if widens(&cast.expr, cast.field.data_type(), scope) =>
+        {
+            &cast.expr
+        }
+        _ => argument,
+    };
+    decided(if filtered { scope.value_where(argument) } else { scope.value(argument) }).map(Some)
+}
+
+fn never_null(expr: &Logical) -> bool {
+    matches!(expr, Logical::Literal(scalar, _) if !scalar.is_null() && *scalar != ScalarValue::Null)
+}
+
+/// A cast of an integer to a wider one of the same sign or to a 64-bit float, or between floats.
+fn widens(inner: &Logical, to: &DataType, scope: &Scope<'_>) -> bool {
+    let Ok(from) = inner.get_type(scope.input) else { return false };
+    match to {
+        DataType::Float64 => from.is_integer() || from == DataType::Float32,
+        DataType::Int64 => from.is_signed_integer(),
+        DataType::UInt64 => from.is_unsigned_integer(),
+        _ => false,
+    }
+}
+
+fn decided(expr: Expr) -> Result<Expr, String> {
+    match expr.opaque_reason() {
+        Some(reason) => Err(reason.to_string()),
+        None => Ok(expr),
+    }
+}

@@ -1,0 +1,341 @@
+//! DataFusion's logical expressions, after type coercion, as the model's.
+//!
+//! Invariant: what comes out means exactly the same on every row, has the type that DataFusion gives the
+//! expression, and raises no error that DataFusion would not; anything else becomes [`Expr::Opaque`],
+//! with the reason. Parts that may fail are let through only where DataFusion, too, evaluates them on
+//! every row.
+
+use crate::literal;
+use arrow_schema::{DataType, Schema, TimeUnit};
+use datafusion::common::DFSchema;
+use datafusion::logical_expr::expr::{Between, Case, InList, Like};
+use datafusion::logical_expr::{BinaryExpr, Expr as Logical, ExprSchemable, Operator};
+use farpool_model::{ArithmeticOp, CompareOp, Expr, Literal, Value, schema};
+
+/// Where the columns of an expression come from.
+pub(crate) struct Scope<'a> {
+    /// The canonical schema of the table.
+    pub table: &'a Schema,
+    /// What the expression's columns are resolved in.
+    pub input: &'a DFSchema,
+    /// What each column of `input` is, over the table.
+    pub columns: &'a [Expr],
+}
+
+/// Whether an expression is evaluated on every row that reaches it.
+#[derive(Clone, Copy, PartialEq)]
+enum Evaluated {
+    Always,
+    /// A part of a condition or a branch: other parts may decide before it.
+    Perhaps,
+}
+
+impl Scope<'_> {
+    /// A condition. Where only parts of it cannot run, only those are opaque.
+    pub(crate) fn condition(&self, expr: &Logical) -> Expr {
+        match expr {
+            Logical::Alias(alias) => self.condition(&alias.expr),
+            Logical::BinaryExpr(BinaryExpr { op: Operator::And, .. }) => {
+                Expr::And(chain(expr, Operator::And).into_iter().map(|e| self.condition(e)).collect())
+            }
+            Logical::BinaryExpr(BinaryExpr { op: Operator::Or, .. }) => {
+                Expr::Or(chain(expr, Operator::Or).into_iter().map(|e| self.condition(e)).collect())
+            }
+            Logical::Not(inner) => Expr::not(self.condition(inner)),
+            _ => self.checked(expr, Evaluated::Perhaps),
+        }
+    }
+
+    /// A value; opaque as a whole if a part of it cannot run.
+    pub(crate) fn value(&self, expr: &Logical) -> Expr {
+        self.checked(expr, Evaluated::Always)
+    }
+
+    /// A value that is evaluated only on rows which another condition lets pass.
+    pub(crate) fn value_where(&self, expr: &Logical) -> Expr {
+        self.checked(expr, Evaluated::Perhaps)
+    }
+
+    fn checked(&self, expr: &Logical, evaluated: Evaluated) -> Expr {
+        let converted = self.any(expr, evaluated);
+        if let Some(reason) = converted.opaque_reason() {
+            return opaque(reason);
+        }
+        match (converted.data_type(self.table), expr.get_type(self.input)) {
+            (Ok(here), Ok(there)) if here == there => converted,
+            (Ok(here), Ok(there)) => opaque(format!("types differ: {there} would become {here}")),
+            (Err(error), _) => opaque(error.message),
+            (_, Err(error)) => opaque(error.strip_backtrace()),
+        }
+    }
+
+    fn any(&self, expr: &Logical, evaluated: Evaluated) -> Expr {
+        let part = |e: &Logical| self.any(e, Evaluated::Perhaps);
+        let same = |e: &Logical| self.any(e, evaluated);
+        match expr {
+            Logical::Alias(alias) => same(&alias.expr),
+            Logical::Column(column) => match self.input.maybe_index_of_column(column) {
+                Some(index) => self.columns[index].clone(),
+                None => opaque(format!("column {column} is not of this table")),
+            },
+            Logical::Literal(scalar, _) => match literal::from_scalar(scalar) {
+                Some(literal) => Expr::Literal(literal),
+                None => opaque(format!("a constant of type {}", scalar.data_type())),
+            },
+            Logical::BinaryExpr(binary) => self.binary(expr, binary, evaluated),
+            Logical::Not(inner) => Expr::not(same(inner)),
+            Logical::IsNull(inner) => is_null(same(inner)),
+            Logical::IsNotNull(inner) => Expr::not(is_null(same(inner))),
+            Logical::IsTrue(inner) => is_true(part(inner)),
+            Logical::IsNotTrue(inner) => Expr::not(is_true(part(inner))),
+            Logical::IsFalse(inner) => is_true(Expr::not(part(inner))),
+            Logical::IsNotFalse(inner) => Expr::not(is_true(Expr::not(part(inner)))),
+            Logical::IsUnknown(inner) => is_null(same(inner)),
+            Logical::IsNotUnknown(inner) => Expr::not(is_null(same(inner))),
+            Logical::Negative(inner) => Expr::Negate(Box::new(same(inner))),
+            Logical::Between(between) => self.between(between),
+            Logical::InList(list) => self.in_list(list, evaluated),
+            Logical::Like(like) => self.like(like, evaluated),
+            Logical::Case(case) => self.case(case),
+            Logical::Cast(cast) => self.cast(&cast.expr, cast.field.data_type(), evaluated),
+            other => opaque(unsupported(other)),
+        }
+    }
+
+    fn binary(&self, expr: &Logical, binary: &BinaryExpr, evaluated: Evaluated) -> Expr {
+        let part = |e: &Logical| self.any(e, Evaluated::Perhaps);
+        if let Operator::And | Operator::Or = binary.op {
+            let parts = chain(expr, binary.op).into_iter().map(part).collect();
+            return if binary.op == Operator::And { Expr::And(parts) } else { Expr::Or(parts) };
+        }
+        if let Operator::IsDistinctFrom | Operator::IsNotDistinctFrom = binary.op {
+            let same = not_distinct(part(&binary.left), part(&binary.right));
+            return if binary.op == Operator::IsDistinctFrom { Expr::not(same) } else { same };
+        }
+        let left = self.any(&binary.left, evaluated);
+        let right = self.any(&binary.right, evaluated);
+        if let Some(op) = compare_op(binary.op) {
+            return Expr::compare(op, left, right);
+        }
+        let Some(op) = arithmetic_op(binary.op) else {
+            return opaque(format!("the operator {} has no counterpart in the pool", binary.op));
+        };
+        if evaluated == Evaluated::Perhaps && self.division_can_fail(op, &right) {
+            return opaque(format!("{expr} may fail on rows that another condition removes"));
+        }
+        Expr::arithmetic(op, left, right)
+    }
+
+    fn division_can_fail(&self, op: ArithmeticOp, divisor: &Expr) -> bool {
+        if !matches!(op, ArithmeticOp::Divide | ArithmeticOp::Modulo) {
+            return false;
+        }
+        match divisor {
+            Expr::Literal(literal) => literal.as_int().is_some_and(|v| v == 0 || v == -1),
+            other => !other.data_type(self.table).is_ok_and(|t| t.is_floating()),
+        }
+    }
+
+    fn between(&self, between: &Between) -> Expr {
+        let part = |e: &Logical| self.any(e, Evaluated::Perhaps);
+        let value = part(&between.expr);
+        let inside = Expr::And(vec![
+            Expr::compare(CompareOp::GtEq, value.clone(), part(&between.low)),
+            Expr::compare(CompareOp::LtEq, value, part(&between.high)),
+        ]);
+        if between.negated { Expr::not(inside) } else { inside }
+    }
+
+    fn in_list(&self, list: &InList, evaluated: Evaluated) -> Expr {
+        let value = self.any(&list.expr, evaluated);
+        let constants = list.list.iter().map(|item| match item {
+            Logical::Literal(scalar, _) => literal::from_scalar(scalar),
+            _ => None,
+        });
+        let Some(constants) = constants.collect::<Option<Vec<Literal>>>() else {
+            return opaque("an IN list of other than constants");
+        };
+        // Hash sets and comparisons need not agree on which zeros and NaNs are equal.
+        let delicate = |l: &Literal| matches!(l.value(), Value::Float(v) if *v == 0.0 || v.is_nan());
+        if constants.iter().any(delicate) {
+            return opaque("an IN list with a floating-point zero or NaN");
+        }
+        let inside = Expr::InList(Box::new(value), constants);
+        if list.negated { Expr::not(inside) } else { inside }
+    }
+
+    fn like(&self, like: &Like, evaluated: Evaluated) -> Expr {
+        if like.escape_char.is_some_and(|c| c != '\\') {
+            return opaque("LIKE with an escape character of its own");
+        }
+        let pattern = match &*like.pattern {
+            Logical::Literal(scalar, _) => literal::from_scalar(scalar),
+            _ => None,
+        };
+        let Some(Value::Text(pattern)) = pattern.map(|p| p.value().clone()) else {
+            return opaque("LIKE with a pattern that is not a constant");
+        };
+        let value = Box::new(self.any(&like.expr, evaluated));
+        let matches = Expr::Like { value, pattern, case_insensitive: like.case_insensitive };
+        if like.negated { Expr::not(matches) } else { matches }
+    }
+
+    fn case(&self, case: &Case) -> Expr {
+        let part = |e: &Logical| self.any(e, Evaluated::Perhaps);
+        let operand = case.expr.as_deref().map(part);
+        let branches = case.when_then_expr.iter().map(|(when, then)| {
+            let when = match &operand {
+                Some(operand) => Expr::compare(CompareOp::Eq, operand.clone(), part(when)),
+                None => part(when),
+            };
+            (when, part(then))
+        });
+        let branches = branches.collect();
+        Expr::Case { branches, otherwise: case.else_expr.as_deref().map(|e| Box::new(part(e))) }
+    }
+
+    fn cast(&self, inner: &Logical, to: &DataType, evaluated: Evaluated) -> Expr {
+        let value = self.any(inner, evaluated);
+        let Ok(from) = value.data_type(self.table) else { return value };
+        if from == *to {
+            return value;
+        }
+        if schema::canonical_type(to).as_ref() != Some(to) || !castable(&from, to) {
+            return opaque(format!("a cast from {from} to {to}"));
+        }
+        if evaluated == Evaluated::Perhaps && cast_can_fail(&from, to) {
+            return opaque(format!(
+                "a cast from {from} to {to} may fail on rows that another condition removes"
+            ));
+        }
+        Expr::Cast(Box::new(value), to.clone())
+    }
+}
+
+/// An expression that the pool has no operator for.
+pub(crate) fn opaque(reason: impl Into<String>) -> Expr {
+    Expr::Opaque { reason: reason.into() }
+}
+
+fn is_null(inner: Expr) -> Expr {
+    Expr::IsNull(Box::new(inner))
+}
+
+fn is_true(inner: Expr) -> Expr {
+    Expr::And(vec![Expr::not(is_null(inner.clone())), inner])
+}
+
+fn not_distinct(left: Expr, right: Expr) -> Expr {
+    let (left_null, right_null) = (is_null(left.clone()), is_null(right.clone()));
+    Expr::Or(vec![
+        Expr::And(vec![left_null.clone(), right_null.clone()]),
+        Expr::And(vec![
+            Expr::not(left_null),
+            Expr::not(right_null),
+            Expr::compare(CompareOp::Eq, left, right),
+        ]),
+    ])
+}
+
+/// The operands of a chain of one operator, left to right, without recursion: chains may be long.
+fn chain(expr: &Logical, op: Operator) -> Vec<&Logical> {
+    let (mut operands, mut stack) = (Vec::new(), vec![expr]);
+    while let Some(next) = stack.pop() {
+        match next {
+            Logical::BinaryExpr(binary) if binary.op == op => {
+                stack.push(&binary.right);
+                stack.push(&binary.left);
+            }
+            other => operands.push(other),
+        }
+    }
+    operands
+}
+
+fn compare_op(op: Operator) -> Option<CompareOp> {
+    Some(match op {
+        Operator::Eq => CompareOp::Eq,
+        Operator::NotEq => CompareOp::NotEq,
+        Operator::Lt => CompareOp::Lt,
+        Operator::LtEq => CompareOp::LtEq,
+        Operator::Gt => CompareOp::Gt,
+        Operator::GtEq => CompareOp::GtEq,
+        _ => return None,
+    })
+}
+
+fn arithmetic_op(op: Operator) -> Option<ArithmeticOp> {
+    Some(match op {
+        Operator::Plus => ArithmeticOp::Add,
+        Operator::Minus => ArithmeticOp::Subtract,
+        Operator::Multiply => ArithmeticOp::Multiply,
+        Operator::Divide => ArithmeticOp::Divide,
+        Operator::Modulo => ArithmeticOp::Modulo,
+        _ => return None,
+    })
+}
+
+/// Casts between these are left to Arrow's kernel alone by DataFusion, too. Casts from text are not among
+/// them: parsing differs in details.
+fn castable(from: &DataType, to: &DataType) -> bool {
+    use DataType::*;
+    let number = |t: &DataType| t.is_integer() || matches!(t, Float32 | Float64 | Decimal128(..));
+    match (from, to) {
+        (f, t) if number(f) && number(t) => true,
+        (Boolean, t) => t.is_integer() || *t == Utf8View,
+        (f, Utf8View) => f.is_integer() || matches!(f, Date32),
+        (Date32, Timestamp(_, None)) | (Timestamp(_, None), Date32) => true,
+        (Timestamp(_, f), Timestamp(_, t)) => f == t,
+        _ => false,
+    }
+}
+
+/// Whether a value of `from` may be none of `to`. The types are [`castable`].
+fn cast_can_fail(from: &DataType, to: &DataType) -> bool {
+    use DataType::*;
+    match (from, to) {
+        (Boolean, _) | (_, Utf8View | Float64) => false,
+        (f, Float32) => !f.is_integer() && *f != Float32,
+        (f, Decimal128(precision, scale)) if f.is_integer() => {
+            let digits = integer_digits(f);
+            i16::from(*precision) - i16::from(*scale) < digits || *scale < 0
+        }
+        (Decimal128(p1, s1), Decimal128(p2, s2)) => {
+            s2 < s1 || i16::from(*p2) - i16::from(*s2) < i16::from(*p1) - i16::from(*s1)
+        }
+        (f, t) if f.is_integer() && t.is_integer() => {
+            let range = |t: &DataType| farpool_model::literal::integer_range(t);
+            match (range(f), range(t)) {
+                (Some((min, max)), Some((low, high))) => min < low || max > high,
+                _ => true,
+            }
+        }
+        (Date32, Timestamp(unit, _)) => matches!(unit, TimeUnit::Microsecond | TimeUnit::Nanosecond),
+        (Timestamp(f, _), Timestamp(t, _)) => t > f,
+        (Timestamp(..), Date32) => false,
+        _ => true,
+    }
+}
+
+fn integer_digits(data_type: &DataType) -> i16 {
+    match data_type.primitive_width() {
+        Some(1) => 3,
+        Some(2) => 5,
+        Some(4) => 10,
+        _ => 20,
+    }
+}
+
+fn unsupported(expr: &Logical) -> String {
+    match expr {
+        Logical::ScalarFunction(call) => format!("the function {} has no operator in the pool", call.name()),
+        Logical::SimilarTo(_) => "SIMILAR TO has no operator in the pool".to_string(),
+        Logical::TryCast(_) => "TRY_CAST has no operator in the pool".to_string(),
+        Logical::ScalarSubquery(_) | Logical::InSubquery(_) | Logical::Exists(_) => {
+            "a subquery is computed first".to_string()
+        }
+        Logical::GroupingSet(_) => "grouping sets have no operator in the pool".to_string(),
+        Logical::Placeholder(_) => "a parameter without a value".to_string(),
+        other => format!("{} has no operator in the pool", other.variant_name()),
+    }
+}

@@ -1,0 +1,189 @@
+//! Errors between DataFusion and the model: what a person reads is the innermost message, with the place
+//! in the statement where there is one.
+//!
+//! Invariant: an error of the pool that travels through DataFusion comes out as it went in.
+
+use datafusion::arrow::error::ArrowError;
+use datafusion::common::{Diagnostic, SchemaError};
+use datafusion::error::DataFusionError;
+use datafusion::sql::sqlparser::parser::ParserError;
+use farpool_model::{Error, ErrorKind};
+use std::fmt::Write;
+
+/// Wraps an error of the model for its way through DataFusion.
+pub(crate) fn wrap(error: Error) -> DataFusionError {
+    DataFusionError::External(Box::new(error))
+}
+
+/// What a person should read about an error in `text`, a statement that starts at `line` of its source.
+pub(crate) fn in_statement(error: DataFusionError, text: &str, line: u64) -> Error {
+    let position = position(&error);
+    let error = unwrap(error);
+    let (Some((at_line, column)), ErrorKind::Invalid | ErrorKind::NotFound) = (position, error.kind) else {
+        return error;
+    };
+    let Some(source) = usize::try_from(at_line - 1).ok().and_then(|n| text.lines().nth(n)) else {
+        return error;
+    };
+    let mut message = error.message;
+    let _ = write!(message, " (line {}, column {column})", at_line - 1 + line);
+    let before: String = source.chars().take(usize::try_from(column - 1).unwrap_or(0)).collect();
+    // The caret must stand below its character even where a tab is wider than one column.
+    let blank: String = before.chars().map(|c| if c == '\t' { '\t' } else { ' ' }).collect();
+    let _ = write!(message, "\n  {source}\n  {blank}^");
+    Error { kind: error.kind, message, advice: error.advice }
+}
+
+/// The error without DataFusion's wrappings.
+pub(crate) fn unwrap(error: DataFusionError) -> Error {
+    match error {
+        DataFusionError::External(inner) => match inner.downcast::<Error>() {
+            Ok(error) => *error,
+            Err(inner) => match inner.downcast::<DataFusionError>() {
+                Ok(inner) => unwrap(*inner),
+                Err(inner) => Error::invalid(inner.to_string()),
+            },
+        },
+        DataFusionError::Context(_, inner) => unwrap(*inner),
+        DataFusionError::Diagnostic(diagnostic, inner) => explained(&diagnostic, unwrap(*inner)),
+        DataFusionError::Shared(inner) => shared(&inner),
+        DataFusionError::Collection(mut errors) if !errors.is_empty() => unwrap(errors.swap_remove(0)),
+        DataFusionError::ArrowError(inner, _) => from_arrow(*inner),
+        DataFusionError::SQL(inner, _) => Error::invalid(syntax(&inner)),
+        DataFusionError::SchemaError(inner, _) => from_schema(&inner),
+        DataFusionError::Plan(message) => plan(message),
+        DataFusionError::NotImplemented(message) => Error::invalid(format!("not supported: {message}")),
+        DataFusionError::Execution(message) | DataFusionError::Configuration(message) => {
+            Error::invalid(message)
+        }
+        DataFusionError::ResourcesExhausted(message) => Error::over_limit(message),
+        DataFusionError::IoError(error) => Error::invalid(error.to_string()),
+        DataFusionError::ParquetError(error) => Error::corrupt(error.to_string()),
+        DataFusionError::Internal(message) => Error::internal(message),
+        DataFusionError::ExecutionJoin(error) if error.is_cancelled() => Error::cancelled(),
+        other => Error::internal(other.strip_backtrace()),
+    }
+}
+
+/// An error that several tasks hold: only what can be copied of it.
+fn shared(error: &DataFusionError) -> Error {
+    let innermost = error.find_root();
+    if let DataFusionError::External(inner) = innermost
+        && let Some(error) = inner.downcast_ref::<Error>()
+    {
+        return error.clone();
+    }
+    match innermost {
+        DataFusionError::ArrowError(inner, _) => match &**inner {
+            ArrowError::ExternalError(inner) => match inner.downcast_ref::<Error>() {
+                Some(error) => error.clone(),
+                None => Error::invalid(inner.to_string()),
+            },
+            other => Error::invalid(arrow_message(other)),
+        },
+        DataFusionError::ResourcesExhausted(message) => Error::over_limit(message.clone()),
+        DataFusionError::Internal(message) => Error::internal(message.clone()),
+        DataFusionError::Execution(message) => Error::invalid(message.clone()),
+        other => Error::invalid(other.strip_backtrace()),
+    }
+}
+
+fn from_arrow(error: ArrowError) -> Error {
+    match error {
+        ArrowError::ExternalError(inner) => match inner.downcast::<DataFusionError>() {
+            Ok(inner) => unwrap(*inner),
+            Err(inner) => match inner.downcast::<Error>() {
+                Ok(error) => *error,
+                Err(inner) => Error::invalid(inner.to_string()),
+            },
+        },
+        other => Error::invalid(arrow_message(&other)),
+    }
+}
+
+/// Arrow puts the kind of its error in front; a person needs only the rest.
+fn arrow_message(error: &ArrowError) -> String {
+    match error {
+        ArrowError::DivideByZero => "division by zero".to_string(),
+        ArrowError::ComputeError(m)
+        | ArrowError::CastError(m)
+        | ArrowError::ParseError(m)
+        | ArrowError::InvalidArgumentError(m)
+        | ArrowError::ArithmeticOverflow(m)
+        | ArrowError::NotYetImplemented(m)
+        | ArrowError::SchemaError(m) => m.clone(),
+        other => other.to_string(),
+    }
+}
+
+fn syntax(error: &ParserError) -> String {
+    let text = match error {
+        ParserError::TokenizerError(text) | ParserError::ParserError(text) => text.as_str(),
+        ParserError::RecursionLimitExceeded => return "the statement is nested too deeply".to_string(),
+    };
+    let text = text.split(" at Line: ").next().unwrap_or(text);
+    format!("syntax error: {}", lower_first(text))
+}
+
+fn from_schema(error: &SchemaError) -> Error {
+    match error {
+        SchemaError::FieldNotFound { field, valid_fields } => {
+            let names: Vec<&str> = valid_fields.iter().map(|c| c.name.as_str()).collect();
+            let error = Error::new(ErrorKind::NotFound, format!("there is no column {}", field.flat_name()));
+            crate::names::advise(error, &field.name, &names)
+        }
+        SchemaError::AmbiguousReference { field } => {
+            Error::invalid(format!("the column {} is ambiguous", field.name))
+                .advise("put the name of the table in front of it")
+        }
+        other => Error::invalid(other.to_string()),
+    }
+}
+
+fn plan(message: String) -> Error {
+    match message.strip_prefix("table '").and_then(|rest| rest.strip_suffix("' not found")) {
+        Some(table) => {
+            Error::not_found(format!("there is no table {}", table.rsplit('.').next().unwrap_or(table)))
+        }
+        None => Error::invalid(message),
+    }
+}
+
+/// What the diagnostic adds as advice, unless the error has some.
+fn explained(diagnostic: &Diagnostic, error: Error) -> Error {
+    let help = diagnostic.helps.iter().map(|h| h.message.as_str()).next();
+    match (help, &error.advice) {
+        (Some(help), None) => error.advise(lower_first(help)),
+        _ => error,
+    }
+}
+
+fn lower_first(text: &str) -> String {
+    let mut chars = text.chars();
+    chars.next().map_or(String::new(), |first| first.to_lowercase().chain(chars).collect())
+}
+
+/// Line and column, from 1, where an error says them.
+fn position(error: &DataFusionError) -> Option<(u64, u64)> {
+    match error {
+        DataFusionError::Diagnostic(diagnostic, inner) => match diagnostic.span {
+            Some(span) if span.start.line > 0 => Some((span.start.line, span.start.column.max(1))),
+            _ => position(inner),
+        },
+        DataFusionError::Context(_, inner) => position(inner),
+        DataFusionError::Shared(inner) => position(inner),
+        DataFusionError::Collection(errors) => errors.first().and_then(position),
+        DataFusionError::SQL(inner, _) => match &**inner {
+            ParserError::TokenizerError(text) | ParserError::ParserError(text) => written_position(text),
+            ParserError::RecursionLimitExceeded => None,
+        },
+        _ => None,
+    }
+}
+
+/// The end of sqlparser's messages: `… at Line: 1, Column: 8`.
+fn written_position(text: &str) -> Option<(u64, u64)> {
+    let (line, column) = text.rsplit_once(" at Line: ")?.1.split_once(", Column: ")?;
+    let (line, column) = (line.trim().parse().ok()?, column.trim().parse::<u64>().ok()?);
+    (line > 0).then_some((line, column.max(1)))
+}

@@ -1,0 +1,311 @@
+//! A program as a leaf of DataFusion's physical plan.
+//!
+//! Invariant: one execution of the plan runs the program once; the partitions share its streams. The
+//! program starts when the first partition is polled, so that filters which other operators find out
+//! meanwhile ([`crate::dynamic`]) can still go with it.
+
+use crate::error;
+use crate::stats;
+use crate::table::PoolTable;
+use arrow_array::{RecordBatch, RecordBatchOptions};
+use arrow_schema::SchemaRef;
+use datafusion::common::Statistics;
+use datafusion::common::tree_node::TreeNodeRecursion;
+use datafusion::config::ConfigOptions;
+use datafusion::error::{DataFusionError, Result};
+use datafusion::execution::TaskContext;
+use datafusion::physical_expr::EquivalenceProperties;
+use datafusion::physical_plan::coop::cooperative;
+use datafusion::physical_plan::execution_plan::{Boundedness, EmissionType, SchedulingType};
+use datafusion::physical_plan::filter_pushdown::{
+    ChildPushdownResult, FilterPushdownPhase, FilterPushdownPropagation,
+};
+use datafusion::physical_plan::metrics::{BaselineMetrics, ExecutionPlanMetricsSet, MetricsSet};
+use datafusion::physical_plan::statistics::StatisticsArgs;
+use datafusion::physical_plan::stream::RecordBatchStreamAdapter;
+use datafusion::physical_plan::{
+    DisplayAs, DisplayFormatType, ExecutionPlan, Partitioning, PhysicalExpr, PlanProperties,
+    SendableRecordBatchStream,
+};
+use farpool_model::{OperatorAnswer, Output, Prepared, Program, Receipt};
+use farpool_planner::explain;
+use farpool_transfer::{BatchStream, ReceiptHandle};
+use futures::{StreamExt, TryStreamExt};
+use parking_lot::Mutex;
+use std::fmt;
+use std::sync::Arc;
+use tokio::sync::OnceCell;
+
+/// Runs a program and streams its result.
+#[derive(Debug)]
+pub(crate) struct PoolExec {
+    table: PoolTable,
+    program: Program,
+    prepared: Prepared,
+    /// Operators of the query over this table that stay here, and why.
+    kept: Vec<OperatorAnswer>,
+    /// Conditions that operators above find out while they run.
+    dynamic: Vec<Arc<dyn PhysicalExpr>>,
+    properties: Arc<PlanProperties>,
+    metrics: ExecutionPlanMetricsSet,
+    runs: Mutex<Runs>,
+}
+
+impl PoolExec {
+    /// `program`, to which the pool answered `prepared`; its columns get the names and types of `schema`.
+    pub(crate) fn new(
+        table: PoolTable,
+        program: Program,
+        prepared: Prepared,
+        schema: SchemaRef,
+        partitions: usize,
+    ) -> Self {
+        let emission = match program.output {
+            Output::Rows(_) => EmissionType::Incremental,
+            Output::Aggregate { .. } => EmissionType::Final,
+        };
+        let properties = PlanProperties::new(
+            EquivalenceProperties::new(schema),
+            Partitioning::UnknownPartitioning(partitions),
+            emission,
+            Boundedness::Bounded,
+        )
+        .with_scheduling_type(SchedulingType::Cooperative);
+        let kept = table.kept().to_vec();
+        PoolExec {
+            table,
+            program,
+            prepared,
+            kept,
+            dynamic: Vec::new(),
+            properties: Arc::new(properties),
+            metrics: ExecutionPlanMetricsSet::new(),
+            runs: Mutex::default(),
+        }
+    }
+
+    /// What runs at the pool, and what of it stays here, as an indented block.
+    pub(crate) fn explain(&self) -> String {
+        let info = self.table.info();
+        explain::explain(&self.table.pool().url(), &self.prepared, &self.kept, info)
+    }
+
+    /// What the runs so far have cost.
+    pub(crate) fn receipt(&self) -> Receipt {
+        let mut total = Receipt::default();
+        for handle in &self.runs.lock().receipts {
+            if let Some(receipt) = handle.lock().as_ref().and_then(ReceiptHandle::get) {
+                total.merge(&receipt);
+            }
+        }
+        if total.operators.is_empty() {
+            total.operators = self.prepared.answers.clone();
+        }
+        total.operators.extend(self.kept.iter().cloned());
+        total
+    }
+
+    /// Drops the streams that no partition has taken, which cancels the program at the pool.
+    pub(crate) fn cancel(&self) {
+        let mut runs = self.runs.lock();
+        runs.open.iter().for_each(|run| run.streams.lock().clear());
+        runs.open.clear();
+    }
+
+    /// What the pool answered.
+    pub(crate) fn prepared(&self) -> &Prepared {
+        &self.prepared
+    }
+
+    fn partitions(&self) -> usize {
+        self.properties.partitioning.partition_count()
+    }
+
+    /// The same node with nothing run yet.
+    fn fresh(&self) -> Self {
+        PoolExec {
+            table: self.table.clone(),
+            program: self.program.clone(),
+            prepared: self.prepared.clone(),
+            kept: self.kept.clone(),
+            dynamic: self.dynamic.clone(),
+            properties: Arc::clone(&self.properties),
+            metrics: ExecutionPlanMetricsSet::new(),
+            runs: Mutex::default(),
+        }
+    }
+
+    /// The stream of `partition`, in the run that this is the partition's turn of.
+    fn stream(&self, partition: usize) -> BatchStream {
+        let run = self.runs.lock().turn(partition, self.partitions());
+        let pool = Arc::clone(self.table.pool());
+        let (program, dynamic, schema) =
+            (self.program.clone(), self.dynamic.clone(), Arc::clone(&self.table.info().schema));
+        let columns = self.properties.eq_properties.schema().clone();
+        let partitions = self.partitions();
+        let opened = async move {
+            run.started
+                .get_or_try_init(|| async {
+                    let program = crate::dynamic::narrowed(program, &dynamic, &columns, &schema);
+                    let execution = pool.execute(&program, partitions).await?;
+                    *run.receipt.lock() = Some(execution.receipt);
+                    *run.streams.lock() = execution.streams.into_iter().map(Some).collect();
+                    farpool_model::Result::Ok(())
+                })
+                .await?;
+            let stream = run.streams.lock().get_mut(partition).and_then(Option::take);
+            Ok(stream.unwrap_or_else(|| futures::stream::empty().boxed()))
+        };
+        futures::stream::once(opened).try_flatten().boxed()
+    }
+}
+
+/// The runs of a program: one for each time that the plan is executed.
+#[derive(Debug, Default)]
+struct Runs {
+    /// How often each partition was executed.
+    turns: Vec<usize>,
+    open: Vec<Arc<Run>>,
+    receipts: Vec<Arc<Mutex<Option<ReceiptHandle>>>>,
+}
+
+impl Runs {
+    fn turn(&mut self, partition: usize, partitions: usize) -> Arc<Run> {
+        self.turns.resize(partitions, 0);
+        let turn = self.turns[partition];
+        self.turns[partition] += 1;
+        while self.open.len() <= turn {
+            let run = Arc::new(Run::default());
+            self.receipts.push(Arc::clone(&run.receipt));
+            self.open.push(run);
+        }
+        Arc::clone(&self.open[turn])
+    }
+}
+
+#[derive(Default)]
+struct Run {
+    started: OnceCell<()>,
+    streams: Mutex<Vec<Option<BatchStream>>>,
+    receipt: Arc<Mutex<Option<ReceiptHandle>>>,
+}
+
+impl fmt::Debug for Run {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Run").field("started", &self.started.initialized()).finish_non_exhaustive()
+    }
+}
+
+impl DisplayAs for PoolExec {
+    fn fmt_as(&self, t: DisplayFormatType, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let shown = explain::one_line(&self.prepared.effective, self.table.info());
+        match t {
+            DisplayFormatType::TreeRender => writeln!(f, "{}", shown.replace(", ", "\n")),
+            DisplayFormatType::Default | DisplayFormatType::Verbose => {
+                write!(f, "PoolExec: {shown}")?;
+                self.dynamic.iter().try_for_each(|filter| write!(f, ", dynamic={filter}"))
+            }
+        }
+    }
+}
+
+impl ExecutionPlan for PoolExec {
+    fn name(&self) -> &'static str {
+        "PoolExec"
+    }
+
+    fn properties(&self) -> &Arc<PlanProperties> {
+        &self.properties
+    }
+
+    fn children(&self) -> Vec<&Arc<dyn ExecutionPlan>> {
+        Vec::new()
+    }
+
+    fn apply_expressions(
+        &self,
+        f: &mut dyn FnMut(&Arc<dyn PhysicalExpr>) -> Result<TreeNodeRecursion>,
+    ) -> Result<TreeNodeRecursion> {
+        datafusion::physical_plan::execution_plan::apply_expression_roots(&self.dynamic, f)
+    }
+
+    fn with_new_children(
+        self: Arc<Self>,
+        children: Vec<Arc<dyn ExecutionPlan>>,
+    ) -> Result<Arc<dyn ExecutionPlan>> {
+        if children.is_empty() {
+            return Ok(self);
+        }
+        Err(DataFusionError::Internal("a program has no inputs".to_string()))
+    }
+
+    fn reset_state(self: Arc<Self>) -> Result<Arc<dyn ExecutionPlan>> {
+        Ok(Arc::new(self.fresh()))
+    }
+
+    fn execute(&self, partition: usize, _context: Arc<TaskContext>) -> Result<SendableRecordBatchStream> {
+        let schema = self.schema();
+        let metrics = BaselineMetrics::new(&self.metrics, partition);
+        let mut batches = self.stream(partition);
+        let to = Arc::clone(&schema);
+        let timed = futures::stream::poll_fn(move |context| {
+            let timer = metrics.elapsed_compute().timer();
+            let poll = batches.poll_next_unpin(context).map(|next| next.map(|batch| renamed(batch, &to)));
+            timer.done();
+            metrics.record_poll(poll)
+        });
+        Ok(Box::pin(cooperative(RecordBatchStreamAdapter::new(schema, timed))))
+    }
+
+    fn metrics(&self) -> Option<MetricsSet> {
+        Some(self.metrics.clone_inner())
+    }
+
+    fn statistics_from_inputs(
+        &self,
+        _inputs: &[Arc<Statistics>],
+        args: &StatisticsArgs,
+    ) -> Result<Arc<Statistics>> {
+        let whole = stats::of_result(&self.prepared.effective, self.table.info());
+        Ok(Arc::new(match args.partition() {
+            None => whole,
+            Some(_) => stats::share(whole, self.partitions()),
+        }))
+    }
+
+    fn handle_child_pushdown_result(
+        &self,
+        phase: FilterPushdownPhase,
+        result: ChildPushdownResult,
+        _config: &ConfigOptions,
+    ) -> Result<FilterPushdownPropagation<Arc<dyn ExecutionPlan>>> {
+        let offered: Vec<_> = result.parent_filters.iter().map(|f| Arc::clone(&f.filter)).collect();
+        let unchanged = FilterPushdownPropagation::all_unsupported(result);
+        let dynamic = crate::dynamic::usable(&self.program, &offered);
+        if phase != FilterPushdownPhase::Post || !self.table.pushdown() || dynamic.is_empty() {
+            return Ok(unchanged);
+        }
+        // Still "unsupported": what comes of a dynamic filter only thins out, it decides nothing.
+        Ok(unchanged.with_updated_node(Arc::new(PoolExec { dynamic, ..self.fresh() })))
+    }
+}
+
+/// The batch under the names and with the nullability that the plan has given its columns.
+fn renamed(batch: farpool_model::Result<RecordBatch>, schema: &SchemaRef) -> Result<RecordBatch> {
+    let batch = batch.map_err(error::wrap)?;
+    let options = RecordBatchOptions::new().with_row_count(Some(batch.num_rows()));
+    let batch = RecordBatch::try_new_with_options(Arc::clone(schema), batch.columns().to_vec(), &options);
+    Ok(batch?)
+}
+
+/// Asks the pool about `program` and makes its node, with as many partitions as are worth their while.
+pub(crate) async fn plan(
+    table: &PoolTable,
+    program: Program,
+    schema: SchemaRef,
+    target_partitions: usize,
+) -> Result<PoolExec> {
+    let prepared = table.pool().prepare(&program).await.map_err(error::wrap)?;
+    let partitions = table.partitions(target_partitions);
+    Ok(PoolExec::new(table.clone(), program, prepared, schema, partitions))
+}

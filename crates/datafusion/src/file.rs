@@ -1,0 +1,185 @@
+//! Files named in FROM: a stand-in with the file's schema while the statement is planned, and a table of
+//! only those columns that the plan needs once that is known.
+
+use crate::table::PoolTable;
+use arrow_schema::{Schema, SchemaRef};
+use async_trait::async_trait;
+use datafusion::catalog::{Session, TableProvider};
+use datafusion::common::tree_node::TreeNodeRecursion;
+use datafusion::common::{Statistics, internal_err};
+use datafusion::datasource::{provider_as_source, source_as_provider};
+use datafusion::error::Result;
+use datafusion::logical_expr::{Expr, LogicalPlan, TableProviderFilterPushDown, TableSource, TableType};
+use datafusion::physical_plan::ExecutionPlan;
+use farpool_model::OperatorAnswer;
+use std::collections::BTreeMap;
+use std::fmt;
+use std::sync::{Arc, OnceLock};
+
+/// Makes tables of the files that statements name in FROM.
+#[async_trait]
+pub trait FileOpener: Send + Sync {
+    /// The schema of the file or files that `path` (which may be a pattern) names.
+    async fn schema(&self, path: &str) -> farpool_model::Result<SchemaRef>;
+
+    /// A table of the columns of `path` at the given positions of that schema, in that order, under their
+    /// names. No columns is possible: then only the number of rows matters, and the table may have any.
+    async fn open(&self, path: &str, columns: &[usize]) -> farpool_model::Result<Arc<dyn TableProvider>>;
+}
+
+/// A file in one statement.
+pub(crate) struct FileTable {
+    path: String,
+    schema: SchemaRef,
+    /// The table of the needed columns, and where in it each column of the file is.
+    opened: OnceLock<(Arc<dyn TableProvider>, Vec<Option<usize>>)>,
+}
+
+impl fmt::Debug for FileTable {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("FileTable").field("path", &self.path).finish_non_exhaustive()
+    }
+}
+
+impl FileTable {
+    /// The stand-in for a file whose columns are held as `schema` says.
+    pub(crate) async fn stand_in(opener: &dyn FileOpener, path: &str) -> farpool_model::Result<Self> {
+        let schema = held_schema(&*opener.schema(path).await?);
+        Ok(FileTable { path: path.to_string(), schema, opened: OnceLock::new() })
+    }
+
+    async fn open(&self, opener: &dyn FileOpener, columns: &[usize]) -> farpool_model::Result<()> {
+        let table = opener.open(&self.path, columns).await?;
+        let held = table.schema();
+        let position = |field: &arrow_schema::FieldRef| held.index_of(field.name()).ok();
+        let positions = self.schema.fields().iter().map(position).collect();
+        let _ = self.opened.set((table, positions));
+        Ok(())
+    }
+}
+
+/// The file's schema as its table in the pool will have it. Columns of types that no pool holds keep
+/// theirs: whether that matters depends on whether they are needed.
+fn held_schema(schema: &Schema) -> SchemaRef {
+    let held = schema.fields().iter().map(|field| {
+        let data_type = farpool_model::schema::canonical_type(field.data_type());
+        let data_type = data_type.unwrap_or_else(|| field.data_type().clone());
+        arrow_schema::Field::new(field.name(), data_type, field.is_nullable())
+    });
+    Arc::new(Schema::new(held.collect::<Vec<_>>()))
+}
+
+/// Opens the files of `plan`, an optimized plan over stand-ins, each with the columns that it needs.
+pub(crate) async fn open_files(plan: &LogicalPlan, opener: &dyn FileOpener) -> farpool_model::Result<()> {
+    let mut needed: BTreeMap<String, (Arc<dyn TableSource>, Vec<usize>)> = BTreeMap::new();
+    let collected = plan.apply_with_subqueries(|node| {
+        if let LogicalPlan::TableScan(scan) = node
+            && let Some(path) = with_file(&scan.source, |file| file.path.clone())
+        {
+            let all = || (0..scan.source.schema().fields().len()).collect();
+            let columns = scan.projection.clone().unwrap_or_else(all);
+            needed.entry(path).or_insert_with(|| (Arc::clone(&scan.source), Vec::new())).1.extend(columns);
+        }
+        Ok(TreeNodeRecursion::Continue)
+    });
+    collected.map_err(crate::error::unwrap)?;
+    for (source, mut columns) in needed.into_values() {
+        columns.sort_unstable();
+        columns.dedup();
+        let Ok(provider) = source_as_provider(&source) else { continue };
+        if let Some(file) = provider.downcast_ref::<FileTable>() {
+            file.open(opener, &columns).await?;
+        }
+    }
+    Ok(())
+}
+
+fn with_file<T>(source: &Arc<dyn TableSource>, f: impl FnOnce(&FileTable) -> T) -> Option<T> {
+    source_as_provider(source).ok()?.downcast_ref::<FileTable>().map(f)
+}
+
+/// Whether `plan` names files.
+pub(crate) fn has_files(plan: &LogicalPlan) -> Result<bool> {
+    let mut found = false;
+    plan.apply_with_subqueries(|node| {
+        if let LogicalPlan::TableScan(scan) = node {
+            found |= with_file(&scan.source, |_| ()).is_some();
+        }
+        Ok(TreeNodeRecursion::Continue)
+    })?;
+    Ok(found)
+}
+
+/// The source with a note of the operators above it that stay here; `None` if it is no pool's table.
+pub(crate) fn with_kept(
+    source: &Arc<dyn TableSource>,
+    kept: Vec<OperatorAnswer>,
+) -> Option<Arc<dyn TableSource>> {
+    let (table, positions) = pool_table(source)?;
+    let table: Arc<dyn TableProvider> = Arc::new(table.with_kept(kept));
+    let noted = with_file(source, |file| FileTable {
+        path: file.path.clone(),
+        schema: Arc::clone(&file.schema),
+        opened: OnceLock::from((Arc::clone(&table), positions)),
+    });
+    Some(provider_as_source(noted.map_or(table, |file| Arc::new(file))))
+}
+
+/// The pool's table behind `source`, and the position in it of each column of the source.
+pub(crate) fn pool_table(source: &Arc<dyn TableSource>) -> Option<(PoolTable, Vec<Option<usize>>)> {
+    let provider = source_as_provider(source).ok()?;
+    if let Some(table) = provider.downcast_ref::<PoolTable>() {
+        let positions = (0..table.info().schema.fields().len()).map(Some).collect();
+        return Some((table.clone(), positions));
+    }
+    let (table, positions) = provider.downcast_ref::<FileTable>()?.opened.get()?;
+    Some((table.downcast_ref::<PoolTable>()?.clone(), positions.clone()))
+}
+
+#[async_trait]
+impl TableProvider for FileTable {
+    fn schema(&self) -> SchemaRef {
+        Arc::clone(&self.schema)
+    }
+
+    fn table_type(&self) -> TableType {
+        TableType::Base
+    }
+
+    fn statistics(&self) -> Option<Statistics> {
+        let (table, positions) = self.opened.get()?;
+        let inner = table.statistics()?;
+        let column = |position: &Option<usize>| {
+            position.and_then(|i| inner.column_statistics.get(i).cloned()).unwrap_or_default()
+        };
+        let column_statistics = positions.iter().map(column).collect();
+        Some(Statistics { column_statistics, ..inner.clone() })
+    }
+
+    fn supports_filters_pushdown(&self, filters: &[&Expr]) -> Result<Vec<TableProviderFilterPushDown>> {
+        match self.opened.get() {
+            Some((table, _)) => table.supports_filters_pushdown(filters),
+            // The columns of filters that were pushed would not show among those that the plan needs.
+            None => Ok(vec![TableProviderFilterPushDown::Unsupported; filters.len()]),
+        }
+    }
+
+    async fn scan(
+        &self,
+        state: &dyn Session,
+        projection: Option<&Vec<usize>>,
+        filters: &[Expr],
+        limit: Option<usize>,
+    ) -> Result<Arc<dyn ExecutionPlan>> {
+        let Some((table, positions)) = self.opened.get() else {
+            return internal_err!("{} was not opened", self.path);
+        };
+        let every: Vec<usize> = (0..self.schema.fields().len()).collect();
+        let wanted = projection.unwrap_or(&every);
+        let inner: Option<Vec<usize>> = wanted.iter().map(|&i| positions.get(i).copied().flatten()).collect();
+        let Some(inner) = inner else {
+            return internal_err!("{} was opened without a column that the plan needs", self.path);
+        };
+        table.scan(state, Some(&inner), filters, limit).await
+    }
+}

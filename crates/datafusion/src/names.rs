@@ -1,0 +1,29 @@
+//! Names that look alike, for advice about names that do not exist.
+
+use datafusion::common::utils::datafusion_strsim::levenshtein;
+use farpool_model::Error;
+
+/// Names shown when none is close.
+const NAMES_SHOWN_MAX: usize = 12;
+
+/// Advises the names in `known` that are close to `wanted`, or else the first few.
+pub(crate) fn advise(error: Error, wanted: &str, known: &[&str]) -> Error {
+    let wanted = wanted.to_lowercase();
+    let distance = |name: &str| levenshtein(&wanted, &name.to_lowercase());
+    let close = |name: &&str| distance(name) * 2 <= wanted.chars().count().max(2);
+    let mut alike: Vec<&str> = known.iter().copied().filter(close).collect();
+    alike.sort_by_key(|name| distance(name));
+    alike.dedup();
+    alike.truncate(3);
+    if !alike.is_empty() {
+        return error.advise(format!("did you mean {}?", alike.join(" or ")));
+    }
+    if known.is_empty() {
+        return error;
+    }
+    let mut shown = known.iter().take(NAMES_SHOWN_MAX).copied().collect::<Vec<_>>().join(", ");
+    if known.len() > NAMES_SHOWN_MAX {
+        shown.push_str(", …");
+    }
+    error.advise(format!("there are: {shown}"))
+}

@@ -1,0 +1,223 @@
+//! The last step of planning: pieces of the optimized logical plan that the pool carries out exactly
+//! become programs; DataFusion plans the rest.
+//!
+//! It comes after all of DataFusion's own rules, and as the query planner rather than as another rule,
+//! because it may then ask the pools: a piece is taken out only once its pool has answered `exact`.
+//! Invariant: a replaced piece keeps its schema, names and qualifiers included.
+
+use crate::absorb::{Ends, Piece};
+use crate::exec::PoolExec;
+use crate::file::with_kept;
+use crate::table::PoolTable;
+use async_trait::async_trait;
+use datafusion::catalog::Session;
+use datafusion::common::DFSchemaRef;
+use datafusion::common::tree_node::{Transformed, TreeNode, TreeNodeRecursion};
+use datafusion::error::{DataFusionError, Result};
+use datafusion::execution::context::QueryPlanner;
+use datafusion::logical_expr::physical_planning_context::PhysicalPlanningContext;
+use datafusion::logical_expr::{
+    Expr as Logical, Extension, LogicalPlan, TableScan, UserDefinedLogicalNode, UserDefinedLogicalNodeCore,
+};
+use datafusion::physical_plan::ExecutionPlan;
+use datafusion::physical_planner::{DefaultPhysicalPlanner, ExtensionPlanner, PhysicalPlanner};
+use farpool_model::{OperatorAnswer, Prepared, Program};
+use farpool_planner::split;
+use futures::future::BoxFuture;
+use std::collections::VecDeque;
+use std::fmt;
+use std::hash::{Hash, Hasher};
+use std::sync::Arc;
+
+/// Plans queries over pools.
+#[derive(Debug, Default)]
+pub(crate) struct PoolPlanner;
+
+#[async_trait]
+impl QueryPlanner for PoolPlanner {
+    async fn create_physical_plan(
+        &self,
+        plan: &LogicalPlan,
+        session: &dyn Session,
+    ) -> Result<Arc<dyn ExecutionPlan>> {
+        let plan = rewrite(plan.clone(), Vec::new()).await?;
+        let planner = DefaultPhysicalPlanner::with_extension_planners(vec![Arc::new(PoolPlanner)]);
+        planner.create_physical_plan(&plan, session).await
+    }
+}
+
+#[async_trait]
+impl ExtensionPlanner for PoolPlanner {
+    async fn plan_extension(
+        &self,
+        _planner: &dyn PhysicalPlanner,
+        node: &dyn UserDefinedLogicalNode,
+        _logical_inputs: &[&LogicalPlan],
+        _physical_inputs: &[Arc<dyn ExecutionPlan>],
+        session: &dyn Session,
+        _context: &PhysicalPlanningContext,
+    ) -> Result<Option<Arc<dyn ExecutionPlan>>> {
+        let Some(pushed) = node.as_any().downcast_ref::<Pushed>() else { return Ok(None) };
+        let schema = Arc::clone(pushed.schema.inner());
+        let partitions = pushed.table.partitions(session.config().target_partitions());
+        let (program, prepared) = (pushed.program.clone(), pushed.prepared.clone());
+        Ok(Some(Arc::new(PoolExec::new(pushed.table.clone(), program, prepared, schema, partitions))))
+    }
+}
+
+/// Replaces the largest pieces of `plan` that can be pushed. `kept` are the operators above that could
+/// not, each with the reason.
+fn rewrite(plan: LogicalPlan, kept: Vec<OperatorAnswer>) -> BoxFuture<'static, Result<LogicalPlan>> {
+    Box::pin(async move {
+        let ended = match Piece::read(&plan) {
+            Ok(piece) if piece.worth_a_node => match push(&piece, &plan, &kept).await? {
+                Ok(pushed) => return Ok(pushed),
+                Err(answer) => answer,
+            },
+            Ok(_) | Err(Ends::Silently) => None,
+            Err(Ends::Because(answer)) => Some(*answer),
+        };
+        // What an operator above said is about the same tables only as long as there is one input.
+        let mut kept = if plan.inputs().len() > 1 { Vec::new() } else { kept };
+        if let Some(answer) = ended
+            && !kept.contains(&answer)
+        {
+            // The innermost operator that stays is the reason why those above it do.
+            kept = vec![answer];
+        }
+        rewrite_below(plan, kept).await
+    })
+}
+
+async fn rewrite_below(plan: LogicalPlan, kept: Vec<OperatorAnswer>) -> Result<LogicalPlan> {
+    if let LogicalPlan::TableScan(scan) = &plan
+        && !kept.is_empty()
+        && let Some(source) = with_kept(&scan.source, kept.clone())
+    {
+        return Ok(LogicalPlan::TableScan(TableScan { source, ..scan.clone() }));
+    }
+    let mut inputs = VecDeque::new();
+    for input in plan.inputs() {
+        inputs.push_back(rewrite(input.clone(), kept.clone()).await?);
+    }
+    let mut subqueries = Vec::new();
+    plan.apply_subqueries(|subquery| {
+        if let LogicalPlan::Subquery(subquery) = subquery {
+            subqueries.push(subquery.subquery.as_ref().clone());
+        }
+        Ok(TreeNodeRecursion::Jump)
+    })?;
+    let mut rewritten = VecDeque::new();
+    for subquery in subqueries {
+        rewritten.push_back(rewrite(subquery, Vec::new()).await?);
+    }
+    let missing = || DataFusionError::Internal("a plan changed its inputs while it was read".to_string());
+    let plan = plan.map_children(|_| inputs.pop_front().map(Transformed::yes).ok_or_else(missing))?.data;
+    let plan = plan.map_subqueries(|subquery| match subquery {
+        LogicalPlan::Subquery(mut subquery) => {
+            subquery.subquery = Arc::new(rewritten.pop_front().ok_or_else(missing)?);
+            Ok(Transformed::new(LogicalPlan::Subquery(subquery), true, TreeNodeRecursion::Jump))
+        }
+        other => Ok(Transformed::no(other)),
+    })?;
+    Ok(plan.data)
+}
+
+/// The node that replaces `plan`, or what to say about it if it stays.
+async fn push(
+    piece: &Piece,
+    plan: &LogicalPlan,
+    kept: &[OperatorAnswer],
+) -> Result<Result<LogicalPlan, Option<OperatorAnswer>>> {
+    let info = piece.table.info();
+    let program = piece.program(plan.schema());
+    let stays = |reason: String| {
+        let detail = plan.display().to_string();
+        let answer = farpool_model::Answer::Refused;
+        Ok(Err(Some(OperatorAnswer { name: "program".to_string(), detail, answer, reason: Some(reason) })))
+    };
+    if let Err(error) = program.result_schema(&info.schema) {
+        return stays(error.message);
+    }
+    if let Err(reason) = split::worthwhile(&program, info, piece.table.pool().is_remote()) {
+        return stays(reason);
+    }
+    let prepared = piece.table.pool().prepare(&program).await.map_err(crate::error::wrap)?;
+    if !prepared.is_exact() {
+        let refused = prepared.answers.into_iter().find(|a| a.answer != farpool_model::Answer::Exact);
+        return Ok(Err(refused));
+    }
+    let table = piece.table.clone().with_kept(kept.iter().cloned());
+    let schema = Arc::clone(plan.schema());
+    let node = Arc::new(Pushed { table, program, prepared, schema });
+    Ok(Ok(LogicalPlan::Extension(Extension { node })))
+}
+
+/// A piece of a plan that has become a program.
+struct Pushed {
+    table: PoolTable,
+    program: Program,
+    prepared: Prepared,
+    schema: DFSchemaRef,
+}
+
+impl fmt::Debug for Pushed {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        UserDefinedLogicalNodeCore::fmt_for_explain(self, f)
+    }
+}
+
+impl PartialEq for Pushed {
+    fn eq(&self, other: &Self) -> bool {
+        self.program == other.program
+            && self.schema == other.schema
+            && self.table.pool().url() == other.table.pool().url()
+    }
+}
+
+impl Eq for Pushed {}
+
+impl PartialOrd for Pushed {
+    fn partial_cmp(&self, other: &Self) -> Option<std::cmp::Ordering> {
+        (self == other).then_some(std::cmp::Ordering::Equal)
+    }
+}
+
+impl Hash for Pushed {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        self.program.table.hash(state);
+        self.program.version.hash(state);
+        self.schema.hash(state);
+    }
+}
+
+impl UserDefinedLogicalNodeCore for Pushed {
+    fn name(&self) -> &'static str {
+        "Pushed"
+    }
+
+    fn inputs(&self) -> Vec<&LogicalPlan> {
+        Vec::new()
+    }
+
+    fn schema(&self) -> &DFSchemaRef {
+        &self.schema
+    }
+
+    fn expressions(&self) -> Vec<Logical> {
+        Vec::new()
+    }
+
+    fn fmt_for_explain(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Pushed: {}", farpool_planner::explain::one_line(&self.program, self.table.info()))
+    }
+
+    fn with_exprs_and_inputs(&self, _exprs: Vec<Logical>, _inputs: Vec<LogicalPlan>) -> Result<Self> {
+        Ok(Pushed {
+            table: self.table.clone(),
+            program: self.program.clone(),
+            prepared: self.prepared.clone(),
+            schema: Arc::clone(&self.schema),
+        })
+    }
+}

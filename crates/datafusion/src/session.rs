@@ -1,0 +1,207 @@
+//! A session: its settings, its pools, and the way from a statement to a plan.
+
+use crate::catalog::{Home, PoolSchema};
+use crate::error;
+use crate::file::{self, FileOpener};
+use crate::plan::PoolPlanner;
+use crate::query::{Command, Query};
+use crate::statements::Statement;
+use datafusion::catalog::{CatalogProvider, MemoryCatalogProvider};
+use datafusion::common::TableReference;
+use datafusion::error::DataFusionError;
+use datafusion::execution::SessionStateBuilder;
+use datafusion::execution::session_state::SessionState;
+use datafusion::logical_expr::{DdlStatement, LogicalPlan, Statement as LogicalStatement};
+use datafusion::prelude::{SessionConfig, SessionContext};
+use farpool_model::{Error, ErrorKind, Result, TableName};
+use farpool_transfer::Pool;
+use std::sync::Arc;
+
+/// The catalog of the session's own tables, and of names without a qualifier.
+const HOME: &str = "session";
+/// The one schema of every catalog.
+const SCHEMA: &str = "public";
+
+/// How a session works.
+#[derive(Clone, Debug)]
+pub struct SessionOptions {
+    /// Whether anything but columns is asked of the pools.
+    pub pushdown: bool,
+    /// Streams that a query runs on here; the number of cores if `None`.
+    pub target_partitions: Option<usize>,
+}
+
+impl Default for SessionOptions {
+    fn default() -> Self {
+        SessionOptions { pushdown: true, target_partitions: None }
+    }
+}
+
+/// Runs SQL statements over pools.
+pub struct Session {
+    context: SessionContext,
+    home: Arc<Home>,
+    options: SessionOptions,
+}
+
+impl std::fmt::Debug for Session {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Session").field("options", &self.options).finish_non_exhaustive()
+    }
+}
+
+impl Session {
+    /// A session without pools.
+    pub fn new(options: SessionOptions) -> Self {
+        let state = SessionStateBuilder::new()
+            .with_default_features()
+            .with_config(config(&options))
+            .with_query_planner(Arc::new(PoolPlanner))
+            .build();
+        let context = SessionContext::new_with_state(state);
+        let home = Arc::new(Home::default());
+        let catalog = MemoryCatalogProvider::new();
+        let registered = catalog.register_schema(SCHEMA, Arc::clone(&home) as _);
+        debug_assert!(registered.is_ok(), "a memory catalog takes any schema");
+        context.register_catalog(HOME, Arc::new(catalog));
+        Session { context, home, options }
+    }
+
+    /// DataFusion's own context.
+    pub fn context(&self) -> &SessionContext {
+        &self.context
+    }
+
+    /// Makes the tables of `pool` known as `name.public.TABLE`, and as `TABLE` unless an earlier pool has
+    /// one of that name.
+    ///
+    /// # Errors
+    /// `Exists` when the name is taken; what keeps the pool from answering.
+    pub async fn register_pool(&self, name: &str, pool: Arc<dyn Pool>) -> Result<()> {
+        if self.context.catalog(name).is_some() {
+            let message = format!("there is a catalog named {name} already");
+            return Err(Error::new(ErrorKind::Exists, message).advise("choose another name for the pool"));
+        }
+        let schema = Arc::new(PoolSchema::new(pool, self.options.pushdown));
+        schema.refresh().await?;
+        let catalog = MemoryCatalogProvider::new();
+        catalog.register_schema(SCHEMA, Arc::clone(&schema) as _).map_err(error::unwrap)?;
+        self.context.register_catalog(name, Arc::new(catalog));
+        self.home.add_pool(schema);
+        Ok(())
+    }
+
+    /// Lets statements name files in FROM.
+    pub fn set_file_opener(&self, opener: Arc<dyn FileOpener>) {
+        self.home.set_opener(opener);
+    }
+
+    /// Plans one statement.
+    ///
+    /// # Errors
+    /// `Invalid` or `NotFound`, with the position, when the statement is at fault; what keeps a pool or a
+    /// file from being read.
+    pub async fn sql(&self, statement: impl Into<Statement>) -> Result<Query> {
+        let statement = statement.into();
+        let Statement { text, line } = &statement;
+        match self.plan(text).await {
+            Ok(query) => Ok(query),
+            Err(error) => {
+                let error = error::in_statement(error, text, *line);
+                Err(self.with_close_names(error).await)
+            }
+        }
+    }
+
+    async fn plan(&self, text: &str) -> Result<Query, DataFusionError> {
+        let state = self.context.state();
+        let dialect = state.config_options().sql_parser.dialect;
+        let parsed = state.sql_to_statement(text, &dialect)?;
+        let references = state.resolve_table_references(&parsed)?;
+        if references.iter().any(|r| r.schema() == Some("information_schema")) {
+            self.home.all_names().await.map_err(error::wrap)?;
+        }
+        let plan = state.statement_to_plan(parsed).await?;
+        self.open_files(&state, &plan).await?;
+        self.planned(state, plan).await
+    }
+
+    /// Opens the files that the plan names, once it is known which of their columns it needs.
+    async fn open_files(&self, state: &SessionState, plan: &LogicalPlan) -> Result<(), DataFusionError> {
+        let Some(opener) = self.home.opener() else { return Ok(()) };
+        if !file::has_files(plan)? {
+            return Ok(());
+        }
+        let optimized = state.optimize(plan)?;
+        file::open_files(&optimized, &*opener).await.map_err(error::wrap)
+    }
+
+    async fn planned(&self, state: SessionState, plan: LogicalPlan) -> Result<Query, DataFusionError> {
+        match plan {
+            LogicalPlan::Statement(LogicalStatement::Execute(_)) => {
+                let frame = self.context.execute_logical_plan(plan).await?;
+                let (state, plan) = frame.into_parts();
+                Query::plan(state, &plan).await
+            }
+            LogicalPlan::Ddl(DdlStatement::DropTable(drop)) => match self.pool_table(&drop.name).await? {
+                Some((pool, name)) => Ok(Query::command(&self.context, Command::DropTable(pool, name))),
+                None => {
+                    let plan = LogicalPlan::Ddl(DdlStatement::DropTable(drop));
+                    Ok(Query::command(&self.context, Command::Plan(plan)))
+                }
+            },
+            LogicalPlan::Ddl(_) | LogicalPlan::Statement(_) => {
+                Ok(Query::command(&self.context, Command::Plan(plan)))
+            }
+            plan => Query::plan(state, &plan).await,
+        }
+    }
+
+    /// The pool and the table in it that `name` means, if it means one.
+    async fn pool_table(
+        &self,
+        name: &TableReference,
+    ) -> Result<Option<(Arc<dyn Pool>, TableName)>, DataFusionError> {
+        let found = match name.catalog() {
+            Some(catalog) if catalog != HOME => {
+                let catalog = self.context.catalog(catalog);
+                let schema = catalog.and_then(|c| c.schema(name.schema().unwrap_or(SCHEMA)));
+                match schema.as_ref().and_then(|s| s.downcast_ref::<PoolSchema>()) {
+                    Some(schema) => schema.find(name.table()).await,
+                    None => Ok(None),
+                }
+            }
+            _ => self.home.pool_of(name.table()).await,
+        };
+        let found = found.map_err(error::wrap)?;
+        Ok(found.map(|table| (Arc::clone(table.pool()), table.info().name.clone())))
+    }
+
+    /// Names tables that look like the one that is not there.
+    async fn with_close_names(&self, error: Error) -> Error {
+        let wanted = error.message.strip_prefix("there is no table ");
+        let Some(wanted) = wanted.and_then(|rest| rest.split([' ', '\n']).next()).map(str::to_string) else {
+            return error;
+        };
+        let Ok(names) = self.home.all_names().await else { return error };
+        let names: Vec<&str> = names.iter().map(String::as_str).collect();
+        if names.is_empty() {
+            return error.advise("the pool has no tables yet");
+        }
+        crate::names::advise(error, &wanted, &names)
+    }
+}
+
+fn config(options: &SessionOptions) -> SessionConfig {
+    let mut config = SessionConfig::new()
+        .with_information_schema(true)
+        .with_default_catalog_and_schema(HOME, SCHEMA)
+        .with_create_default_catalog_and_schema(false)
+        .with_batch_size(farpool_model::limits::BATCH_ROWS);
+    if let Some(partitions) = options.target_partitions {
+        config = config.with_target_partitions(partitions.max(1));
+    }
+    // Positions for error messages.
+    config.options_mut().sql_parser.collect_spans = true;
+    config
+}

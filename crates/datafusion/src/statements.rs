@@ -1,0 +1,86 @@
+//! Text into statements.
+//!
+//! Invariant: the statements are cut from the text as it was written; semicolons in strings, quoted
+//! names, comments and dollar-quoted text cut nothing.
+
+use datafusion::sql::sqlparser::dialect::GenericDialect;
+use datafusion::sql::sqlparser::tokenizer::{Location, Token, Tokenizer};
+use farpool_model::{Error, Result};
+
+/// One statement and where it stands.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Statement {
+    /// As it was written, without the semicolon.
+    pub text: String,
+    /// The line, from 1, of the text it was cut from on which it begins.
+    pub line: u64,
+}
+
+impl From<&str> for Statement {
+    fn from(text: &str) -> Self {
+        Statement { text: text.to_string(), line: 1 }
+    }
+}
+
+/// The statements of `text`, which are separated by semicolons. Those without any token are left out.
+///
+/// # Errors
+/// `Invalid` with the position, when `text` is not made of SQL tokens.
+pub fn split_statements(text: &str) -> Result<Vec<Statement>> {
+    let tokens = Tokenizer::new(&GenericDialect {}, text)
+        .tokenize_with_location()
+        .map_err(|e| untokenized(e.message, e.location, text))?;
+    let offsets = Offsets::new(text);
+    let mut statements = Vec::new();
+    let (mut start, mut begun, mut semicolon) = (Location { line: 1, column: 1 }, false, false);
+    let mut cut = |start: Location, end: usize| {
+        let from = offsets.of(start);
+        let text = text.get(from..end).unwrap_or_default().trim_end().to_string();
+        statements.push(Statement { text, line: start.line });
+    };
+    for token in tokens {
+        match token.token {
+            Token::SemiColon => {
+                if begun {
+                    cut(start, offsets.of(token.span.start));
+                }
+                (begun, semicolon) = (false, true);
+            }
+            Token::Whitespace(_) | Token::EOF => {}
+            _ if !begun => (start, begun, semicolon) = (token.span.start, true, false),
+            _ => {}
+        }
+    }
+    if begun && !semicolon {
+        cut(start, text.len());
+    }
+    Ok(statements)
+}
+
+fn untokenized(message: String, at: Location, text: &str) -> Error {
+    let parser = datafusion::sql::sqlparser::parser::ParserError::TokenizerError(format!(
+        "{message} at Line: {}, Column: {}",
+        at.line, at.column
+    ));
+    crate::error::in_statement(datafusion::error::DataFusionError::SQL(Box::new(parser), None), text, 1)
+}
+
+/// Byte offsets of lines and columns, which sqlparser counts in characters.
+struct Offsets<'a> {
+    text: &'a str,
+    lines: Vec<usize>,
+}
+
+impl<'a> Offsets<'a> {
+    fn new(text: &'a str) -> Self {
+        let lines = std::iter::once(0).chain(text.match_indices('\n').map(|(i, _)| i + 1)).collect();
+        Offsets { text, lines }
+    }
+
+    fn of(&self, at: Location) -> usize {
+        let index = |n: u64| usize::try_from(n.saturating_sub(1)).unwrap_or(usize::MAX);
+        let Some(&line) = self.lines.get(index(at.line)) else { return self.text.len() };
+        let rest = &self.text[line..];
+        line + rest.char_indices().nth(index(at.column)).map_or(rest.len(), |(i, _)| i)
+    }
+}

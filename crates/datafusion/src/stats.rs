@@ -1,0 +1,84 @@
+//! Statistics of tables and of results, in DataFusion's terms: its join order depends on them.
+//!
+//! Invariant: a number is called exact only when the table's statistics are and no row is lost on the way.
+
+use crate::literal;
+use datafusion::common::stats::Precision;
+use datafusion::common::{ColumnStatistics, ScalarValue, Statistics};
+use farpool_model::{Expr, Output, Program, TableInfo, cast};
+use farpool_planner::estimate;
+
+/// The statistics of a whole table.
+pub(crate) fn of_table(info: &TableInfo) -> Statistics {
+    let columns = (0..info.schema.fields().len()).map(|index| of_column(index, info)).collect();
+    Statistics {
+        num_rows: Precision::Exact(cast::usize_saturating(info.rows)),
+        total_byte_size: Precision::Inexact(cast::usize_saturating(info.bytes_plain)),
+        column_statistics: columns,
+    }
+}
+
+/// The statistics of what `program` gives.
+pub(crate) fn of_result(program: &Program, info: &TableInfo) -> Statistics {
+    let (rows, bytes) = (estimate::rows(program, info), estimate::bytes(program, info));
+    // An estimate of no rows would make the rest of the query look free.
+    let count = rows.ceil().max(1.0) as usize;
+    let of_expr = |expr: &Expr| match expr {
+        Expr::Column(index) => of_column(*index, info),
+        _ => ColumnStatistics::new_unknown(),
+    };
+    let (columns, exact) = match &program.output {
+        Output::Rows(rows) => {
+            let columns = rows.iter().map(|c| of_expr(&c.expr)).collect::<Vec<_>>();
+            (columns, program.filter.is_none() && program.limit.is_none())
+        }
+        Output::Aggregate { keys, aggregates } => {
+            let results = aggregates.iter().map(|_| ColumnStatistics::new_unknown());
+            (keys.iter().map(|k| of_expr(&k.expr)).chain(results).collect(), false)
+        }
+    };
+    let exact_count = Precision::Exact(cast::usize_saturating(info.rows));
+    Statistics {
+        num_rows: if exact { exact_count } else { Precision::Inexact(count) },
+        total_byte_size: Precision::Inexact(bytes.ceil() as usize),
+        column_statistics: columns.into_iter().map(|c| if exact { c } else { thinned(c, count) }).collect(),
+    }
+}
+
+/// The statistics of one of `partitions` equal parts.
+pub(crate) fn share(whole: Statistics, partitions: usize) -> Statistics {
+    let divide = |p: Precision<usize>| p.map(|n| n.div_ceil(partitions.max(1))).to_inexact();
+    let rows = divide(whole.num_rows);
+    let count = rows.get_value().copied().unwrap_or(usize::MAX);
+    Statistics {
+        num_rows: rows,
+        total_byte_size: divide(whole.total_byte_size),
+        column_statistics: whole.column_statistics.into_iter().map(|c| thinned(c, count)).collect(),
+    }
+}
+
+/// What remains known of a column when only some `rows` of it remain.
+fn thinned(column: ColumnStatistics, rows: usize) -> ColumnStatistics {
+    let capped = |p: Precision<usize>| p.map(|n| n.min(rows)).to_inexact();
+    ColumnStatistics {
+        null_count: capped(column.null_count),
+        distinct_count: capped(column.distinct_count),
+        byte_size: Precision::Absent,
+        ..column.to_inexact()
+    }
+}
+
+fn of_column(index: usize, info: &TableInfo) -> ColumnStatistics {
+    let Some(column) = info.columns.get(index) else { return ColumnStatistics::new_unknown() };
+    let value = |literal: &Option<farpool_model::Literal>| -> Precision<ScalarValue> {
+        literal.as_ref().and_then(literal::to_scalar).map_or(Precision::Absent, Precision::Exact)
+    };
+    let count = |n: u64| Precision::Exact(cast::usize_saturating(n));
+    ColumnStatistics {
+        null_count: count(column.null_count),
+        min_value: value(&column.min),
+        max_value: value(&column.max),
+        distinct_count: column.distinct_count.map_or(Precision::Absent, count),
+        ..ColumnStatistics::new_unknown()
+    }
+}

@@ -1,0 +1,244 @@
+//! A table of a pool as DataFusion sees it.
+//!
+//! Invariant: one `PoolTable` is one version of a table. What is planned on it reads that version, or
+//! fails; it never reads another.
+
+use crate::convert::Scope;
+use crate::exec;
+use crate::sink::PoolSink;
+use crate::stats;
+use arrow_schema::SchemaRef;
+use async_trait::async_trait;
+use datafusion::catalog::{Session, TableProvider};
+use datafusion::common::{DFSchema, DFSchemaRef, Statistics, not_impl_err};
+use datafusion::datasource::sink::DataSinkExec;
+use datafusion::error::Result;
+use datafusion::logical_expr::dml::InsertOp;
+use datafusion::logical_expr::utils::conjunction;
+use datafusion::logical_expr::{Expr as Logical, TableProviderFilterPushDown, TableType};
+use datafusion::physical_plan::ExecutionPlan;
+use datafusion::physical_plan::filter::FilterExec;
+use datafusion::physical_plan::projection::ProjectionExec;
+use farpool_model::{
+    Answer, Expr, LoadMode, NamedExpr, OperatorAnswer, Output, Program, TableInfo, TableName, cast, limits,
+};
+use farpool_planner::split::{self, Placed};
+use farpool_transfer::Pool;
+use std::sync::Arc;
+
+/// One version of a table of a pool.
+#[derive(Clone, Debug)]
+pub struct PoolTable {
+    pool: Arc<dyn Pool>,
+    info: Arc<TableInfo>,
+    /// The schema without qualifiers, in which filters are written.
+    columns: DFSchemaRef,
+    pushdown: bool,
+    kept: Vec<OperatorAnswer>,
+}
+
+impl PoolTable {
+    /// The table that `info` describes.
+    pub fn new(pool: Arc<dyn Pool>, info: TableInfo) -> Self {
+        // Column names of a table in a pool are unique, so there is nothing that could fail.
+        let columns = DFSchema::try_from(Arc::clone(&info.schema)).unwrap_or_else(|_| DFSchema::empty());
+        let columns = Arc::new(columns);
+        PoolTable { pool, info: Arc::new(info), columns, pushdown: true, kept: Vec::new() }
+    }
+
+    /// The newest version of a table.
+    ///
+    /// # Errors
+    /// `NotFound`, or what keeps the pool from answering.
+    pub async fn open(pool: Arc<dyn Pool>, name: &TableName) -> farpool_model::Result<Self> {
+        let info = pool.table(name).await?;
+        Ok(PoolTable::new(pool, info))
+    }
+
+    /// What is known about it.
+    pub fn info(&self) -> &TableInfo {
+        &self.info
+    }
+
+    /// The pool that holds it.
+    pub fn pool(&self) -> &Arc<dyn Pool> {
+        &self.pool
+    }
+
+    /// The same table, of which nothing but columns is asked if not `pushdown`.
+    #[must_use]
+    pub fn with_pushdown(mut self, pushdown: bool) -> Self {
+        self.pushdown = pushdown;
+        self
+    }
+
+    /// The same table with a note of an operator above it that stays here.
+    pub(crate) fn with_kept(mut self, kept: impl IntoIterator<Item = OperatorAnswer>) -> Self {
+        self.kept.extend(kept);
+        self
+    }
+
+    pub(crate) fn kept(&self) -> &[OperatorAnswer] {
+        &self.kept
+    }
+
+    pub(crate) fn pushdown(&self) -> bool {
+        self.pushdown
+    }
+
+    /// Streams for one program: as many as there are row groups to share, one from afar.
+    pub(crate) fn partitions(&self, target: usize) -> usize {
+        if self.pool.is_remote() {
+            return 1;
+        }
+        let row_groups = cast::usize_saturating(self.info.rows).div_ceil(limits::ROW_GROUP_ROWS);
+        target.min(row_groups).max(1)
+    }
+
+    /// Where a filter without qualifiers is decided.
+    pub(crate) fn place(&self, filter: &Logical) -> Placed {
+        let all: Vec<Expr> = (0..self.info.schema.fields().len()).map(Expr::Column).collect();
+        let scope = Scope { table: &self.info.schema, input: &self.columns, columns: &all };
+        split::place(scope.condition(filter), &self.info.schema)
+    }
+
+    /// The program that gives `columns` of the rows that pass `filter`.
+    pub(crate) fn scan_program(
+        &self,
+        columns: &[usize],
+        filter: Option<Expr>,
+        limit: Option<u64>,
+    ) -> Program {
+        let rows = columns.iter().map(|&i| NamedExpr::column(&self.info.schema, i)).collect();
+        let (table, version) = (self.info.name.clone(), Some(self.info.version));
+        Program { table, version, filter, output: Output::Rows(rows), limit }
+    }
+}
+
+#[async_trait]
+impl TableProvider for PoolTable {
+    fn schema(&self) -> SchemaRef {
+        Arc::clone(&self.info.schema)
+    }
+
+    fn table_type(&self) -> TableType {
+        TableType::Base
+    }
+
+    fn statistics(&self) -> Option<Statistics> {
+        Some(stats::of_table(&self.info))
+    }
+
+    fn supports_filters_pushdown(&self, filters: &[&Logical]) -> Result<Vec<TableProviderFilterPushDown>> {
+        let answer = |filter: &&Logical| {
+            if !self.pushdown || waits_for_others(filter) {
+                return TableProviderFilterPushDown::Unsupported;
+            }
+            match self.place(&unqualified(filter)).answer {
+                Answer::Exact => TableProviderFilterPushDown::Exact,
+                // Refused ones are passed on as well, to be told with the reason.
+                Answer::Superset | Answer::Refused => TableProviderFilterPushDown::Inexact,
+            }
+        };
+        Ok(filters.iter().map(answer).collect())
+    }
+
+    async fn scan(
+        &self,
+        state: &dyn Session,
+        projection: Option<&Vec<usize>>,
+        filters: &[Logical],
+        limit: Option<usize>,
+    ) -> Result<Arc<dyn ExecutionPlan>> {
+        let every: Vec<usize> = (0..self.info.schema.fields().len()).collect();
+        let columns = projection.unwrap_or(&every);
+        let placed: Vec<Placed> = filters.iter().map(|f| self.place(f)).collect();
+        let exact = placed.iter().all(|p| p.answer == Answer::Exact);
+        let kept = filters.iter().zip(&placed).filter_map(|(filter, placed)| stays(filter, placed));
+        let table = self.clone().with_kept(kept);
+        let filter = split::conjunction(placed.iter().filter_map(|p| p.sent.clone()));
+        let limit = limit.filter(|_| exact && self.pushdown).map(cast::u64_from);
+        let program = self.scan_program(columns, filter, limit);
+        let schema = Arc::new(self.info.schema.project(columns)?);
+        let node = exec::plan(&table, program, schema, state.config().target_partitions()).await?;
+        if node.prepared().is_exact() {
+            return Ok(Arc::new(node));
+        }
+        table.scan_and_filter(state, columns, filters).await
+    }
+
+    async fn insert_into(
+        &self,
+        _state: &dyn Session,
+        input: Arc<dyn ExecutionPlan>,
+        op: InsertOp,
+    ) -> Result<Arc<dyn ExecutionPlan>> {
+        let mode = match op {
+            InsertOp::Append => LoadMode::Append,
+            InsertOp::Overwrite => LoadMode::Replace,
+            InsertOp::Replace => return not_impl_err!("REPLACE INTO a table of a pool"),
+        };
+        let sink = PoolSink { table: self.clone(), mode };
+        Ok(Arc::new(DataSinkExec::new(input, Arc::new(sink), None)))
+    }
+}
+
+impl PoolTable {
+    /// For a pool that does less than what every pool should: all filters are applied here.
+    async fn scan_and_filter(
+        &self,
+        state: &dyn Session,
+        columns: &[usize],
+        filters: &[Logical],
+    ) -> Result<Arc<dyn ExecutionPlan>> {
+        let filter = conjunction(filters.iter().cloned());
+        let read = filter.iter().flat_map(Logical::column_refs);
+        let mut needed: Vec<usize> = read.filter_map(|c| self.info.schema.index_of(&c.name).ok()).collect();
+        needed.extend(columns);
+        needed.sort_unstable();
+        needed.dedup();
+        let schema = Arc::new(self.info.schema.project(&needed)?);
+        let program = self.scan_program(&needed, None, None);
+        let node = exec::plan(self, program, Arc::clone(&schema), state.config().target_partitions()).await?;
+        let Some(filter) = filter else { return Ok(Arc::new(node)) };
+        let predicate = state.create_physical_expr(filter, &DFSchema::try_from(Arc::clone(&schema))?)?;
+        let filtered = FilterExec::try_new(predicate, Arc::new(node))?;
+        let wanted = columns.iter().map(|&index| {
+            let name = self.info.schema.field(index).name().clone();
+            Ok((datafusion::physical_expr::expressions::col(&name, &schema)?, name))
+        });
+        let wanted = wanted.collect::<Result<Vec<_>>>()?;
+        Ok(Arc::new(ProjectionExec::try_new(wanted, Arc::new(filtered))?))
+    }
+}
+
+/// A note of a filter that is not decided at the pool.
+fn stays(filter: &Logical, placed: &Placed) -> Option<OperatorAnswer> {
+    (placed.answer != Answer::Exact).then(|| OperatorAnswer {
+        name: "filter".to_string(),
+        detail: filter.human_display().to_string(),
+        answer: placed.answer,
+        reason: placed.reason.clone(),
+    })
+}
+
+/// The expression with columns by their names alone.
+pub(crate) fn unqualified(expr: &Logical) -> Logical {
+    datafusion::logical_expr::expr_rewriter::unnormalize_col(expr.clone())
+}
+
+/// Whether a filter holds values that only another part of the query gives.
+fn waits_for_others(filter: &Logical) -> bool {
+    use datafusion::common::tree_node::TreeNode;
+    let waits = |e: &Logical| {
+        Ok(matches!(
+            e,
+            Logical::ScalarSubquery(_)
+                | Logical::InSubquery(_)
+                | Logical::Exists(_)
+                | Logical::OuterReferenceColumn(..)
+                | Logical::Placeholder(_)
+        ))
+    };
+    filter.exists(waits).unwrap_or(true)
+}

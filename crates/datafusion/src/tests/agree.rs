@@ -1,0 +1,182 @@
+//! The answers do not depend on what is pushed down.
+
+use super::{Fake, filled, rows, session};
+use proptest::prelude::*;
+
+/// Runs `queries` with push-down to an embedded and to a remote pool, to pools that refuse, and without.
+async fn agree(queries: &[String]) {
+    let plain = filled(Fake::default()).await;
+    let without = session(&plain, false).await;
+    let mut others = Vec::new();
+    for (name, fake) in [
+        ("embedded", Fake::default()),
+        ("remote", Fake { remote: true, ..Fake::default() }),
+        ("refusing aggregation", Fake { refuses_aggregation: true, ..Fake::default() }),
+        ("refusing filters", Fake { refuses_filters: true, ..Fake::default() }),
+    ] {
+        let pool = filled(fake).await;
+        others.push((name, session(&pool, true).await, pool));
+    }
+    for sql in queries {
+        let mut expected = rows(&without, sql).await;
+        for (name, session, _pool) in &others {
+            let mut found = rows(session, sql).await;
+            if !sql.to_lowercase().contains("order by") {
+                expected.iter_mut().chain(found.iter_mut()).for_each(|rows| rows.sort());
+            }
+            match (&expected, &found) {
+                (Ok(expected), Ok(found)) => assert_eq!(found, expected, "{name}: {sql}"),
+                (Err(_), Err(_)) => {}
+                _ => panic!("{name}: {sql}: {found:?} instead of {expected:?}"),
+            }
+        }
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn all_shapes_agree() {
+    let queries = [
+        "SELECT * FROM t WHERE k = 3",
+        "SELECT id FROM t WHERE k > 1 AND d < 10.5 AND s IS NOT NULL",
+        "SELECT id, s FROM t WHERE s LIKE '%an%' OR s ILIKE 'ba%' OR s LIKE 'a\\%b%'",
+        "SELECT id FROM t WHERE s NOT LIKE 'a%'",
+        "SELECT id FROM t WHERE upper(s) = 'APPLE' AND k > 0",
+        "SELECT id FROM t WHERE upper(s) = 'APPLE' OR k > 0",
+        "SELECT id FROM t WHERE k IS DISTINCT FROM 3",
+        "SELECT id FROM t WHERE k IS NOT DISTINCT FROM NULL",
+        "SELECT id FROM t WHERE k IS NOT DISTINCT FROM u",
+        "SELECT id FROM t WHERE b IS TRUE",
+        "SELECT id FROM t WHERE b IS NOT TRUE",
+        "SELECT id FROM t WHERE b IS FALSE",
+        "SELECT id FROM t WHERE b IS NOT FALSE",
+        "SELECT id FROM t WHERE (k > 2) IS UNKNOWN",
+        "SELECT id FROM t WHERE (k > 2) IS NOT UNKNOWN",
+        "SELECT id FROM t WHERE b",
+        "SELECT id FROM t WHERE NOT b",
+        "SELECT id FROM t WHERE k BETWEEN 1 AND 4 AND k NOT BETWEEN 2 AND 3",
+        "SELECT id FROM t WHERE k IN (1, 2, 5, 6, NULL)",
+        "SELECT id FROM t WHERE k NOT IN (1, 2, 5, 6)",
+        "SELECT id FROM t WHERE s IN ('apple', 'cherry', 'x', 'y', '')",
+        "SELECT id FROM t WHERE f IN (0.25, 0.5, 1.0, 2.0, 3.5)",
+        "SELECT id FROM t WHERE f > 15 OR f = 0",
+        "SELECT id FROM t WHERE day >= DATE '1995-01-01' AND day < DATE '1996-01-01'",
+        "SELECT id FROM t WHERE ts > TIMESTAMP '1970-01-02 00:00:00'",
+        "SELECT id FROM t WHERE extract(year FROM day) = 1995",
+        "SELECT id FROM t WHERE d * 2 > 10 AND d + 1 < 20.25",
+        "SELECT id FROM t WHERE k <> 0 AND 10 / k > 2",
+        "SELECT id FROM t WHERE k % 2 = 1",
+        "SELECT id FROM t WHERE -k > 1",
+        "SELECT id FROM t WHERE CASE WHEN k > 2 THEN 'big' WHEN k > 0 THEN 'small' END = 'small'",
+        "SELECT id FROM t WHERE CASE k WHEN 1 THEN true WHEN 2 THEN false ELSE b END",
+        "SELECT id FROM t WHERE coalesce(k, 0) = 0",
+        "SELECT id FROM t WHERE k = u",
+        "SELECT id FROM t WHERE g = 2.5 OR g > 12",
+        "SELECT id FROM t WHERE false",
+        "SELECT id FROM t WHERE k = NULL",
+        "SELECT k, count(*), count(s), sum(id), min(s), max(s), avg(id) FROM t GROUP BY k",
+        "SELECT s, b, sum(d), avg(d), min(d), max(d), sum(u), avg(u), sum(k), avg(k) FROM t GROUP BY s, b",
+        "SELECT sum(d), avg(d), count(*), min(day), max(ts), sum(f), avg(g), sum(g) FROM t WHERE f < 14",
+        "SELECT count(*) FROM t",
+        "SELECT count(*) FROM t WHERE k = 1000",
+        "SELECT sum(id), min(id), count(id) FROM t WHERE k = 1000",
+        "SELECT k, sum(d * (1 - d)), sum(d * 2) FROM t WHERE d > 0 GROUP BY k",
+        "SELECT k + 1 AS next, count(*) FROM t GROUP BY k + 1",
+        "SELECT count(*) FILTER (WHERE b), sum(id) FILTER (WHERE k > 2) FROM t",
+        "SELECT sum(CASE WHEN b THEN d ELSE 0 END) FROM t",
+        "SELECT k, sum(id) AS total FROM t GROUP BY k HAVING sum(id) > 1000 ORDER BY total DESC",
+        "SELECT DISTINCT k, b FROM t",
+        "SELECT DISTINCT s FROM t WHERE k > 2",
+        "SELECT count(DISTINCT s) FROM t",
+        "SELECT k, count(DISTINCT s), sum(DISTINCT u) FROM t GROUP BY k",
+        "SELECT k, count(DISTINCT s), max(id) FROM t GROUP BY k",
+        "SELECT k, median(id) FROM t GROUP BY k",
+        "SELECT k, b, count(*) FROM t GROUP BY GROUPING SETS ((k), (b), ())",
+        "SELECT k, b, sum(id) FROM t GROUP BY ROLLUP (k, b)",
+        "SELECT id * 2 + 1, -id FROM t WHERE id < 50",
+        "SELECT CAST(id AS DOUBLE) / 4, CAST(k AS BIGINT) FROM t",
+        "SELECT id / k FROM t WHERE k <> 0",
+        "SELECT id / k FROM t",
+        "SELECT upper(s), id FROM t WHERE id < 20",
+        "SELECT * FROM t ORDER BY id LIMIT 5",
+        "SELECT id FROM t WHERE k > 3 ORDER BY d DESC, id LIMIT 10",
+        "SELECT t.id, dim.name FROM t JOIN dim ON t.k = dim.k WHERE dim.name = 'name 1'",
+        "SELECT name, count(*), sum(d) FROM t JOIN dim USING (k) WHERE u > 100 GROUP BY name",
+        "SELECT t.id FROM t LEFT JOIN dim ON t.k = dim.k AND dim.name = 'name 2' WHERE dim.name IS NULL",
+        "SELECT a.k, count(*) FROM t a JOIN t b ON a.id = b.id + 1 WHERE a.k > b.k GROUP BY a.k",
+        "SELECT id FROM t WHERE k IN (SELECT k FROM dim WHERE name = 'name 1')",
+        "SELECT id FROM t WHERE NOT EXISTS (SELECT 1 FROM dim WHERE dim.k = t.k AND name = 'name 1')",
+        "SELECT id FROM t WHERE d > (SELECT avg(d) FROM t)",
+        "SELECT k, sum(d) FROM t GROUP BY k HAVING sum(d) > (SELECT sum(d) / 100 FROM t)",
+        "SELECT id FROM t x WHERE d > (SELECT avg(d) FROM t y WHERE y.k = x.k)",
+        "WITH c AS (SELECT k, sum(d) AS d FROM t GROUP BY k) SELECT * FROM c WHERE d = (SELECT max(d) FROM c)",
+        "SELECT k FROM t UNION SELECT k FROM dim",
+        "SELECT k, id FROM (SELECT k, id, row_number() OVER (PARTITION BY k ORDER BY id) AS n FROM t) WHERE n = 1",
+        "SELECT count(*) FROM (SELECT id FROM t WHERE k > 2 LIMIT 17)",
+        "SELECT count(*) FROM (SELECT k, count(*) FROM t GROUP BY k LIMIT 3)",
+        "SELECT max(n) FROM (SELECT k, count(*) AS n FROM t GROUP BY k)",
+        "SELECT x.s FROM (SELECT k AS a, s FROM t) x WHERE x.a = 2",
+        "SELECT length(s), count(*) FROM t GROUP BY length(s)",
+        "SELECT s || 'x', min(id) FROM t GROUP BY s || 'x'",
+        "SELECT date_trunc('month', day), count(*) FROM t GROUP BY 1",
+        "SELECT CAST(ts AS DATE), count(*) FROM t GROUP BY 1",
+        "SELECT count(*) FROM t a, dim b WHERE a.k = b.k AND a.u < 50",
+        "SELECT sum(1) FROM t WHERE s >= 'b'",
+        "SELECT 1 FROM t WHERE k = 1",
+    ];
+    agree(&queries.map(str::to_string)).await;
+}
+
+fn predicate() -> impl Strategy<Value = String> {
+    let leaf = prop_oneof![
+        (prop::sample::select(vec!["=", "<>", "<", "<=", ">", ">="]), -4..8)
+            .prop_map(|(op, v)| format!("k {op} {v}")),
+        (prop::sample::select(vec!["=", "<", ">="]), -20..30).prop_map(|(op, v)| format!("d {op} {v}.25")),
+        (0..16).prop_map(|v| format!("f < {v}.5")),
+        (0..2500).prop_map(|v| format!("day > DATE '1991-11-27' + INTERVAL '{v} days'")),
+        prop::sample::select(vec!["a%", "%an%", "_anana%", "%", "", "a\\%%"])
+            .prop_map(|p| format!("s LIKE '{p}'")),
+        prop::sample::select(vec!["apple", "b", "", "zzz"]).prop_map(|v| format!("s >= '{v}'")),
+        prop::collection::vec(-3..8, 1..7).prop_map(|list| {
+            let list: Vec<String> = list.iter().map(i32::to_string).collect();
+            format!("k IN ({})", list.join(", "))
+        }),
+        prop::sample::select(vec![
+            "b",
+            "s IS NULL",
+            "k IS NOT NULL",
+            "b IS TRUE",
+            "length(s) > 5",
+            "k % 3 = 0",
+            "k + u > 100",
+            "CAST(k AS DOUBLE) < f",
+            "g >= 3.5",
+            "k IS DISTINCT FROM u",
+        ])
+        .prop_map(str::to_string),
+    ];
+    leaf.prop_recursive(3, 12, 3, |inner| {
+        prop_oneof![
+            prop::collection::vec(inner.clone(), 2..4).prop_map(|p| format!("({})", p.join(" AND "))),
+            prop::collection::vec(inner.clone(), 2..4).prop_map(|p| format!("({})", p.join(" OR "))),
+            inner.clone().prop_map(|p| format!("NOT ({p})")),
+            inner.clone().prop_map(|p| format!("({p}) IS NOT TRUE")),
+            (inner.clone(), inner.clone(), inner)
+                .prop_map(|(a, b, c)| format!("CASE WHEN {a} THEN {b} ELSE {c} END")),
+        ]
+    })
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(40))]
+
+    #[test]
+    fn random_conditions_agree(predicate in predicate()) {
+        let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+        let queries = [
+            format!("SELECT id FROM t WHERE {predicate}"),
+            format!("SELECT k, count(*), sum(d), min(s), avg(id) FROM t WHERE {predicate} GROUP BY k"),
+            format!("SELECT count(*) FILTER (WHERE {predicate}) FROM t"),
+        ];
+        runtime.block_on(agree(&queries));
+    }
+}

@@ -1,0 +1,342 @@
+//! A pool that runs programs naively, with DataFusion itself, and remembers which ones.
+
+use crate::literal::to_scalar;
+use arrow_array::RecordBatch;
+use arrow_schema::SchemaRef;
+use async_trait::async_trait;
+use datafusion::common::Column;
+use datafusion::dataframe::DataFrame;
+use datafusion::functions_aggregate::expr_fn::{avg, count, max, min, sum};
+use datafusion::logical_expr::expr::{InList, Like};
+use datafusion::logical_expr::{Expr as Logical, ExprFunctionExt, Operator, binary_expr, cast, lit, when};
+use datafusion::prelude::SessionContext;
+use farpool_model::{
+    AggregateFunction, Answer, ArithmeticOp, ColumnStatistics, CompareOp, Error, Expr, LoadMode,
+    OperatorAnswer, Output, Prepared, Program, Receipt, Result, Status, TableInfo, TableName, Version,
+    Weakened, schema, weaken,
+};
+use farpool_transfer::{BatchStream, Execution, Pool, ReceiptHandle};
+use futures::{StreamExt, TryStreamExt};
+use parking_lot::Mutex;
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+/// The naive pool.
+#[derive(Debug, Default)]
+pub(super) struct Fake {
+    pub remote: bool,
+    /// Answers `refused` to every aggregation.
+    pub refuses_aggregation: bool,
+    /// Answers `refused` to every filter, whatever was expected.
+    pub refuses_filters: bool,
+    tables: Mutex<BTreeMap<TableName, (Version, SchemaRef, Vec<RecordBatch>)>>,
+    /// The programs that ran, on a line each.
+    pub ran: Mutex<Vec<String>>,
+    /// Streams that are open.
+    pub streams_open: Arc<AtomicUsize>,
+}
+
+impl Fake {
+    pub(super) async fn with(self, name: &str, batches: Vec<RecordBatch>) -> Self {
+        let schema = batches[0].schema();
+        let stream = futures::stream::iter(batches.into_iter().map(Ok)).boxed();
+        self.load(&TableName::new(name).unwrap(), LoadMode::Replace, schema, None, stream).await.unwrap();
+        self
+    }
+
+    fn find(&self, name: &TableName) -> Result<(Version, SchemaRef, Vec<RecordBatch>)> {
+        let tables = self.tables.lock();
+        tables.get(name).cloned().ok_or_else(|| Error::not_found(format!("there is no table {name}")))
+    }
+
+    fn info(&self, name: &TableName) -> Result<TableInfo> {
+        let (version, schema, batches) = self.find(name)?;
+        let columns = (0..schema.fields().len()).map(|i| statistics(&batches, i)).collect();
+        Ok(TableInfo {
+            name: name.clone(),
+            version,
+            schema,
+            // Large enough for several streams; the estimates must not matter to the answers.
+            rows: batches.iter().map(|b| b.num_rows() as u64).sum(),
+            bytes_plain: batches.iter().map(|b| b.get_array_memory_size() as u64).sum(),
+            bytes_encoded: 1000,
+            columns,
+        })
+    }
+}
+
+/// Counts only: bounds are computed for integers, which is enough to exercise the estimates.
+fn statistics(batches: &[RecordBatch], column: usize) -> ColumnStatistics {
+    let null_count = batches.iter().map(|b| b.column(column).null_count() as u64).sum();
+    let values = batches.iter().flat_map(|b| {
+        let array = b.column(column);
+        (0..array.len())
+            .filter_map(|row| datafusion::common::ScalarValue::try_from_array(array, row).ok())
+            .filter_map(|scalar| crate::literal::from_scalar(&scalar))
+            .filter(|literal| literal.as_int().is_some())
+            .collect::<Vec<_>>()
+    });
+    let (mut low, mut high) = (None, None);
+    for value in values {
+        if low.as_ref().is_none_or(|low| value.compare(low) == Some(std::cmp::Ordering::Less)) {
+            low = Some(value.clone());
+        }
+        if high.as_ref().is_none_or(|high| value.compare(high) == Some(std::cmp::Ordering::Greater)) {
+            high = Some(value);
+        }
+    }
+    ColumnStatistics { null_count, min: low, max: high, distinct_count: None, bytes_encoded: 100 }
+}
+
+#[async_trait]
+impl Pool for Fake {
+    fn url(&self) -> String {
+        if self.remote { "farpool://fake:9797".to_string() } else { "embedded".to_string() }
+    }
+
+    fn is_remote(&self) -> bool {
+        self.remote
+    }
+
+    async fn tables(&self) -> Result<Vec<TableInfo>> {
+        let names: Vec<TableName> = self.tables.lock().keys().cloned().collect();
+        names.iter().map(|name| self.info(name)).collect()
+    }
+
+    async fn table(&self, name: &TableName) -> Result<TableInfo> {
+        self.info(name)
+    }
+
+    async fn prepare(&self, program: &Program) -> Result<Prepared> {
+        let info = self.info(&program.table)?;
+        assert!(program.version.is_none_or(|v| v == info.version), "another version was meant");
+        let mut effective = program.clone();
+        let mut answers = Vec::new();
+        let mut answer = |name: &str, detail: String, answer, reason: Option<String>| {
+            answers.push(OperatorAnswer { name: name.into(), detail, answer, reason });
+        };
+        if let Some(filter) = &program.filter {
+            let detail = filter.display(&info.schema).to_string();
+            let weakened = match weaken(filter) {
+                _ if self.refuses_filters => Weakened::Refused("no filters here".to_string()),
+                other => other,
+            };
+            effective.filter = match weakened {
+                Weakened::Exact(expr) => {
+                    answer("filter", detail, Answer::Exact, None);
+                    Some(expr)
+                }
+                Weakened::Superset(expr, reason) => {
+                    answer("filter", detail, Answer::Superset, Some(reason));
+                    Some(expr)
+                }
+                Weakened::Refused(reason) => {
+                    answer("filter", detail, Answer::Refused, Some(reason));
+                    None
+                }
+            };
+        }
+        if let Output::Aggregate { keys, .. } = &program.output {
+            let name = if keys.is_empty() { "aggregate" } else { "group" };
+            let (how, reason) = match self.refuses_aggregation {
+                true => (Answer::Refused, Some("no aggregation here".to_string())),
+                false => (Answer::Exact, None),
+            };
+            answer(name, String::new(), how, reason);
+        }
+        let schema = effective.result_schema(&info.schema)?;
+        Ok(Prepared { version: info.version, answers, effective, schema })
+    }
+
+    async fn execute(&self, program: &Program, streams_wanted: usize) -> Result<Execution> {
+        let prepared = self.prepare(program).await?;
+        let info = self.info(&program.table)?;
+        self.ran.lock().push(farpool_planner::explain::one_line(&prepared.effective, &info));
+        let batches = run(&prepared, self.find(&program.table)?, &info.schema).await?;
+        let mut parts = vec![Vec::new(); if self.remote { 1 } else { streams_wanted }];
+        let count = parts.len();
+        for (i, batch) in batches.into_iter().enumerate() {
+            parts[i % count].push(Ok(batch));
+        }
+        let receipt = ReceiptHandle::new();
+        receipt.set(Receipt {
+            rows_scanned: info.rows,
+            operators: prepared.answers.clone(),
+            ..Receipt::default()
+        });
+        let open = |part| -> BatchStream {
+            self.streams_open.fetch_add(1, Ordering::SeqCst);
+            let guard = Open(Arc::clone(&self.streams_open));
+            futures::stream::iter(part)
+                .inspect(move |_: &Result<RecordBatch>| {
+                    let _ = &guard;
+                })
+                .boxed()
+        };
+        let streams = parts.into_iter().map(open).collect();
+        Ok(Execution { prepared, streams, receipt })
+    }
+
+    async fn load(
+        &self,
+        name: &TableName,
+        mode: LoadMode,
+        schema: SchemaRef,
+        _rows_hint: Option<u64>,
+        batches: BatchStream,
+    ) -> Result<TableInfo> {
+        let schema = schema::canonical_schema(&schema)?;
+        let mut loaded = Vec::new();
+        for batch in batches.try_collect::<Vec<_>>().await? {
+            let columns = batch.columns().iter().zip(schema.fields());
+            let columns = columns.map(|(c, f)| arrow_cast::cast(c, f.data_type()).unwrap()).collect();
+            loaded.push(RecordBatch::try_new(Arc::clone(&schema), columns).unwrap());
+        }
+        {
+            let mut tables = self.tables.lock();
+            let version = Version(1 + tables.values().map(|(v, ..)| v.0).max().unwrap_or(0));
+            let before = match (mode, tables.remove(name)) {
+                (LoadMode::Append, Some((_, _, batches))) => batches,
+                _ => Vec::new(),
+            };
+            tables.insert(name.clone(), (version, schema, before.into_iter().chain(loaded).collect()));
+        }
+        self.info(name)
+    }
+
+    async fn drop_table(&self, name: &TableName) -> Result<()> {
+        self.tables.lock().remove(name);
+        Ok(())
+    }
+
+    async fn status(&self) -> Result<Status> {
+        Ok(Status::default())
+    }
+}
+
+struct Open(Arc<AtomicUsize>);
+
+impl Drop for Open {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::SeqCst);
+    }
+}
+
+async fn run(
+    prepared: &Prepared,
+    (_, schema, batches): (Version, SchemaRef, Vec<RecordBatch>),
+    table: &SchemaRef,
+) -> Result<Vec<RecordBatch>> {
+    let failed = |e: datafusion::error::DataFusionError| crate::error::unwrap(e);
+    let program = &prepared.effective;
+    let context = SessionContext::new();
+    let memory = datafusion::datasource::MemTable::try_new(schema, vec![batches]).map_err(failed)?;
+    let mut frame = context.read_table(Arc::new(memory)).map_err(failed)?;
+    let expr = |e: &Expr| logical(e, table);
+    if let Some(filter) = &program.filter {
+        frame = frame.filter(expr(filter)).map_err(failed)?;
+    }
+    frame = output(frame, program, &expr).map_err(failed)?;
+    if let Some(limit) = program.limit {
+        frame = frame.limit(0, Some(usize::try_from(limit).unwrap())).map_err(failed)?;
+    }
+    let batches = frame.collect().await.map_err(failed)?;
+    let typed = |batch: RecordBatch| {
+        let columns = batch.columns().iter().zip(prepared.schema.fields());
+        let columns = columns.map(|(c, f)| arrow_cast::cast(c, f.data_type()).unwrap()).collect();
+        let options = arrow_array::RecordBatchOptions::new().with_row_count(Some(batch.num_rows()));
+        RecordBatch::try_new_with_options(Arc::clone(&prepared.schema), columns, &options).unwrap()
+    };
+    Ok(batches.into_iter().map(typed).collect())
+}
+
+fn output(
+    frame: DataFrame,
+    program: &Program,
+    expr: &dyn Fn(&Expr) -> Logical,
+) -> datafusion::error::Result<DataFrame> {
+    match &program.output {
+        Output::Rows(rows) => frame.select(
+            rows.iter().enumerate().map(|(i, r)| expr(&r.expr).alias(format!("c{i}"))).collect::<Vec<_>>(),
+        ),
+        Output::Aggregate { keys, aggregates } => {
+            let keys = keys.iter().enumerate().map(|(i, k)| expr(&k.expr).alias(format!("k{i}")));
+            let aggregates = aggregates.iter().enumerate().map(|(i, a)| {
+                let argument = a.argument.as_ref().map_or(lit(1), expr);
+                let call = match a.function {
+                    AggregateFunction::Count => count(argument),
+                    AggregateFunction::Sum => sum(argument),
+                    AggregateFunction::Min => min(argument),
+                    AggregateFunction::Max => max(argument),
+                    AggregateFunction::Avg => avg(argument),
+                };
+                let call = match &a.filter {
+                    Some(filter) => call.filter(expr(filter)).build().unwrap(),
+                    None => call,
+                };
+                call.alias(format!("a{i}"))
+            });
+            frame.aggregate(keys.collect(), aggregates.collect())
+        }
+    }
+}
+
+/// The model's expression as DataFusion's: the way back from what the crate converts.
+fn logical(expr: &Expr, table: &SchemaRef) -> Logical {
+    let to = |e: &Expr| logical(e, table);
+    match expr {
+        Expr::Column(i) => Logical::Column(Column::new_unqualified(table.field(*i).name())),
+        Expr::Literal(literal) => Logical::Literal(to_scalar(literal).unwrap(), None),
+        Expr::Compare(op, l, r) => binary_expr(to(l), compare_op(*op), to(r)),
+        Expr::And(parts) => parts.iter().map(to).reduce(Logical::and).unwrap(),
+        Expr::Or(parts) => parts.iter().map(to).reduce(Logical::or).unwrap(),
+        Expr::Not(e) => Logical::Not(Box::new(to(e))),
+        Expr::IsNull(e) => to(e).is_null(),
+        Expr::InList(e, list) => {
+            let list = list.iter().map(|l| Logical::Literal(to_scalar(l).unwrap(), None)).collect();
+            Logical::InList(InList { expr: Box::new(to(e)), list, negated: false })
+        }
+        Expr::Like { value, pattern, case_insensitive } => Logical::Like(Like {
+            negated: false,
+            expr: Box::new(to(value)),
+            pattern: Box::new(lit(pattern.clone())),
+            escape_char: None,
+            case_insensitive: *case_insensitive,
+        }),
+        Expr::Arithmetic(op, l, r) => {
+            let op = match op {
+                ArithmeticOp::Add => Operator::Plus,
+                ArithmeticOp::Subtract => Operator::Minus,
+                ArithmeticOp::Multiply => Operator::Multiply,
+                ArithmeticOp::Divide => Operator::Divide,
+                ArithmeticOp::Modulo => Operator::Modulo,
+            };
+            binary_expr(to(l), op, to(r))
+        }
+        Expr::Negate(e) => Logical::Negative(Box::new(to(e))),
+        Expr::Cast(e, data_type) => cast(to(e), data_type.clone()),
+        Expr::Case { branches, otherwise } => {
+            let mut builder = when(to(&branches[0].0), to(&branches[0].1));
+            for (condition, value) in &branches[1..] {
+                builder = builder.when(to(condition), to(value));
+            }
+            match otherwise {
+                Some(otherwise) => builder.otherwise(to(otherwise)).unwrap(),
+                None => builder.end().unwrap(),
+            }
+        }
+        Expr::Opaque { reason } => panic!("the pool was asked to run {reason}"),
+    }
+}
+
+fn compare_op(op: CompareOp) -> Operator {
+    match op {
+        CompareOp::Eq => Operator::Eq,
+        CompareOp::NotEq => Operator::NotEq,
+        CompareOp::Lt => Operator::Lt,
+        CompareOp::LtEq => Operator::LtEq,
+        CompareOp::Gt => Operator::Gt,
+        CompareOp::GtEq => Operator::GtEq,
+    }
+}

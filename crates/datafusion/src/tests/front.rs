@@ -1,0 +1,214 @@
+//! The SQL front: names, errors, explanations, receipts, statements that change something.
+
+use super::{Fake, filled, rows, rows_of_t, session};
+use crate::{FileOpener, PoolTable, split_statements};
+use arrow_array::RecordBatch;
+use arrow_schema::SchemaRef;
+use async_trait::async_trait;
+use datafusion::catalog::TableProvider;
+use farpool_model::{Answer, Error, ErrorKind, LoadMode, Result, TableName};
+use farpool_transfer::Pool;
+use futures::StreamExt;
+use parking_lot::Mutex;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+#[test]
+fn semicolons_cut_only_between_statements() {
+    let text = "SELECT ';' -- one;\n;\n\n/* ; */ SELECT \"a;b\", $$ ; $$, 'it''s;' ;; \nSELECT 3";
+    let statements = split_statements(text).unwrap();
+    let cut: Vec<(&str, u64)> = statements.iter().map(|s| (s.text.as_str(), s.line)).collect();
+    assert_eq!(cut, [("SELECT ';' -- one;", 1), ("SELECT \"a;b\", $$ ; $$, 'it''s;'", 4), ("SELECT 3", 5)]);
+    assert_eq!(split_statements(" -- nothing\n ; ").unwrap(), []);
+    assert_eq!(split_statements("SELECT 'ä' ; SELECT 'ö'").unwrap()[1].text, "SELECT 'ö'");
+    let error = split_statements("SELECT 1;\nSELECT 'open").unwrap_err();
+    assert_eq!(error.kind, ErrorKind::Invalid);
+    assert!(error.message.contains("line 2"), "{error}");
+}
+
+async fn error(sql: &str) -> Error {
+    let pool = filled(Fake::default()).await;
+    let session = session(&pool, true).await;
+    match session.sql(sql).await {
+        Ok(query) => query.collect().await.unwrap_err(),
+        Err(error) => error,
+    }
+}
+
+#[tokio::test]
+async fn errors_show_the_place_and_what_to_do() {
+    let syntax = error("SELECT id\nFROM t WHER k = 1 1").await;
+    assert_eq!(syntax.kind, ErrorKind::Invalid);
+    assert!(syntax.message.starts_with("syntax error: "), "{syntax}");
+    assert!(syntax.message.contains("(line 2, column "), "{syntax}");
+    assert!(syntax.message.contains("\n  FROM t WHER k = 1 1\n"), "{syntax}");
+    assert!(syntax.message.trim_end().ends_with('^'), "{syntax}");
+
+    let column = error("SELECT dayy FROM t").await;
+    assert_eq!(column.kind, ErrorKind::NotFound);
+    assert!(column.message.starts_with("there is no column dayy (line 1, column 8)"), "{column}");
+    assert_eq!(column.advice.as_deref(), Some("did you mean day?"));
+
+    let table = error("SELECT 1 FROM dims").await;
+    assert_eq!(table.kind, ErrorKind::NotFound);
+    assert!(table.message.starts_with("there is no table dims (line 1, column 15)"), "{table}");
+    assert_eq!(table.advice.as_deref(), Some("did you mean dim?"));
+
+    let function = error("SELECT nosuch(k) FROM t").await;
+    assert_eq!(function.kind, ErrorKind::Invalid);
+    let division = error("SELECT id / (k - k) FROM t WHERE k IS NOT NULL").await;
+    assert_eq!((division.kind, division.message.as_str()), (ErrorKind::Invalid, "division by zero"));
+    for error in [syntax, column, table, function, division] {
+        assert!(!error.to_string().contains("DataFusion"), "{error}");
+    }
+}
+
+#[tokio::test]
+async fn tables_are_found_with_and_without_a_qualifier_and_when_they_change() {
+    let pool = filled(Fake::default()).await;
+    let session = session(&pool, true).await;
+    assert_eq!(rows(&session, "SELECT count(*) FROM farpool.public.t").await.unwrap(), ["2100"]);
+    assert_eq!(rows(&session, "SELECT count(*) FROM t").await.unwrap(), ["2100"]);
+    let name = TableName::new("late").unwrap();
+    let batch = rows_of_t(0, 5);
+    let load = |mode| {
+        let stream = futures::stream::iter([Ok(batch.clone())]).boxed();
+        pool.load(&name, mode, batch.schema(), None, stream)
+    };
+    load(LoadMode::Create).await.unwrap();
+    assert_eq!(rows(&session, "SELECT count(*) FROM late").await.unwrap(), ["5"]);
+    load(LoadMode::Append).await.unwrap();
+    assert_eq!(rows(&session, "SELECT count(*) FROM late").await.unwrap(), ["10"]);
+    let listed = "SELECT table_name FROM information_schema.tables WHERE table_schema = 'public' ORDER BY 1";
+    assert_eq!(rows(&session, listed).await.unwrap(), ["dim", "late", "t"]);
+    let columns = "SELECT column_name FROM information_schema.columns WHERE table_name = 'dim' ORDER BY 1";
+    assert_eq!(rows(&session, columns).await.unwrap(), ["k", "name"]);
+    assert!(rows(&session, "SHOW TABLES").await.unwrap().iter().any(|row| row.contains("|late|")));
+    rows(&session, "DROP TABLE late").await.unwrap();
+    assert_eq!(rows(&session, listed).await.unwrap(), ["dim", "t"]);
+    assert!(session.register_pool("farpool", pool as _).await.is_err());
+}
+
+#[tokio::test]
+async fn statements_that_change_something_work() {
+    let pool = filled(Fake::default()).await;
+    let session = session(&pool, true).await;
+    rows(&session, "CREATE TABLE mine AS SELECT k, count(*) AS n FROM t GROUP BY k").await.unwrap();
+    rows(&session, "CREATE VIEW big AS SELECT * FROM t WHERE k > 4").await.unwrap();
+    let sql = "SELECT sum(n) = (SELECT count(*) FROM t) FROM mine";
+    assert_eq!(rows(&session, sql).await.unwrap(), ["true"]);
+    pool.ran.lock().clear();
+    rows(&session, "SELECT count(*) FROM big").await.unwrap();
+    assert_eq!(*pool.ran.lock(), ["table=t, filter=k > 4, keys=[], aggregates=[count(*)]"]);
+    rows(&session, "SET datafusion.execution.batch_size = 100").await.unwrap();
+    assert!(rows(&session, "SHOW datafusion.execution.batch_size").await.unwrap()[0].ends_with("|100"));
+    assert_eq!(rows(&session, "INSERT INTO dim VALUES (100, 'new')").await.unwrap(), ["1"]);
+    assert_eq!(rows(&session, "SELECT name FROM dim WHERE k = 100").await.unwrap(), ["new"]);
+    let plan = rows(&session, "EXPLAIN SELECT sum(d) FROM t WHERE k = 1").await.unwrap().join("\n");
+    assert!(plan.contains("PoolExec: table=t, filter=k = 1, keys=[], aggregates=[sum(d)]"), "{plan}");
+    rows(&session, "PREPARE one AS SELECT count(*) FROM t WHERE k = $1").await.unwrap();
+    pool.ran.lock().clear();
+    rows(&session, "EXECUTE one(3)").await.unwrap();
+    assert_eq!(*pool.ran.lock(), ["table=t, filter=k = 3, keys=[], aggregates=[count(*)]"]);
+}
+
+#[tokio::test]
+async fn an_explanation_shows_answers_reasons_and_the_remainder() {
+    let pool = filled(Fake::default()).await;
+    let session = session(&pool, true).await;
+    let sql = "SELECT k, median(d) FROM t WHERE u > 5 AND upper(s) = 'APPLE' GROUP BY k";
+    let query = session.sql(sql).await.unwrap();
+    let text = query.explain();
+    for part in [
+        "At the pool:\n  t v1 at embedded: 2100 rows",
+        "filter     exact     u > 5",
+        "filter     refused   ",
+        "the function upper has no operator in the pool",
+        "Here:\n  AggregateExec",
+        "PoolExec: table=t, filter=u > 5",
+    ] {
+        assert!(text.contains(part), "{part:?} is missing in\n{text}");
+    }
+    query.collect().await.unwrap();
+    let receipt = query.receipt();
+    assert_eq!(receipt.rows_scanned, 2100);
+    let answers: Vec<Answer> = receipt.operators.iter().map(|o| o.answer).collect();
+    assert_eq!(answers, [Answer::Exact, Answer::Refused]);
+
+    let sql = "SELECT k, median(d) FROM t WHERE u > 5 GROUP BY k";
+    let text = session.sql(sql).await.unwrap().explain();
+    assert!(text.contains("group      refused   median(t.d) (the aggregate median"), "{text}");
+}
+
+#[tokio::test]
+async fn dropping_the_result_ends_the_programs() {
+    let pool = filled(Fake::default()).await;
+    let session = session(&pool, true).await;
+    let query = session.sql("SELECT a.id FROM t a, t b LIMIT 100000").await.unwrap();
+    let mut stream = query.execute().await.unwrap();
+    stream.next().await.unwrap().unwrap();
+    drop(stream);
+    for _ in 0..1000 {
+        if pool.streams_open.load(Ordering::SeqCst) == 0 {
+            return;
+        }
+        tokio::time::sleep(std::time::Duration::from_millis(5)).await;
+    }
+    panic!("streams are still open");
+}
+
+/// Files that are batches in memory: `five.rows` has five rows of `t`.
+struct Files {
+    pool: Arc<Fake>,
+    asked: Mutex<Vec<Vec<usize>>>,
+}
+
+#[async_trait]
+impl FileOpener for Files {
+    async fn schema(&self, path: &str) -> Result<SchemaRef> {
+        match path {
+            "five.rows" => Ok(rows_of_t(0, 5).schema()),
+            _ => Err(Error::not_found(format!("there is no file {path}"))),
+        }
+    }
+
+    async fn open(&self, path: &str, columns: &[usize]) -> Result<Arc<dyn TableProvider>> {
+        self.asked.lock().push(columns.to_vec());
+        let columns = if columns.is_empty() { &[0] } else { columns };
+        let batch: RecordBatch = rows_of_t(0, 5).project(columns).unwrap();
+        let (name, schema) = (TableName::new(path).unwrap(), batch.schema());
+        let stream = futures::stream::iter([Ok(batch)]).boxed();
+        let info = self.pool.load(&name, LoadMode::Replace, schema, None, stream).await?;
+        Ok(Arc::new(PoolTable::new(Arc::clone(&self.pool) as _, info)))
+    }
+}
+
+#[tokio::test]
+async fn files_are_opened_with_the_columns_that_are_needed() {
+    let pool = filled(Fake::default()).await;
+    let session = session(&pool, true).await;
+    let files = Arc::new(Files { pool: Arc::new(Fake::default()), asked: Mutex::default() });
+    session.set_file_opener(Arc::clone(&files) as _);
+    let asked = || std::mem::take(&mut *files.asked.lock());
+    let ran = || std::mem::take(&mut *files.pool.ran.lock());
+
+    let sql = "SELECT sum(d) FROM (SELECT * FROM 'five.rows') WHERE id > 2 AND length(s) >= 0";
+    rows(&session, sql).await.unwrap();
+    assert_eq!(asked(), [[0, 3, 6]]);
+    assert_eq!(ran(), ["table=five.rows, filter=id > 2, rows=[d, s]"]);
+
+    assert_eq!(rows(&session, "SELECT count(*) FROM 'five.rows'").await.unwrap(), ["5"]);
+    assert_eq!(asked(), [Vec::<usize>::new()]);
+    assert_eq!(ran(), ["table=five.rows, keys=[], aggregates=[count(*)]"]);
+
+    rows(&session, "SELECT u, min(k) FROM 'five.rows' WHERE k > 0 GROUP BY u").await.unwrap();
+    assert_eq!(asked(), [[1, 2]]);
+    assert_eq!(ran(), ["table=five.rows, filter=k > 0, keys=[u], aggregates=[min(k)]"]);
+
+    let joined = "SELECT a.id FROM 'five.rows' a JOIN t ON a.id = t.id WHERE a.k IS NOT NULL ORDER BY 1";
+    let expected = "SELECT id FROM t WHERE id < 5 AND k IS NOT NULL ORDER BY 1";
+    assert_eq!(rows(&session, joined).await.unwrap(), rows(&session, expected).await.unwrap());
+
+    let missing = session.sql("SELECT * FROM 'six.rows'").await.unwrap_err();
+    assert_eq!((missing.kind, missing.message.as_str()), (ErrorKind::NotFound, "there is no file six.rows"));
+}

@@ -1,0 +1,131 @@
+//! What reaches the pool for each shape of query.
+
+use super::{Fake, filled, session};
+use std::sync::Arc;
+
+/// Plans and runs `sql` and gives the programs that ran, in the order in which they started.
+async fn programs(pool: &Arc<Fake>, sql: &str) -> Vec<String> {
+    let session = session(pool, true).await;
+    pool.ran.lock().clear();
+    session.sql(sql).await.unwrap().collect().await.unwrap();
+    let mut ran = pool.ran.lock().clone();
+    ran.sort();
+    ran
+}
+
+/// Checks one case: the query, and the programs that it becomes.
+async fn check(pool: &Arc<Fake>, sql: &str, expected: &[&str]) {
+    assert_eq!(programs(pool, sql).await, expected, "{sql}");
+}
+
+#[tokio::test]
+async fn filters_go_whole_or_in_part() {
+    let pool = filled(Fake::default()).await;
+    check(
+        &pool,
+        "SELECT id FROM t WHERE k > 1 AND d < 10.5",
+        &["table=t, filter=(k > 1 AND d < 10.50), rows=[id]"],
+    )
+    .await;
+    check(&pool, "SELECT id FROM t WHERE k > 1 AND upper(s) = 'A'", &["table=t, filter=k > 1, rows=[id, s]"])
+        .await;
+    check(&pool, "SELECT id FROM t WHERE k > 1 OR upper(s) = 'A'", &["table=t, rows=[id, k, s]"]).await;
+    check(
+        &pool,
+        "SELECT id FROM t WHERE day BETWEEN DATE '1995-01-01' AND DATE '1995-12-31'",
+        &["table=t, filter=(day >= 1995-01-01 AND day <= 1995-12-31), rows=[id]"],
+    )
+    .await;
+    check(
+        &pool,
+        "SELECT id FROM t WHERE s LIKE '%an%na%' AND k IN (1, 3, 5, 6)",
+        &["table=t, filter=(s LIKE '%an%na%' AND k IN (1, 3, 5, 6)), rows=[id]"],
+    )
+    .await;
+}
+
+#[tokio::test]
+async fn aggregations_go_whole() {
+    let pool = filled(Fake::default()).await;
+    check(
+        &pool,
+        "SELECT s, b, sum(d), sum(d * (1 - d)), avg(k), count(*) FROM t WHERE day <= DATE '1998-09-02' \
+         GROUP BY s, b ORDER BY s, b",
+        &["table=t, filter=day <= 1998-09-02, keys=[s, b], \
+           aggregates=[sum(d), sum((d * (1 - d))), avg(k), count(*)]"],
+    )
+    .await;
+    check(
+        &pool,
+        "SELECT sum(d * 2) FROM t WHERE k < 3",
+        &["table=t, filter=k < 3, keys=[], aggregates=[sum((d * 2))]"],
+    )
+    .await;
+    check(
+        &pool,
+        "SELECT k, count(*) FILTER (WHERE b) FROM t GROUP BY k HAVING count(*) > 2",
+        &["table=t, keys=[k], aggregates=[count(*) FILTER (WHERE b), count(*)]"],
+    )
+    .await;
+    check(&pool, "SELECT DISTINCT s FROM t", &["table=t, keys=[s]"]).await;
+    check(&pool, "SELECT count(DISTINCT s) FROM t", &["table=t, keys=[s]"]).await;
+    check(
+        &pool,
+        "SELECT x.k, sum(x.d) FROM (SELECT k, d FROM t WHERE b) x GROUP BY x.k",
+        &["table=t, filter=b, keys=[k], aggregates=[sum(d)]"],
+    )
+    .await;
+}
+
+#[tokio::test]
+async fn what_the_pool_cannot_do_stays() {
+    let pool = filled(Fake::default()).await;
+    check(&pool, "SELECT k, median(d) FROM t GROUP BY k", &["table=t, rows=[k, d]"]).await;
+    check(&pool, "SELECT count(*) FROM t WHERE k <> 0 AND 10 / k > 2", &["table=t, filter=k <> 0, rows=[k]"])
+        .await;
+    check(&pool, "SELECT length(s), count(*) FROM t GROUP BY 1", &["table=t, rows=[s]"]).await;
+    let refusing = filled(Fake { refuses_aggregation: true, ..Fake::default() }).await;
+    check(&refusing, "SELECT k, sum(d) FROM t WHERE b GROUP BY k", &["table=t, filter=b, rows=[k, d]"]).await;
+}
+
+#[tokio::test]
+async fn limits_and_computed_columns_go_along() {
+    let pool = filled(Fake::default()).await;
+    check(&pool, "SELECT id FROM t WHERE k > 1 LIMIT 5", &["table=t, filter=k > 1, rows=[id], limit=5"])
+        .await;
+    check(
+        &pool,
+        "SELECT k, count(*) FROM t GROUP BY k LIMIT 3",
+        &["table=t, keys=[k], aggregates=[count(*)], limit=3"],
+    )
+    .await;
+    check(&pool, "SELECT id * 2 + k AS x FROM t", &["table=t, rows=[((id * 2) + CAST(k AS Int64))]"]).await;
+    check(&pool, "SELECT id, k + 1, k + 2 FROM t", &["table=t, rows=[id, k]"]).await;
+}
+
+#[tokio::test]
+async fn parts_of_larger_queries_go() {
+    let pool = filled(Fake::default()).await;
+    check(
+        &pool,
+        "SELECT id FROM t WHERE d > (SELECT avg(d) FROM t WHERE b)",
+        &["table=t, filter=b, keys=[], aggregates=[avg(d)]", "table=t, rows=[id, d]"],
+    )
+    .await;
+    let ran =
+        programs(&pool, "SELECT name, sum(d) FROM t JOIN dim USING (k) WHERE u > 100 GROUP BY name").await;
+    assert_eq!(ran[0], "table=dim, rows=[k, name]");
+    // The build side's keys are known before the probe side starts.
+    assert!(ran[1].starts_with("table=t, filter=(u > 100 AND k >= -3 AND k <= 7"), "{}", ran[1]);
+}
+
+#[tokio::test]
+async fn nothing_but_columns_is_asked_without_pushdown() {
+    let pool = filled(Fake::default()).await;
+    let session = session(&pool, false).await;
+    let sql = "SELECT k, sum(d) FROM t JOIN dim USING (k) WHERE u > 100 GROUP BY k LIMIT 3";
+    session.sql(sql).await.unwrap().collect().await.unwrap();
+    let mut ran = pool.ran.lock().clone();
+    ran.sort();
+    assert_eq!(ran, ["table=dim, rows=[k]", "table=t, rows=[k, u, d]"]);
+}
