@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::{Scheduler, Sink, prepare};
-use arrow_array::{Array, ArrayRef, Int64Array, cast::AsArray, types::Int64Type};
+use arrow_array::{ArrayRef, Int64Array, cast::AsArray, types::Int64Type};
 use arrow_schema::{DataType, Field, Schema};
 use farpool_columns::{TableBuilder, encode_row_group};
 use farpool_memory::{Pool, PoolConfig};

@@ -109,7 +109,7 @@ fn failure(path: &Path, error: &ArrowError, schema: Option<&SchemaRef>) -> Error
 struct Misfit<'a> {
     value: &'a str,
     column: usize,
-    line: &'a str,
+    line: usize,
 }
 
 impl<'a> Misfit<'a> {
@@ -120,7 +120,9 @@ impl<'a> Misfit<'a> {
         let (_, rest) = rest.split_once("' for column ")?;
         let (column, rest) = rest.split_once(" at line ")?;
         let digits = rest.find(|c: char| !c.is_ascii_digit()).unwrap_or(rest.len());
-        Some(Misfit { value, column: column.parse().ok()?, line: &rest[..digits] })
+        // The reader counts lines from 0.
+        let line = rest[..digits].parse::<usize>().ok()? + 1;
+        Some(Misfit { value, column: column.parse().ok()?, line })
     }
 
     fn error(&self, path: &Path, schema: &SchemaRef) -> Error {

@@ -3,6 +3,7 @@
 //! Invariant: the format is what the name says *and* the first bytes confirm; where they disagree the
 //! error says what the bytes look like, because a wrong guess ends in a wilder error later.
 
+use super::ipc::Kind;
 use farpool_model::{Error, ErrorKind, Result};
 use std::fs::File;
 use std::io::{Read, Seek, SeekFrom};
@@ -16,8 +17,7 @@ pub(super) enum Format {
         /// Tab-separated.
         tabs: bool,
     },
-    IpcFile,
-    IpcStream,
+    Ipc(Kind),
 }
 
 /// Bytes looked at to tell formats apart.
@@ -94,8 +94,8 @@ pub(super) fn format(path: &Path, mut file: &File) -> Result<Format> {
         ("parquet" | "pq" | "parq", Looks::Parquet) => Format::Parquet,
         ("csv", Looks::Text) => Format::Csv { tabs: false },
         ("tsv" | "tab", Looks::Text) => Format::Csv { tabs: true },
-        ("arrow" | "arrows" | "feather" | "ipc", Looks::IpcFile) => Format::IpcFile,
-        ("arrow" | "arrows" | "feather" | "ipc", Looks::IpcStream) => Format::IpcStream,
+        ("arrow" | "arrows" | "feather" | "ipc", Looks::IpcFile) => Format::Ipc(Kind::File),
+        ("arrow" | "arrows" | "feather" | "ipc", Looks::IpcStream) => Format::Ipc(Kind::Stream),
         (
             "parquet" | "pq" | "parq" | "csv" | "tsv" | "tab" | "arrow" | "arrows" | "feather" | "ipc",
             other,
@@ -103,8 +103,8 @@ pub(super) fn format(path: &Path, mut file: &File) -> Result<Format> {
             return Err(other.mismatch(path, &extension));
         }
         (_, Looks::Parquet) => Format::Parquet,
-        (_, Looks::IpcFile) => Format::IpcFile,
-        (_, Looks::IpcStream) => Format::IpcStream,
+        (_, Looks::IpcFile) => Format::Ipc(Kind::File),
+        (_, Looks::IpcStream) => Format::Ipc(Kind::Stream),
         (_, other) => {
             return Err(Error::invalid(format!(
                 "{}: cannot tell what format this is; it looks like {}",

@@ -1,13 +1,13 @@
 //! Arrow IPC in its two framings: a file with a footer (also called Feather version 2), and a stream.
 
 use super::progress::{Counting, Progress};
-use super::{Batches, damaged, files};
+use super::{Batches, damaged, files, framing};
 use arrow_array::RecordBatch;
 use arrow_ipc::reader::{FileReader, StreamReader};
 use arrow_schema::{ArrowError, SchemaRef};
 use farpool_model::{Error, Result};
 use std::fs::File;
-use std::io::BufReader;
+use std::io::{BufReader, Seek, SeekFrom};
 use std::path::Path;
 use std::sync::Arc;
 
@@ -18,13 +18,15 @@ pub(super) enum Kind {
     Stream,
 }
 
-/// The columns.
-pub(super) fn schema(path: &Path, file: File, kind: Kind) -> Result<SchemaRef> {
+/// The columns and the number of rows of a file of `bytes` bytes.
+pub(super) fn open(path: &Path, mut file: File, bytes: u64, kind: Kind) -> Result<(SchemaRef, u64)> {
+    let rows = framing::walk(&mut file, bytes, kind).map_err(|error| failure(path, error))?;
+    file.seek(SeekFrom::Start(0)).map_err(|error| files::unreadable(path, &error))?;
     let schema = match kind {
         Kind::File => FileReader::try_new_buffered(file, None).map(|reader| reader.schema()),
         Kind::Stream => StreamReader::try_new_buffered(file, None).map(|reader| reader.schema()),
     };
-    schema.map_err(|error| failure(path, error))
+    Ok((schema.map_err(|error| failure(path, error))?, rows))
 }
 
 /// Reads the columns at `columns`, which ascend.

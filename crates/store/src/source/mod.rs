@@ -7,6 +7,7 @@
 
 mod csv;
 mod files;
+mod framing;
 mod ipc;
 mod parquet;
 mod progress;
@@ -29,7 +30,21 @@ use std::sync::atomic::AtomicU64;
 /// `NotFound` when there is no such file; `Invalid` when it is a directory, empty, of an unknown format,
 /// not what its name says, or differs from another file in its columns; `Corrupt` when it is damaged.
 pub fn open(pattern: &str) -> Result<Source> {
-    let paths = files::resolve(pattern)?;
+    open_all(&[pattern])
+}
+
+/// Opens the files at several paths and patterns as one source, in the order given.
+///
+/// # Errors
+/// Those of [`open`].
+pub fn open_all(patterns: &[&str]) -> Result<Source> {
+    let mut paths = Vec::new();
+    for pattern in patterns {
+        paths.extend(files::resolve(pattern)?);
+    }
+    if paths.is_empty() {
+        return Err(Error::invalid("there is no file to read"));
+    }
     let mut files = paths.iter().map(|path| InputFile::open(path)).collect::<Result<Vec<_>>>()?;
     let schema = agreed_schema(&mut files)?;
     Ok(Source { paths, files, schema, progress: Arc::default() })
@@ -131,11 +146,9 @@ impl InputFile {
                     let (schema, dialect) = csv::open(path, file, tabs)?;
                     (schema, None, Opened::Csv(dialect))
                 }
-                Format::IpcFile => {
-                    (ipc::schema(path, file, ipc::Kind::File)?, None, Opened::Ipc(ipc::Kind::File))
-                }
-                Format::IpcStream => {
-                    (ipc::schema(path, file, ipc::Kind::Stream)?, None, Opened::Ipc(ipc::Kind::Stream))
+                Format::Ipc(kind) => {
+                    let (schema, rows) = ipc::open(path, file, bytes, kind)?;
+                    (schema, Some(rows), Opened::Ipc(kind))
                 }
             })
         })?;
@@ -255,7 +268,7 @@ fn agreed_schema(files: &mut [InputFile]) -> Result<SchemaRef> {
         agreed = agree(&first.path, &agreed, other)?;
     }
     let settle = |field: &Arc<Field>| match field.data_type() {
-        DataType::Null => Arc::new(field.as_ref().clone().with_data_type(DataType::Utf8View)),
+        DataType::Null => Arc::new(Field::new(field.name(), DataType::Utf8View, true)),
         _ => field.clone(),
     };
     let agreed = Arc::new(Schema::new(agreed.fields().iter().map(settle).collect::<Fields>()));
