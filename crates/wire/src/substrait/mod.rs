@@ -7,6 +7,7 @@
 //! for the rest; a relation without one (a join, a sort) is an error. Levels and nodes are counted before
 //! anything is decoded deeper.
 
+mod aggregates;
 mod decode;
 mod encode;
 mod expressions;

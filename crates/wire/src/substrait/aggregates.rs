@@ -1,0 +1,122 @@
+//! The keys and measures of an aggregation. What a measure asks that is not done here makes it opaque: the
+//! node then refuses the aggregation and the rest of the plan still runs.
+
+use super::decode::{check_width, not_done};
+use super::expressions::{Reader, Slot, opaque};
+use super::{functions, proto, read, types};
+use arrow_schema::{DECIMAL128_MAX_PRECISION, DECIMAL128_MAX_SCALE, DataType};
+use bytes::Bytes;
+use farpool_model::{Aggregate, AggregateFunction, Error, Result};
+
+/// The keys of the one grouping set that an aggregation may have.
+pub(super) fn grouping_expressions(relation: &proto::AggregateRel) -> Result<Vec<Bytes>> {
+    let grouping: proto::Grouping = match relation.groupings.as_slice() {
+        [] => return Ok(Vec::new()),
+        [grouping] => read(grouping)?,
+        _ => return Err(not_done("an aggregation with several grouping sets")),
+    };
+    if !grouping.grouping_expressions.is_empty() {
+        return Ok(grouping.grouping_expressions);
+    }
+    check_width(grouping.expression_references.len())?;
+    let expression = |reference: &u32| {
+        let found = relation.grouping_expressions.get(*reference as usize).cloned();
+        found.ok_or_else(|| Error::invalid(format!("the plan has no grouping expression {reference}")))
+    };
+    grouping.expression_references.iter().map(expression).collect()
+}
+
+/// The aggregate that a measure means; one that is not done here has an opaque argument.
+pub(super) fn measure(reader: &Reader, measure: &proto::Measure, columns: &[Slot]) -> Result<Aggregate> {
+    let Some(call) = &measure.measure else {
+        return Err(Error::invalid("an aggregate without a function"));
+    };
+    reader.charge(1)?;
+    let filter = measure.filter.as_ref().map(|filter| reader.expression(filter, columns)).transpose()?;
+    let name = match reader.extensions().function(call.function_reference)? {
+        Ok(name) => name.to_string(),
+        Err(reason) => return Ok(opaque_aggregate(reason)),
+    };
+    let Some(function) = functions::aggregate(&name) else {
+        return Ok(opaque_aggregate(format!("aggregate function {name}")));
+    };
+    if let Some(reason) = refused_aggregate(function, call)? {
+        return Ok(opaque_aggregate(format!("{name} {reason}")));
+    }
+    let arguments = reader.arguments(&call.arguments, &call.args, columns, 0)?;
+    let argument = match arguments.map(|mut arguments| (arguments.pop(), arguments.len())) {
+        Some((argument, 0)) if argument.is_some() || function == AggregateFunction::Count => argument,
+        _ => return Ok(opaque_aggregate(format!("{name} of arguments of these kinds"))),
+    };
+    let argument_type = argument.as_ref().map(|argument| argument.data_type(reader.schema()));
+    let declared = call.output_type.as_ref().and_then(|t| types::read_type(t, reader.extensions().types()));
+    let (accepted, usual) = match &argument_type {
+        // What is wrong with the argument is reported with the argument.
+        Some(Err(_)) => (true, Some(DataType::Int64)),
+        Some(Ok(t)) => {
+            (declared.as_ref().is_some_and(|d| function.accepts(Some(t), d)), usual_type(function, Some(t)))
+        }
+        None => (declared == Some(DataType::Int64), usual_type(function, None)),
+    };
+    let data_type = match (declared, usual) {
+        (Some(declared), _) if accepted => declared,
+        (None, Some(usual)) => usual,
+        (Some(declared), _) => {
+            return Ok(opaque_aggregate(format!("{name} with a result of type {declared}")));
+        }
+        (None, None) => return Ok(opaque_aggregate(format!("{name} of a value of this type"))),
+    };
+    Ok(Aggregate { name, function, argument, filter, data_type })
+}
+
+/// Why a call of a known aggregate function is not done here.
+fn refused_aggregate(function: AggregateFunction, call: &proto::AggregateFunction) -> Result<Option<String>> {
+    let keeps_duplicates = !matches!(function, AggregateFunction::Min | AggregateFunction::Max);
+    if call.invocation == proto::INVOCATION_DISTINCT && keeps_duplicates {
+        return Ok(Some("of distinct values".into()));
+    }
+    if !call.sorts.is_empty() {
+        return Ok(Some("in an order of rows".into()));
+    }
+    if !matches!(call.phase, 0 | proto::PHASE_INITIAL_TO_RESULT) {
+        return Ok(Some("of intermediate results".into()));
+    }
+    let options = call.options.iter().map(read).collect::<Result<Vec<proto::FunctionOption>>>()?;
+    // Sums here fail when they do not fit, rather than wrap, so they may also be asked to.
+    let is_overflow_error = |option: &proto::FunctionOption| {
+        option.name.eq_ignore_ascii_case("overflow")
+            && option.preference.iter().any(|p| p.eq_ignore_ascii_case("ERROR"))
+    };
+    let others: Vec<_> = options.into_iter().filter(|option| !is_overflow_error(option)).collect();
+    Ok(functions::refused_option(&others).map(|option| format!("with {option}")))
+}
+
+/// The result type where the plan does not say: that of the engines above.
+fn usual_type(function: AggregateFunction, argument: Option<&DataType>) -> Option<DataType> {
+    use DataType::{Decimal128, Float64, Int64, UInt64};
+    let data_type = match (function, argument) {
+        (AggregateFunction::Count, _) => Int64,
+        (AggregateFunction::Min | AggregateFunction::Max, argument) => argument?.clone(),
+        (AggregateFunction::Sum, Some(Decimal128(p, s))) => {
+            Decimal128((p + 10).min(DECIMAL128_MAX_PRECISION), *s)
+        }
+        (AggregateFunction::Avg, Some(Decimal128(p, s))) => {
+            Decimal128((p + 4).min(DECIMAL128_MAX_PRECISION), s.saturating_add(4).min(DECIMAL128_MAX_SCALE))
+        }
+        (AggregateFunction::Sum, Some(t)) if t.is_signed_integer() => Int64,
+        (AggregateFunction::Sum, Some(t)) if t.is_unsigned_integer() => UInt64,
+        _ => Float64,
+    };
+    function.accepts(argument, &data_type).then_some(data_type)
+}
+
+/// An aggregate that has no meaning here: it is refused for what it is an aggregate of.
+fn opaque_aggregate(reason: impl Into<String>) -> Aggregate {
+    Aggregate {
+        name: "aggregate".into(),
+        function: AggregateFunction::Count,
+        argument: Some(opaque(reason)),
+        filter: None,
+        data_type: DataType::Int64,
+    }
+}
