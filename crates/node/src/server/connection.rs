@@ -11,7 +11,7 @@ use crate::Node;
 use bytes::BytesMut;
 use farpool_model::{Error, Result, TenantName};
 use farpool_pipeline::{Region, Run};
-use farpool_wire::{Assembler, FrameKind, Message, Outgoing, Request, Response, split_frame};
+use farpool_wire::{Assembler, FrameHeader, FrameKind, Message, Outgoing, Request, Response, split_frame};
 use std::io;
 use std::sync::Arc;
 use tokio::net::TcpStream;
@@ -95,7 +95,9 @@ impl Connection {
         let mut assembler = Assembler::new();
         loop {
             while let Some((header, payload)) = split_frame(&mut buffer)? {
-                if let Some(message) = assembler.push(header, payload)? {
+                if !self.is_wanted(header) {
+                    assembler.forget(header.stream);
+                } else if let Some(message) = assembler.push(header, payload)? {
                     self.receive(message, &mut assembler)?;
                 }
             }
@@ -130,6 +132,11 @@ impl Connection {
                 Err(_) => return 0,
             }
         }
+    }
+
+    /// False for rows of a load that was refused: they need not be put together.
+    fn is_wanted(&self, header: FrameHeader) -> bool {
+        header.kind != FrameKind::LoadBatch || self.outbox.with(|lanes| lanes.work(header.stream).is_some())
     }
 
     fn receive(self: &Arc<Self>, message: Message, assembler: &mut Assembler) -> Result<()> {
