@@ -1,7 +1,6 @@
 //! The keys, arguments, filters and accumulators of an aggregation, each distinct one once.
 
 use crate::evaluate::Compiled;
-use crate::group::KeyTypes;
 use crate::lanes::{LaneId, Lanes};
 use crate::plan::Paths;
 use crate::select::Filter;
@@ -12,7 +11,7 @@ use std::collections::BTreeSet;
 /// A compiled aggregation.
 pub(crate) struct Aggregation {
     pub(super) keys: Vec<Key>,
-    pub(super) key_types: KeyTypes,
+    pub(super) key_types: Vec<DataType>,
     pub(super) arguments: Vec<Argument>,
     pub(super) conditions: Vec<Condition>,
     pub(super) accumulators: Vec<Accumulator>,
@@ -116,7 +115,7 @@ impl Aggregation {
         let key_types = keys.iter().map(|k| k.compiled.data_type().clone()).collect();
         Ok(Aggregation {
             keys,
-            key_types: KeyTypes::new(key_types)?,
+            key_types,
             arguments,
             conditions,
             accumulators: builder.accumulators,

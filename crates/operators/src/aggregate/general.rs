@@ -75,7 +75,7 @@ impl Aggregation {
         if !self.keys.is_empty() {
             let keys: Vec<ArrayRef> =
                 self.keys.iter().map(|k| k.compiled.array(&frame)).collect::<Result<_>>()?;
-            partial.groups.intern(&keys, &mut partial.ids)?;
+            partial.groups.intern_arrays(keys, &mut partial.ids)?;
             partial.make_room();
         }
         let ids = std::mem::take(&mut partial.ids);

@@ -4,16 +4,17 @@
 //! number to group, so that the hash table is asked once per key and row group; other integer keys go to the
 //! hash table from lanes; the rest as arrays. Arguments on lanes are not decoded.
 
-use super::compile::{Aggregation, Kind};
+use super::compile::{Aggregation, Key, Kind};
 use super::general::Partial;
 use super::keys::{DenseKeys, KeyBuffers};
 use crate::bits;
 use crate::evaluate::Frame;
+use crate::group::KeyValues;
 use crate::lanes::{BoundLanes, LaneBuffers, LaneId, RowSet};
 use crate::selection::Selection;
 use arrow_array::{ArrayRef, BooleanArray};
 use arrow_buffer::NullBuffer;
-use farpool_columns::RowGroup;
+use farpool_columns::{Integers, RowGroup};
 use farpool_model::Result;
 use std::collections::BTreeSet;
 
@@ -44,8 +45,14 @@ pub(super) struct Mixed<'a> {
 enum KeyWay<'a> {
     None,
     Dense { keys: DenseKeys<'a>, groups: Vec<u32>, buffers: KeyBuffers, numbers: Vec<u32> },
+    Each(Vec<KeySource<'a>>),
+}
+
+/// Where the values of one key come from.
+enum KeySource<'a> {
     Lane(LaneId),
-    Arrays,
+    Codes { integers: Integers<'a>, values: &'a ArrayRef, known: Vec<u32>, codes: Vec<u32>, wide: Vec<i64> },
+    Array,
 }
 
 impl<'a> Mixed<'a> {
@@ -69,14 +76,18 @@ impl<'a> Mixed<'a> {
             }
         }
         aggregation.conditions.iter().for_each(|c| decoded.extend(c.compiled.columns()));
-        if let KeyWay::Arrays = keys {
-            aggregation.keys.iter().for_each(|k| decoded.extend(k.compiled.columns()));
+        if let KeyWay::Each(sources) = &keys {
+            let arrays = aggregation.keys.iter().zip(sources).filter(|(_, s)| matches!(s, KeySource::Array));
+            arrays.for_each(|(key, _)| decoded.extend(key.compiled.columns()));
         }
         let mut wanted: Vec<LaneId> = arguments.iter().flatten().copied().collect();
         match &keys {
             KeyWay::Dense { keys, .. } => wanted.extend(keys.lanes()),
-            KeyWay::Lane(lane) => wanted.push(*lane),
-            KeyWay::None | KeyWay::Arrays => {}
+            KeyWay::Each(sources) => wanted.extend(sources.iter().filter_map(|s| match s {
+                KeySource::Lane(lane) => Some(*lane),
+                _ => None,
+            })),
+            KeyWay::None => {}
         }
         let decoded = decoded.into_iter().collect();
         Ok(Mixed { aggregation, group, lanes, keys, arguments, wanted, decoded })
@@ -134,21 +145,17 @@ impl<'a> Mixed<'a> {
                     }
                 }
                 if !fresh.is_empty() {
-                    partial.groups.intern(&keys.arrays(&fresh)?, ids)?;
+                    partial.groups.intern_arrays(keys.arrays(&fresh)?, ids)?;
                     fresh.iter().zip(ids.iter()).for_each(|(number, id)| groups[*number as usize] = *id);
                 }
                 ids.clear();
                 ids.extend(numbers.iter().map(|number| groups[*number as usize]));
             }
-            KeyWay::Lane(lane) => {
-                let columns = self.aggregation.keys[0].compiled.columns();
-                let nulls = valid_bits(self.group, columns, rows)
-                    .map(|valid| NullBuffer::new(bits::to_buffer(&valid, rows.len())));
-                partial.groups.intern_lanes(&lanes.values(*lane)[..rows.len()], nulls.as_ref(), ids);
-            }
-            KeyWay::Arrays => {
-                let keys = self.aggregation.keys.iter().map(|k| k.compiled.array(frame));
-                partial.groups.intern(&keys.collect::<Result<Vec<ArrayRef>>>()?, ids)?;
+            KeyWay::Each(sources) => {
+                let values = |(key, source): (&'a Key, _)| values_of(key, source, self.group, rows, frame, lanes);
+                let keys = self.aggregation.keys.iter().zip(sources);
+                let mut keys = keys.map(values).collect::<Result<Vec<KeyValues<'_>>>>()?;
+                partial.groups.intern(&mut keys, rows.len(), ids)?;
             }
         }
         Ok(())
@@ -191,17 +198,61 @@ fn key_way<'a>(
     if aggregation.keys.is_empty() {
         return Ok(KeyWay::None);
     }
-    let lane = match aggregation.keys.as_slice() {
-        [key] => key.lane.filter(|l| lanes.interval(*l).is_some()),
-        _ => None,
-    };
-    let per_row = if lane.is_some() { NUMBERS_PER_ROW_MAX_LANE } else { NUMBERS_PER_ROW_MAX };
+    let source = |key: &Key| source_of(key, lanes, group);
+    let sources: Vec<KeySource<'a>> = aggregation.keys.iter().map(source).collect();
+    let per_row = if let [KeySource::Lane(_)] = sources[..] { NUMBERS_PER_ROW_MAX_LANE } else { NUMBERS_PER_ROW_MAX };
     let limit = group.rows.max(64) * per_row;
     if let Some(keys) = DenseKeys::bind(&aggregation.keys, lanes, group, limit)? {
         let groups = vec![UNKNOWN; keys.domain];
         return Ok(KeyWay::Dense { keys, groups, buffers: KeyBuffers::default(), numbers: Vec::new() });
     }
-    Ok(lane.map_or(KeyWay::Arrays, KeyWay::Lane))
+    Ok(KeyWay::Each(sources))
+}
+
+fn source_of<'a>(key: &Key, lanes: &BoundLanes<'a>, group: &'a RowGroup) -> KeySource<'a> {
+    if let Some(lane) = key.lane.filter(|l| lanes.interval(*l).is_some()) {
+        return KeySource::Lane(lane);
+    }
+    let dictionary = key.compiled.as_column().and_then(|column| group.chunks[column].dictionary());
+    match dictionary {
+        Some(dictionary) => KeySource::Codes {
+            integers: dictionary.codes(),
+            values: dictionary.values(),
+            known: Vec::new(),
+            codes: Vec::new(),
+            wide: Vec::new(),
+        },
+        None => KeySource::Array,
+    }
+}
+
+fn values_of<'v>(
+    key: &Key,
+    source: &'v mut KeySource<'_>,
+    group: &RowGroup,
+    rows: RowSet<'_>,
+    frame: &Frame,
+    lanes: &'v LaneBuffers,
+) -> Result<KeyValues<'v>> {
+    let nulls = || {
+        valid_bits(group, key.compiled.columns(), rows)
+            .map(|valid| NullBuffer::new(bits::to_buffer(&valid, rows.len())))
+    };
+    Ok(match source {
+        KeySource::Lane(lane) => {
+            KeyValues::Lane { values: &lanes.values(*lane)[..rows.len()], nulls: nulls() }
+        }
+        KeySource::Codes { integers, values, known, codes, wide } => {
+            match rows {
+                RowSet::Range(start, end) => integers.unpack(start..end, wide),
+                RowSet::Rows(rows) => integers.gather(rows, wide),
+            }
+            codes.clear();
+            codes.extend(wide.iter().map(|code| *code as u32));
+            KeyValues::Codes { codes, values, known, nulls: nulls() }
+        }
+        KeySource::Array => KeyValues::Array(key.compiled.array(frame)?),
+    })
 }
 
 /// A bit per row where none of `columns` is NULL; `None` when that is everywhere.

@@ -100,22 +100,7 @@ impl<K: Width> IntTable<K> {
         let keys = wanted.iter().map(|group| self.keys[*group as usize]);
         let has_null = wanted.contains(&self.null_group);
         let nulls = has_null.then(|| wanted.iter().map(|g| *g != self.null_group).collect::<NullBuffer>());
-        let low = |key: K| key.into() as u64;
-        Ok(match &self.data_type {
-            DataType::Boolean => {
-                let values: Vec<bool> = keys.map(|key| low(key) == 1).collect();
-                Arc::new(BooleanArray::new(values.into(), nulls))
-            }
-            DataType::Float32 => {
-                let values: Vec<f32> = keys.map(|key| f32::from_bits(low(key) as u32)).collect();
-                Arc::new(Float32Array::new(values.into(), nulls))
-            }
-            DataType::Float64 => {
-                let values: Vec<f64> = keys.map(|key| f64::from_bits(low(key))).collect();
-                Arc::new(Float64Array::new(values.into(), nulls))
-            }
-            other => array_of_ints(other, keys.map(Into::into), nulls)?,
-        })
+        array_of_lanes(&self.data_type, keys.map(Into::into), nulls)
     }
 
     fn null(&mut self) -> u32 {
@@ -159,9 +144,32 @@ impl<K: Width> IntTable<K> {
     }
 }
 
+/// Keys as lanes hold them (floats by their bits, booleans as 0 and 1) as an array of their type.
+pub(super) fn array_of_lanes(
+    data_type: &DataType,
+    keys: impl Iterator<Item = i128>,
+    nulls: Option<NullBuffer>,
+) -> Result<ArrayRef> {
+    Ok(match data_type {
+        DataType::Boolean => {
+            let values: Vec<bool> = keys.map(|key| key == 1).collect();
+            Arc::new(BooleanArray::new(values.into(), nulls))
+        }
+        DataType::Float32 => {
+            let values: Vec<f32> = keys.map(|key| f32::from_bits(key as u32)).collect();
+            Arc::new(Float32Array::new(values.into(), nulls))
+        }
+        DataType::Float64 => {
+            let values: Vec<f64> = keys.map(|key| f64::from_bits(key as u64)).collect();
+            Arc::new(Float64Array::new(values.into(), nulls))
+        }
+        other => array_of_ints(other, keys, nulls)?,
+    })
+}
+
 /// Folded multiplication, as in wyhash: the halves of a 128-bit product.
 #[inline]
-fn fold(value: u64) -> u64 {
+pub(super) fn fold(value: u64) -> u64 {
     let product = u128::from(value ^ 0x9e37_79b9_7f4a_7c15) * 0xe703_7ed1_a0b4_28db;
     (product >> 64) as u64 ^ product as u64
 }

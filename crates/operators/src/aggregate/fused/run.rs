@@ -183,7 +183,7 @@ impl Fused<'_> {
             ids.clear();
             ids.push(0);
         } else {
-            partial.groups.intern(&self.keys.arrays(&present)?, &mut ids)?;
+            partial.groups.intern_arrays(self.keys.arrays(&present)?, &mut ids)?;
             partial.make_room();
         }
         for (source, store) in self.sources.iter().zip(&mut partial.stores) {
