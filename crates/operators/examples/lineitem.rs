@@ -196,6 +196,10 @@ fn main() {
         }
         let merge = best.last().copied().unwrap_or_default() * 1e3;
         let best: f64 = best.iter().sum();
-        println!("{name:24} {:8.2} ms  {:6.2} ns/row  {merge:6.2} ms of it merging  {out} rows out", best * 1e3, best * 1e9 / total as f64);
+        println!(
+            "{name:24} {:8.2} ms  {:6.2} ns/row  {merge:6.2} ms of it merging  {out} rows out",
+            best * 1e3,
+            best * 1e9 / total as f64
+        );
     }
 }

@@ -66,6 +66,12 @@ impl Aggregation {
         Ok(passed)
     }
 
+    /// Whether `group` goes the fused way.
+    #[cfg(test)]
+    pub(crate) fn fuses(&self, group: &RowGroup) -> bool {
+        Fused::bind(self, group).is_ok_and(|fused| fused.is_some())
+    }
+
     /// Adds the selected rows of one batch.
     ///
     /// # Errors

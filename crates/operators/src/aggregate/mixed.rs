@@ -152,7 +152,8 @@ impl<'a> Mixed<'a> {
                 ids.extend(numbers.iter().map(|number| groups[*number as usize]));
             }
             KeyWay::Each(sources) => {
-                let values = |(key, source): (&'a Key, _)| values_of(key, source, self.group, rows, frame, lanes);
+                let values =
+                    |(key, source): (&'a Key, _)| values_of(key, source, self.group, rows, frame, lanes);
                 let keys = self.aggregation.keys.iter().zip(sources);
                 let mut keys = keys.map(values).collect::<Result<Vec<KeyValues<'_>>>>()?;
                 partial.groups.intern(&mut keys, rows.len(), ids)?;
@@ -200,7 +201,8 @@ fn key_way<'a>(
     }
     let source = |key: &Key| source_of(key, lanes, group);
     let sources: Vec<KeySource<'a>> = aggregation.keys.iter().map(source).collect();
-    let per_row = if let [KeySource::Lane(_)] = sources[..] { NUMBERS_PER_ROW_MAX_LANE } else { NUMBERS_PER_ROW_MAX };
+    let per_row =
+        if let [KeySource::Lane(_)] = sources[..] { NUMBERS_PER_ROW_MAX_LANE } else { NUMBERS_PER_ROW_MAX };
     let limit = group.rows.max(64) * per_row;
     if let Some(keys) = DenseKeys::bind(&aggregation.keys, lanes, group, limit)? {
         let groups = vec![UNKNOWN; keys.domain];

@@ -99,7 +99,12 @@ impl Groups {
     ///
     /// # Errors
     /// None but defects.
-    pub(crate) fn intern(&mut self, keys: &mut [KeyValues<'_>], rows: usize, ids: &mut Vec<u32>) -> Result<()> {
+    pub(crate) fn intern(
+        &mut self,
+        keys: &mut [KeyValues<'_>],
+        rows: usize,
+        ids: &mut Vec<u32>,
+    ) -> Result<()> {
         ids.clear();
         match (self, keys) {
             (Groups::Narrow(table), [key]) => {

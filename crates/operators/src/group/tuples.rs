@@ -90,7 +90,12 @@ impl TupleTable {
     ///
     /// # Errors
     /// None but defects.
-    pub(crate) fn intern(&mut self, keys: &mut [KeyValues<'_>], rows: usize, ids: &mut Vec<u32>) -> Result<()> {
+    pub(crate) fn intern(
+        &mut self,
+        keys: &mut [KeyValues<'_>],
+        rows: usize,
+        ids: &mut Vec<u32>,
+    ) -> Result<()> {
         let mut scratch = std::mem::take(&mut self.scratch);
         scratch.tuples.clear();
         scratch.tuples.resize(rows * self.width, 0);

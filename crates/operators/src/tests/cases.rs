@@ -1,7 +1,8 @@
 //! The random comparison, and cases that it reaches too seldom.
 
 use super::random::{self, Random};
-use super::{POOL, TestTable, check, run, sorted};
+use super::{POOL, TestTable, check, naive, run, sorted};
+use crate::aggregate::Aggregation;
 use crate::plan::{Paths, Plan};
 use arrow_array::{ArrayRef, Decimal128Array, Float64Array, Int32Array, Int64Array, StringViewArray};
 use arrow_schema::{DataType, Field, Schema};
@@ -31,6 +32,28 @@ proptest! {
         let table = random::table(&mut random, 2500);
         check(&random::program(&mut random, &table.schema), &table);
     }
+}
+
+/// The comparison is worth nothing if most programs fail, or none takes the fast paths.
+#[test]
+fn random_programs_run_and_reach_the_fast_paths() {
+    let (mut programs, mut run, mut groups, mut fused) = (0, 0, 0, 0);
+    for seed in 0..400 {
+        let mut random = Random::new(seed);
+        let table = random::table(&mut random, 100);
+        let program = random::program(&mut random, &table.schema);
+        programs += 1;
+        run += usize::from(naive::run(&program, &table.schema, &table.rows).is_ok());
+        if let Output::Aggregate { keys, aggregates } = &program.output {
+            let schema = program.result_schema(&table.schema).unwrap();
+            let aggregation = Aggregation::new(keys, aggregates, &table.schema, schema).unwrap();
+            groups += table.groups.len();
+            let fits = |group| usize::from(aggregation.fuses(group));
+            fused += table.groups.iter().map(fits).sum::<usize>();
+        }
+    }
+    assert!(run * 10 > programs * 7, "{run} of {programs} ran");
+    assert!(fused * 10 > groups, "{fused} of {groups} were fused");
 }
 
 fn program(filter: Option<Expr>, output: Output) -> Program {

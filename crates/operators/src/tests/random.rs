@@ -287,8 +287,10 @@ pub(crate) fn condition(random: &mut Random, schema: &Schema, depth: usize) -> E
         5 => {
             // The sign of a NaN that is computed is not defined, and a comparison would show it.
             let depth = if data_type.is_floating() { 0 } else { 2 };
-            let (left, right) =
-                (expression(random, schema, &data_type, depth), expression(random, schema, &data_type, depth / 2));
+            let (left, right) = (
+                expression(random, schema, &data_type, depth),
+                expression(random, schema, &data_type, depth / 2),
+            );
             Expr::compare(compare_op(random), left, right)
         }
         6 if data_type == DataType::Boolean => value,

@@ -11,8 +11,8 @@ use crate::lanes::{LaneBuffers, RowSet};
 use crate::plan::batches;
 use crate::select::BoundFilter;
 use crate::selection::Selection;
-use farpool_model::{Result, limits};
 use farpool_model::cast::{u32_checked, u64_from};
+use farpool_model::{Result, limits};
 
 /// Below one selected row in this many, values are gathered; above, whole blocks are computed and the rows
 /// that are not selected masked.

@@ -54,7 +54,8 @@ impl SumTables {
         let bits = |width: &Option<u32>| width.filter(|_| few).unwrap_or(u64::BITS);
         let widths: Vec<u32> = widths.iter().chain([&Some(rows_bits)]).map(bits).collect();
         self.words = share_words(&widths);
-        self.tables = vec![vec![Line::default(); groups * self.copies]; self.words.len().div_ceil(WORDS_PER_LINE)];
+        self.tables =
+            vec![vec![Line::default(); groups * self.copies]; self.words.len().div_ceil(WORDS_PER_LINE)];
         self.packed.resize_with(self.words.len(), Vec::new);
         self.totals = vec![0; groups * (self.sums + 1)];
     }
@@ -64,10 +65,15 @@ impl SumTables {
         for (word, packed) in self.words.iter().zip(&mut self.packed) {
             pack(word, lanes, groups.len(), packed);
         }
-        let words: Vec<&[i64]> = self.words.iter().zip(&self.packed).map(|(word, packed)| match word[..] {
-            [field] if field.sum < lanes.len() => lanes[field.sum],
-            _ => packed.as_slice(),
-        }).collect();
+        let words: Vec<&[i64]> = self
+            .words
+            .iter()
+            .zip(&self.packed)
+            .map(|(word, packed)| match word[..] {
+                [field] if field.sum < lanes.len() => lanes[field.sum],
+                _ => packed.as_slice(),
+            })
+            .collect();
         for (table, words) in self.tables.iter_mut().zip(words.chunks(WORDS_PER_LINE)) {
             scatter_any(groups, words, table, self.copies);
         }
