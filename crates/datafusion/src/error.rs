@@ -4,7 +4,7 @@
 //! Invariant: an error of the pool that travels through DataFusion comes out as it went in.
 
 use datafusion::arrow::error::ArrowError;
-use datafusion::common::{Diagnostic, SchemaError};
+use datafusion::common::{Column, Diagnostic, SchemaError};
 use datafusion::error::DataFusionError;
 use datafusion::sql::sqlparser::parser::ParserError;
 use farpool_model::{Error, ErrorKind};
@@ -17,7 +17,7 @@ pub(crate) fn wrap(error: Error) -> DataFusionError {
 
 /// What a person should read about an error in `text`, a statement that starts at `line` of its source.
 pub(crate) fn in_statement(error: DataFusionError, text: &str, line: u64) -> Error {
-    let position = position(&error);
+    let position = position(&error).or_else(|| ends_early(&error).then(|| end_of(text)));
     let error = unwrap(error);
     let (Some((at_line, column)), ErrorKind::Invalid | ErrorKind::NotFound) = (position, error.kind) else {
         return error;
@@ -53,9 +53,7 @@ pub(crate) fn unwrap(error: DataFusionError) -> Error {
         DataFusionError::SchemaError(inner, _) => from_schema(&inner),
         DataFusionError::Plan(message) => plan(message),
         DataFusionError::NotImplemented(message) => Error::invalid(format!("not supported: {message}")),
-        DataFusionError::Execution(message) | DataFusionError::Configuration(message) => {
-            Error::invalid(message)
-        }
+        DataFusionError::Execution(message) | DataFusionError::Configuration(message) => plan(message),
         DataFusionError::ResourcesExhausted(message) => Error::over_limit(message),
         DataFusionError::IoError(error) => Error::invalid(error.to_string()),
         DataFusionError::ParquetError(error) => Error::corrupt(error.to_string()),
@@ -122,15 +120,18 @@ fn syntax(error: &ParserError) -> String {
         ParserError::RecursionLimitExceeded => return "the statement is nested too deeply".to_string(),
     };
     let text = text.split(" at Line: ").next().unwrap_or(text);
-    format!("syntax error: {}", lower_first(text))
+    format!("syntax error: {}", lower_first(text).replace("found: EOF", "found the end"))
 }
 
 fn from_schema(error: &SchemaError) -> Error {
     match error {
         SchemaError::FieldNotFound { field, valid_fields } => {
-            let names: Vec<&str> = valid_fields.iter().map(|c| c.name.as_str()).collect();
-            let error = Error::new(ErrorKind::NotFound, format!("there is no column {}", field.flat_name()));
-            crate::names::advise(error, &field.name, &names)
+            let wanted = field.flat_name();
+            let error = Error::new(ErrorKind::NotFound, format!("there is no column {wanted}"));
+            // A qualified name is compared with qualified names.
+            let name = |c: &Column| if field.relation.is_some() { c.flat_name() } else { c.name.clone() };
+            let names: Vec<String> = valid_fields.iter().map(name).collect();
+            crate::names::advise(error, &wanted, &names.iter().map(String::as_str).collect::<Vec<_>>())
         }
         SchemaError::AmbiguousReference { field } => {
             Error::invalid(format!("the column {} is ambiguous", field.name))
@@ -141,9 +142,19 @@ fn from_schema(error: &SchemaError) -> Error {
 }
 
 fn plan(message: String) -> Error {
-    match message.strip_prefix("table '").and_then(|rest| rest.strip_suffix("' not found")) {
-        Some(table) => {
-            Error::not_found(format!("there is no table {}", table.rsplit('.').next().unwrap_or(table)))
+    let named = |before: &str, after: &str| {
+        let name = message.strip_prefix(before)?.strip_suffix(after)?;
+        // The session's own catalog is where names without a qualifier are looked up.
+        Some(Error::not_found(format!("there is no table {}", name.trim_start_matches("session.public."))))
+    };
+    if let Some(error) = named("table '", "' not found").or_else(|| named("Table '", "' doesn't exist.")) {
+        return error;
+    }
+    let message = message.replace("While expanding wildcard, ", "");
+    let message = message.split(", currently only").next().unwrap_or(&message);
+    match message.split_once("\nDid you mean ") {
+        Some((what, which)) => {
+            Error::invalid(what.trim_end_matches('.')).advise(format!("did you mean {which}"))
         }
         None => Error::invalid(message),
     }
@@ -179,6 +190,22 @@ fn position(error: &DataFusionError) -> Option<(u64, u64)> {
         },
         _ => None,
     }
+}
+
+/// Whether the statement is at fault for what is missing at its end, which has no position.
+fn ends_early(error: &DataFusionError) -> bool {
+    match error {
+        DataFusionError::SQL(inner, _) => inner.to_string().contains("found: EOF"),
+        DataFusionError::Context(_, inner) | DataFusionError::Diagnostic(_, inner) => ends_early(inner),
+        _ => false,
+    }
+}
+
+fn end_of(text: &str) -> (u64, u64) {
+    let text = text.trim_end();
+    let last = text.rsplit('\n').next().unwrap_or_default();
+    let count = |n: usize| farpool_model::cast::u64_from(n);
+    (count(text.matches('\n').count()) + 1, count(last.chars().count()) + 1)
 }
 
 /// The end of sqlparser's messages: `… at Line: 1, Column: 8`.

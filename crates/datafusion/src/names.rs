@@ -10,7 +10,7 @@ const NAMES_SHOWN_MAX: usize = 12;
 pub(crate) fn advise(error: Error, wanted: &str, known: &[&str]) -> Error {
     let wanted = wanted.to_lowercase();
     let distance = |name: &str| levenshtein(&wanted, &name.to_lowercase());
-    let close = |name: &&str| distance(name) * 2 <= wanted.chars().count().max(2);
+    let close = |name: &&str| distance(name) * 2 <= wanted.chars().count();
     let mut alike: Vec<&str> = known.iter().copied().filter(close).collect();
     alike.sort_by_key(|name| distance(name));
     alike.dedup();

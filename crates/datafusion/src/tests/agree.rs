@@ -1,35 +1,49 @@
 //! The answers do not depend on what is pushed down.
 
 use super::{Fake, filled, rows, session};
+use crate::Session;
 use proptest::prelude::*;
+use proptest::test_runner::TestRunner;
 
-/// Runs `queries` with push-down to an embedded and to a remote pool, to pools that refuse, and without.
-async fn agree(queries: &[String]) {
-    let plain = filled(Fake::default()).await;
-    let without = session(&plain, false).await;
-    let mut others = Vec::new();
-    for (name, fake) in [
-        ("embedded", Fake::default()),
-        ("remote", Fake { remote: true, ..Fake::default() }),
-        ("refusing aggregation", Fake { refuses_aggregation: true, ..Fake::default() }),
-        ("refusing filters", Fake { refuses_filters: true, ..Fake::default() }),
-    ] {
-        let pool = filled(fake).await;
-        others.push((name, session(&pool, true).await, pool));
+/// A session without push-down, and sessions that must give the same: an embedded pool, a remote one, and
+/// pools that refuse what is asked of them.
+struct Sides {
+    without: Session,
+    others: Vec<(&'static str, Session)>,
+}
+
+impl Sides {
+    async fn new() -> Self {
+        let mut others = Vec::new();
+        for (name, fake) in [
+            ("embedded", Fake::default()),
+            ("remote", Fake { remote: true, ..Fake::default() }),
+            ("refusing aggregation", Fake { refuses_aggregation: true, ..Fake::default() }),
+            ("refusing filters", Fake { refuses_filters: true, ..Fake::default() }),
+        ] {
+            others.push((name, session(&filled(fake).await, true).await));
+        }
+        Sides { without: session(&filled(Fake::default()).await, false).await, others }
     }
-    for sql in queries {
-        let mut expected = rows(&without, sql).await;
-        for (name, session, _pool) in &others {
-            let mut found = rows(session, sql).await;
+
+    /// Whether the query can be answered without push-down.
+    async fn agree(&self, sql: &str) -> bool {
+        let sorted = |mut rows: Vec<String>| {
             if !sql.to_lowercase().contains("order by") {
-                expected.iter_mut().chain(found.iter_mut()).for_each(|rows| rows.sort());
+                rows.sort();
             }
-            match (&expected, &found) {
-                (Ok(expected), Ok(found)) => assert_eq!(found, expected, "{name}: {sql}"),
-                (Err(_), Err(_)) => {}
-                _ => panic!("{name}: {sql}: {found:?} instead of {expected:?}"),
+            rows
+        };
+        let expected = rows(&self.without, sql).await.map(sorted);
+        for (name, session) in &self.others {
+            match (&expected, rows(session, sql).await.map(sorted)) {
+                (Ok(expected), Ok(found)) => assert_eq!(&found, expected, "{name}: {sql}"),
+                // DataFusion may evaluate a condition on rows that another removes. A pool never does.
+                (Err(_), _) => {}
+                (Ok(_), Err(error)) => panic!("{name}: {sql}: {error}"),
             }
         }
+        expected.is_ok()
     }
 }
 
@@ -123,7 +137,10 @@ async fn all_shapes_agree() {
         "SELECT sum(1) FROM t WHERE s >= 'b'",
         "SELECT 1 FROM t WHERE k = 1",
     ];
-    agree(&queries.map(str::to_string)).await;
+    let sides = Sides::new().await;
+    for sql in queries {
+        assert!(sides.agree(sql).await || sql.contains(" / k"), "{sql}");
+    }
 }
 
 fn predicate() -> impl Strategy<Value = String> {
@@ -166,17 +183,19 @@ fn predicate() -> impl Strategy<Value = String> {
     })
 }
 
-proptest! {
-    #![proptest_config(ProptestConfig::with_cases(40))]
-
-    #[test]
-    fn random_conditions_agree(predicate in predicate()) {
-        let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+#[test]
+fn random_conditions_agree() {
+    let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+    let sides = runtime.block_on(Sides::new());
+    let config = ProptestConfig { cases: 60, failure_persistence: None, ..ProptestConfig::default() };
+    let result = TestRunner::new(config).run(&predicate(), |predicate| {
         let queries = [
             format!("SELECT id FROM t WHERE {predicate}"),
             format!("SELECT k, count(*), sum(d), min(s), avg(id) FROM t WHERE {predicate} GROUP BY k"),
             format!("SELECT count(*) FILTER (WHERE {predicate}) FROM t"),
         ];
-        runtime.block_on(agree(&queries));
-    }
+        queries.iter().for_each(|sql| assert!(runtime.block_on(sides.agree(sql)), "{sql}"));
+        Ok(())
+    });
+    result.unwrap();
 }

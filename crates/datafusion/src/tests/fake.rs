@@ -30,7 +30,8 @@ pub(super) struct Fake {
     pub refuses_aggregation: bool,
     /// Answers `refused` to every filter, whatever was expected.
     pub refuses_filters: bool,
-    tables: Mutex<BTreeMap<TableName, (Version, SchemaRef, Vec<RecordBatch>)>>,
+    /// By name: version, schema, contents.
+    pub tables: Mutex<BTreeMap<TableName, (Version, SchemaRef, Vec<RecordBatch>)>>,
     /// The programs that ran, on a line each.
     pub ran: Mutex<Vec<String>>,
     /// Streams that are open.

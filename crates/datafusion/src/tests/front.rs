@@ -54,11 +54,20 @@ async fn errors_show_the_place_and_what_to_do() {
     assert!(table.message.starts_with("there is no table dims (line 1, column 15)"), "{table}");
     assert_eq!(table.advice.as_deref(), Some("did you mean dim?"));
 
-    let function = error("SELECT nosuch(k) FROM t").await;
-    assert_eq!(function.kind, ErrorKind::Invalid);
+    let function = error("SELECT sumx(k) FROM t").await;
+    assert_eq!(function.message.lines().next(), Some("Invalid function 'sumx' (line 1, column 8)"));
+    assert_eq!(function.advice.as_deref(), Some("did you mean 'sum'?"));
+    let qualified = error("SELECT a.k FROM dim b").await;
+    assert_eq!(qualified.advice.as_deref(), Some("did you mean b.k?"));
+    let missing = error("SELECT 1 FROM elsewhere.public.t").await;
+    assert!(missing.message.starts_with("there is no table elsewhere.public.t (line 1"), "{missing}");
+    let grouped = error("SELECT k, sum(d) FROM t GROUP BY s").await;
+    assert!(!grouped.message.contains("wildcard"), "{grouped}");
+    let early = error("SELECT sum(k)\nFROM t GROUP BY ").await;
+    assert!(early.message.contains("found the end (line 2, column 16)"), "{early}");
     let division = error("SELECT id / (k - k) FROM t WHERE k IS NOT NULL").await;
     assert_eq!((division.kind, division.message.as_str()), (ErrorKind::Invalid, "division by zero"));
-    for error in [syntax, column, table, function, division] {
+    for error in [syntax, column, table, function, qualified, missing, grouped, early, division] {
         assert!(!error.to_string().contains("DataFusion"), "{error}");
     }
 }
