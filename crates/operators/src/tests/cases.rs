@@ -85,6 +85,15 @@ fn int(value: i128) -> Expr {
 }
 
 #[test]
+fn plans_states_and_merges_go_from_thread_to_thread() {
+    fn shared<T: Send + Sync>() {}
+    fn sent<T: Send>() {}
+    shared::<Plan>();
+    shared::<crate::Merge>();
+    sent::<crate::State>();
+}
+
+#[test]
 fn a_sum_that_does_not_fit_is_an_error_and_a_wider_type_takes_it() {
     let values: ArrayRef = Arc::new(Int64Array::from(vec![i64::MAX, i64::MAX]));
     let table = table_of(vec![(DataType::Int64, values)]);
