@@ -154,3 +154,6 @@ impl Drop for Morsels {
         self.shared.wake_all();
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -60,7 +60,7 @@ async fn show(args: Args) -> Outcome {
     let mut text = format!("\n{}\n{}", report::costs(&results), report::legend(runs));
     text.push('\n');
     text.push_str(&report::next(args.keep.then_some(node.url.as_str())));
-    let mut out = std::io::stdout().lock();
+    let mut out = std::io::stdout();
     out.write_all(text.as_bytes()).and_then(|()| out.flush()).map_err(Stop::output)?;
     if args.keep {
         std::future::pending::<()>().await;
