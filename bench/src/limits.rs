@@ -46,7 +46,7 @@ pub fn measure() -> Result<Limits> {
         bytes / times.fold(f64::INFINITY, f64::min) / 1e9
     };
     Ok(Limits {
-        memory_read_1: best(&mut || drop(black_box(sum(&words)))),
+        memory_read_1: best(&mut || _ = black_box(sum(&words))),
         memory_read_2: best(&mut || read_with_two_threads(&words)),
         memory_copy: best(&mut || target.copy_from_slice(black_box(&words))),
         loopback_tcp: loopback().context("loopback TCP")?,
