@@ -39,7 +39,7 @@ async fn scan_queries_run_wholly_at_the_node() {
     let pools = loaded(0.01).await;
     let session = pools.session(Way::Remote, true).await;
     for number in [1, 6] {
-        let query = session.sql(&tpch::query(number)).await.expect("plans");
+        let query = session.sql(tpch::query(number).as_str()).await.expect("plans");
         query.collect().await.expect("runs");
         let receipt = query.receipt();
         let refused = receipt.operators.iter().find(|o| o.answer != NodeAnswer::Exact);
@@ -58,7 +58,7 @@ async fn scan_queries_run_wholly_at_the_node() {
 async fn without_pushdown_only_columns_are_asked_for() {
     let pools = loaded(0.01).await;
     let session = pools.session(Way::Embedded, false).await;
-    let query = session.sql(&tpch::query(6)).await.expect("plans");
+    let query = session.sql(tpch::query(6).as_str()).await.expect("plans");
     query.collect().await.expect("runs");
     let receipt = query.receipt();
     assert!(receipt.operators.iter().all(|o| o.name == "scan"), "{:?}", receipt.operators);
@@ -92,7 +92,7 @@ async fn check(pools: &Pools, scale: &str, way: Way, pushdown: bool) {
 
 async fn check_query(session: &Session, scale: &str, number: usize) -> Result<(), String> {
     let sql = tpch::query(number);
-    let query = session.sql(&sql).await.map_err(|error| error.to_string())?;
+    let query = session.sql(sql.as_str()).await.map_err(|error| error.to_string())?;
     let batches = query.collect().await.map_err(|error| error.to_string())?;
     let columns = query.schema().fields().iter().map(|field| field.name().clone()).collect();
     let actual = Answer::from_batches(columns, &batches)?;
