@@ -4,7 +4,8 @@
 //! comparison or an arithmetic operation have the types that the doc of [`Expr`] asks for: there is no
 //! implicit cast. Integer arithmetic wraps at the width of its type, as the engines above do, so that an
 //! answer does not depend on where it was computed; sums never wrap (see [`crate::AggregateFunction`]).
-//! Floats compare in the total order of IEEE 754, as Arrow's kernels do.
+//! Floats compare in the total order of IEEE 754, as Arrow's kernels do, except that -0.0 equals 0.0, as
+//! SQL has it.
 
 use crate::{Error, Literal, Result, limits, schema};
 use arrow_schema::{DECIMAL128_MAX_PRECISION, DECIMAL128_MAX_SCALE, DataType, Schema};

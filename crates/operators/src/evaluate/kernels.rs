@@ -5,11 +5,12 @@ use super::frame::{Evaluated, Frame};
 use crate::failure;
 use arrow_arith::{boolean, numeric};
 use arrow_array::cast::AsArray;
+use arrow_array::types::{Float32Type, Float64Type};
 use arrow_array::{Array, ArrayRef, BooleanArray, Datum, new_null_array};
 use arrow_buffer::{BooleanBuffer, BooleanBufferBuilder, NullBuffer};
 use arrow_cast::{CastOptions, cast_with_options};
 use arrow_ord::cmp;
-use arrow_schema::ArrowError;
+use arrow_schema::{ArrowError, DataType};
 use arrow_select::filter::prep_null_mask_filter;
 use arrow_select::interleave::interleave;
 use arrow_select::zip::zip;
@@ -25,7 +26,7 @@ pub(super) fn evaluate(compiled: &Compiled, frame: &Frame) -> Result<Evaluated> 
         Node::Column(index) => Ok(Evaluated::Array(frame.column(*index)?.clone())),
         Node::Literal(array) => Ok(Evaluated::Scalar(array.clone())),
         Node::Compare(op, l, r) => {
-            let (l, r) = (l.evaluate(frame)?, r.evaluate(frame)?);
+            let (l, r) = (one_zero(l.evaluate(frame)?), one_zero(r.evaluate(frame)?));
             let result = compare_kernel(*op)(&l, &r).map_err(failure::of_kernel)?;
             Ok(Evaluated::like(&[&l, &r], Arc::new(result)))
         }
@@ -77,6 +78,35 @@ pub(super) fn evaluate(compiled: &Compiled, frame: &Frame) -> Result<Evaluated> 
             kernel(compiled, branches, otherwise.as_deref(), frame).map(Evaluated::Array)
         }
     }
+}
+
+/// Floats with -0.0 as 0.0: SQL takes them for equal, Arrow's comparisons do not.
+fn one_zero(values: Evaluated) -> Evaluated {
+    let map = |array: &ArrayRef| -> Option<ArrayRef> {
+        Some(match array.data_type() {
+            DataType::Float32 => {
+                Arc::new(array.as_primitive::<Float32Type>().unary::<_, Float32Type>(plus_zero32))
+            }
+            DataType::Float64 => {
+                Arc::new(array.as_primitive::<Float64Type>().unary::<_, Float64Type>(plus_zero))
+            }
+            _ => return None,
+        })
+    };
+    match map(values.inner()) {
+        Some(array) if matches!(values, Evaluated::Scalar(_)) => Evaluated::Scalar(array),
+        Some(array) => Evaluated::Array(array),
+        None => values,
+    }
+}
+
+/// The value, or 0.0 for -0.0.
+pub(super) fn plus_zero(value: f64) -> f64 {
+    if value == 0.0 { 0.0 } else { value }
+}
+
+fn plus_zero32(value: f32) -> f32 {
+    if value == 0.0 { 0.0 } else { value }
 }
 
 fn compare_kernel(op: CompareOp) -> Kernel<BooleanArray> {

@@ -1,8 +1,10 @@
 //! The constants of an IN list, prepared for look-up.
 //!
-//! Integer-like and float values are kept sorted by the order in which they compare (floats by total order,
-//! so -0.0 and 0.0 differ, as they do under `=`); strings and binaries in a hash set.
+//! Integers that lie close together are kept as a bitmap, so that long lists (the keys of a join's other
+//! side) cost a bit test a row; others are kept sorted. Floats are a hash set of their bits (-0.0 is 0.0
+//! and a NaN equals itself, as under `=`); strings and binaries a hash set of their bytes.
 
+use super::kernels::plus_zero;
 use arrow_array::cast::AsArray;
 use arrow_array::types::*;
 use arrow_array::{Array, ArrayRef, BooleanArray};
@@ -11,10 +13,19 @@ use arrow_schema::DataType;
 use farpool_model::{Error, Literal, Result, Value};
 use hashbrown::HashSet;
 
+/// Values between the least and the greatest integer of a list up to which it gets a bitmap: 1 MiB of
+/// bits, which stay in the L2 cache.
+const BITMAP_VALUES_MAX: i128 = 8 << 20;
+
+/// Integers up to which a list is scanned rather than looked up.
+const SCANNED_MAX: usize = 8;
+
 /// The values of an IN list.
 #[derive(Debug)]
 pub(crate) struct Members {
     ints: Vec<i128>,
+    /// A bit for each value from the least integer on; empty where a bitmap would be too large.
+    bitmap: Vec<u64>,
     /// Bits of the widened floats.
     floats: HashSet<u64, ahash::RandomState>,
     bytes: HashSet<Vec<u8>, ahash::RandomState>,
@@ -27,6 +38,7 @@ impl Members {
     pub(crate) fn new(list: &[Literal]) -> Members {
         let mut members = Members {
             ints: Vec::new(),
+            bitmap: Vec::new(),
             floats: HashSet::default(),
             bytes: HashSet::default(),
             bools: [false; 2],
@@ -38,7 +50,7 @@ impl Members {
                 Value::Bool(v) => members.bools[usize::from(*v)] = true,
                 Value::Int(v) => members.ints.push(*v),
                 Value::Float(v) => {
-                    members.floats.insert(v.to_bits());
+                    members.floats.insert(plus_zero(*v).to_bits());
                 }
                 Value::Text(v) => {
                     members.bytes.insert(v.as_bytes().to_vec());
@@ -50,6 +62,7 @@ impl Members {
         }
         members.ints.sort_unstable();
         members.ints.dedup();
+        members.bitmap = bitmap(&members.ints);
         members
     }
 
@@ -83,11 +96,11 @@ impl Members {
             }
             DataType::Float32 => {
                 let values = array.as_primitive::<Float32Type>().values();
-                BooleanBuffer::collect_bool(rows, |i| self.floats.contains(&f64::from(values[i]).to_bits()))
+                BooleanBuffer::collect_bool(rows, |i| self.has_float(f64::from(values[i])))
             }
             DataType::Float64 => {
                 let values = array.as_primitive::<Float64Type>().values();
-                BooleanBuffer::collect_bool(rows, |i| self.floats.contains(&values[i].to_bits()))
+                BooleanBuffer::collect_bool(rows, |i| self.has_float(values[i]))
             }
             DataType::Utf8View => {
                 let array = array.as_string_view();
@@ -115,13 +128,21 @@ impl Members {
         })
     }
 
-    fn has_int(&self, value: i128) -> bool {
-        // Short lists are faster to scan than to search.
-        if self.ints.len() <= 8 {
-            self.ints.contains(&value)
-        } else {
-            self.ints.binary_search(&value).is_ok()
+    fn has_float(&self, value: f64) -> bool {
+        self.floats.contains(&plus_zero(value).to_bits())
+    }
+
+    /// Whether the list has the integer `value`.
+    #[inline]
+    pub(crate) fn has_int(&self, value: i128) -> bool {
+        if self.ints.len() <= SCANNED_MAX {
+            return self.ints.contains(&value);
         }
+        if self.bitmap.is_empty() {
+            return self.ints.binary_search(&value).is_ok();
+        }
+        let bit = value.checked_sub(self.ints[0]).and_then(|bit| usize::try_from(bit).ok());
+        bit.is_some_and(|bit| self.bitmap.get(bit / 64).is_some_and(|word| word >> (bit % 64) & 1 == 1))
     }
 
     /// The integers of the list, sorted.
@@ -132,5 +153,45 @@ impl Members {
     /// Whether NULL is in the list.
     pub(crate) fn has_null(&self) -> bool {
         self.has_null
+    }
+}
+
+/// The bitmap of sorted integers; empty if they are few or too far apart.
+fn bitmap(ints: &[i128]) -> Vec<u64> {
+    let (Some(first), Some(last)) = (ints.first(), ints.last()) else { return Vec::new() };
+    let span = match last.checked_sub(*first) {
+        Some(span) if ints.len() > SCANNED_MAX && span < BITMAP_VALUES_MAX => span as usize,
+        _ => return Vec::new(),
+    };
+    let mut words = vec![0u64; span / 64 + 1];
+    for value in ints {
+        let bit = (value - first) as usize;
+        words[bit / 64] |= 1 << (bit % 64);
+    }
+    words
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn look_up_agrees_with_the_list_whatever_its_form() {
+        let lists: [Vec<i128>; 5] = [
+            vec![],
+            vec![3, 5],
+            (0..100).map(|v| v * 7 - 300).collect(),
+            (0..20).map(|v| v * 1_000_000_007).collect(),
+            vec![i128::MIN, -1, 0, 1, 2, 3, 4, 5, 6, 7, i128::MAX],
+        ];
+        for list in lists {
+            let literals =
+                list.iter().map(|v| Literal::new(Value::Int(*v), DataType::Decimal128(38, 0)).unwrap());
+            let members = Members::new(&literals.collect::<Vec<_>>());
+            let near = list.iter().flat_map(|v| [v.saturating_sub(1), *v, v.saturating_add(1)]);
+            for value in near.chain(-1000..1000).chain([i128::MIN / 2, i128::MAX / 2]) {
+                assert_eq!(members.has_int(value), list.contains(&value), "{value} in {list:?}");
+            }
+        }
     }
 }

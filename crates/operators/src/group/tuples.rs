@@ -209,7 +209,7 @@ impl TupleTable {
         }
         // What lay under the NULLs is in the hashes: they are made again, from the tuples.
         for (tuple, hash) in scratch.tuples.chunks_exact(self.width).zip(&mut scratch.hashes) {
-            *hash = self.hash_of(&tuple[..], index);
+            *hash = self.hash_of(tuple, index);
         }
     }
 

@@ -243,8 +243,7 @@ impl Run<'_, '_> {
                 Truth::with_validity(yes, self.validity(chunk), rows)
             }
             Bound::Members { integers, members, chunk } => {
-                let ints = members.ints();
-                let yes = self.per_value(integers, |v| ints.binary_search(&i128::from(v)).is_ok());
+                let yes = self.per_value(integers, |v| members.has_int(v.into()));
                 Truth::with_validity(yes, self.validity(chunk), rows)
             }
             Bound::Lanes { op, left, right, general } => self.lanes(*op, *left, *right, general),

@@ -59,7 +59,7 @@ fn name(value: &Value) -> String {
 
 fn canonical(value: Value) -> Value {
     match value {
-        Value::Float(v) if v == 0.0 => Value::Float(0.0),
+        Value::Float(0.0) => Value::Float(0.0),
         other => other,
     }
 }
@@ -159,6 +159,7 @@ fn compare(left: &Value, right: &Value) -> Option<Ordering> {
     match (left, right) {
         (Value::Bool(a), Value::Bool(b)) => Some(a.cmp(b)),
         (Value::Int(a), Value::Int(b)) => Some(a.cmp(b)),
+        (Value::Float(a), Value::Float(b)) if *a == 0.0 && *b == 0.0 => Some(Ordering::Equal),
         (Value::Float(a), Value::Float(b)) => Some(a.total_cmp(b)),
         (Value::Text(a), Value::Text(b)) => Some(a.as_bytes().cmp(b.as_bytes())),
         (Value::Bytes(a), Value::Bytes(b)) => Some(a.cmp(b)),
