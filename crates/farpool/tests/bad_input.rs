@@ -51,10 +51,10 @@ fn stuck_query(server: &Server) -> std::process::Child {
 
 #[test]
 fn a_missing_file_is_named() {
-    sql("select * from '/nonexistent/x.parquet'").fails(1, &["/nonexistent/x.parquet", "no such file"]);
+    sql("select * from '/nonexistent/x.parquet'").fails(1, &["/nonexistent/x.parquet", "there is no file"]);
     sql("select * from '/nonexistent/*.parquet'").fails(1, &["/nonexistent/*.parquet"]);
     let server = Server::start(&[]);
-    server.run(&["load", "t", "/nonexistent/x.csv"]).fails(1, &["/nonexistent/x.csv", "no such file"]);
+    server.run(&["load", "t", "/nonexistent/x.csv"]).fails(1, &["/nonexistent/x.csv", "there is no file"]);
 }
 
 #[test]
@@ -146,7 +146,7 @@ fn no_sql_at_all_is_an_error() {
     sql("").fails(1, &["no SQL statement", "-c"]);
     sql(" ; -- nothing\n;").fails(1, &["no SQL statement"]);
     farpool_reading(&["sql"], "").fails(1, &["no SQL statement"]);
-    farpool(&["sql", "-f", "/nonexistent/q.sql"]).fails(1, &["/nonexistent/q.sql", "no such file"]);
+    farpool(&["sql", "-f", "/nonexistent/q.sql"]).fails(1, &["/nonexistent/q.sql", "there is no file"]);
 }
 
 #[test]

@@ -70,9 +70,9 @@ pub fn next(url: Option<&str>) -> String {
              \x20 farpool status --pool {url}\n"
         ),
         None => "Try next:\n\
-             \x20 farpool demo --keep                                   the same, and the node stays for your queries\n\
+             \x20 farpool demo --keep                                    the node stays for your queries\n\
              \x20 farpool sql -c \"select count(*) from 'FILE.parquet'\"   a file of yours, no server needed\n\
-             \x20 farpool serve                                         a node of your own; then, elsewhere:\n\
+             \x20 farpool serve                                          a node of your own; then, elsewhere:\n\
              \x20 farpool load mytable FILE.parquet\n\
              \x20 farpool sql --pool farpool://127.0.0.1:9797 -c \"select count(*) from mytable\"\n"
             .to_string(),
