@@ -216,7 +216,9 @@ fn append_and_replace_do_what_they_say() {
     let server = Server::with_table("t", &trips_parquet(folder.path(), "a.parquet", 70));
     let more = trips_csv(folder.path(), "b.csv", 30);
     let twice = trips_parquet(folder.path(), "c.parquet", 30);
-    server.run(&["load", "t", text(&twice)]).fails(1, &["there is a table \"t\" already", "--replace", "--append"]);
+    server
+        .run(&["load", "t", text(&twice)])
+        .fails(1, &["there is a table \"t\" already", "--replace", "--append"]);
     let out = server.run(&["load", "--append", "t", text(&twice)]).ok();
     assert!(out.contains("30 rows") && out.contains("100 rows in all"), "{out}");
     assert_eq!(server.csv("select count(*) as n, max(id) as m from t"), "n,m\n100,69\n");
