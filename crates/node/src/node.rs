@@ -160,7 +160,12 @@ impl Node {
     /// Ends the workers and waits for them. Programs that are running end with an error.
     pub fn shutdown(&self) {
         self.scheduler.shutdown();
+        let own = std::thread::current().id();
         for worker in self.workers.lock().drain(..) {
+            // The last owner may be a program that a worker lets go of: that worker cannot wait for itself.
+            if worker.thread().id() == own {
+                continue;
+            }
             if worker.join().is_err() {
                 tracing::error!("a worker had panicked");
             }
