@@ -3,7 +3,7 @@
 use super::measure::Measured;
 use super::queries::DemoQuery;
 use crate::cli::size;
-use comfy_table::{CellAlignment, Table, presets};
+use comfy_table::{CellAlignment, Table, TableComponent, presets};
 use farpool::TableInfo;
 
 /// The tables, in a line.
@@ -11,7 +11,7 @@ pub fn loaded(tables: &[TableInfo]) -> String {
     let sum = |of: fn(&TableInfo) -> u64| tables.iter().map(of).sum::<u64>();
     let (plain, encoded) = (sum(|t| t.bytes_plain), sum(|t| t.bytes_encoded));
     format!(
-        "{} tables, {}: {} plain, {} in the pool, {} smaller",
+        "{} tables with {}: {} plain, {} in the pool, {} smaller",
         tables.len(),
         size::counted(sum(|t| t.rows), "row"),
         size::bytes(plain),
@@ -23,7 +23,7 @@ pub fn loaded(tables: &[TableInfo]) -> String {
 /// Costs without and with push-down, a line for each query.
 pub fn costs(results: &[(&DemoQuery, Measured)]) -> String {
     let mut table = Table::new();
-    table.load_preset(presets::UTF8_HORIZONTAL_ONLY);
+    table.load_preset(presets::UTF8_HORIZONTAL_ONLY).remove_style(TableComponent::HorizontalLines);
     table.set_header([
         "query",
         "answer\nrows",
@@ -48,7 +48,8 @@ pub fn costs(results: &[(&DemoQuery, Measured)]) -> String {
         ]);
     }
     table.column_iter_mut().skip(1).for_each(|column| column.set_cell_alignment(CellAlignment::Right));
-    format!("{table}\n")
+    // Without the padding behind the last column.
+    table.lines().map(|line| format!("{}\n", line.trim_end())).collect()
 }
 
 /// How to read the table.
