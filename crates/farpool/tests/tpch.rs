@@ -4,7 +4,6 @@
 //! merging of partial states take part.
 
 #[path = "support/answers.rs"]
-#[expect(dead_code, reason = "shared with the benchmarks, which use more of it")]
 mod answers;
 #[path = "support/pools.rs"]
 mod pools;

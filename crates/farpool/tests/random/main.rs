@@ -16,6 +16,7 @@ use arrow::array::{Array, ArrayRef, AsArray, RecordBatch};
 use arrow::datatypes::{DataType, Float32Type, Float64Type};
 use arrow::util::display::{ArrayFormatter, FormatOptions};
 use datafusion::datasource::MemTable;
+use datafusion::error::DataFusionError;
 use datafusion::prelude::{SessionConfig, SessionContext};
 use pools::{Pools, Way};
 use query::Query;
@@ -83,9 +84,12 @@ fn reference(table: &Table) -> SessionContext {
 type Rows = Result<(Vec<DataType>, Vec<String>), String>;
 
 async fn run_reference(context: &SessionContext, sql: &str) -> Rows {
-    let frame = context.sql(sql).await.map_err(|error| error.to_string())?;
-    let types = frame.schema().fields().iter().map(|field| field.data_type().clone()).collect();
-    let batches = frame.collect().await.map_err(|error| error.to_string())?;
+    let text = |error: DataFusionError| error.to_string();
+    let frame = context.sql(sql).await.map_err(text)?;
+    let tasks = Arc::new(frame.task_ctx());
+    let plan = frame.create_physical_plan().await.map_err(text)?;
+    let types = plan.schema().fields().iter().map(|field| field.data_type().clone()).collect();
+    let batches = datafusion::physical_plan::collect(plan, tasks).await.map_err(text)?;
     Ok((types, rows(&batches)))
 }
 

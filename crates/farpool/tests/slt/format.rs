@@ -8,7 +8,7 @@ use arrow::array::{Array, ArrayRef, AsArray, RecordBatch};
 use arrow::compute::cast;
 use arrow::datatypes::{DataType, Float32Type, Float64Type, Schema};
 use arrow::error::ArrowError;
-use arrow::util::display::{ArrayFormatter, FormatOptions};
+use arrow::util::display::{ArrayFormatter, DurationFormat, FormatOptions};
 use bigdecimal::BigDecimal;
 use sqllogictest::ColumnType;
 
@@ -127,7 +127,8 @@ fn column_texts(column: &ArrayRef) -> Result<Vec<String>, ArrowError> {
         DataType::Dictionary(_, values) => return column_texts(&cast(column, values)?),
         data_type => {
             let decimal = is_decimal(data_type);
-            let options = FormatOptions::default().with_null("NULL");
+            let options =
+                FormatOptions::default().with_null("NULL").with_duration_format(DurationFormat::Pretty);
             let formatter = ArrayFormatter::try_new(column, &options)?;
             each(&|row| {
                 let text = formatter.value(row).to_string();

@@ -7,12 +7,24 @@ use std::path::Path;
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Skip {
+    /// Tables that are not there.
+    #[serde(default)]
+    pub tables: Vec<AbsentTables>,
     /// Files that are not run.
     #[serde(default)]
     pub files: Vec<SkippedFile>,
     /// Single records that run but may not pass.
     #[serde(default)]
     pub records: Vec<FailingRecords>,
+}
+
+/// Tables that the tests expect to find.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct AbsentTables {
+    pub names: Vec<String>,
+    #[expect(dead_code, reason = "for the reader of the list; must be there")]
+    pub reason: String,
 }
 
 /// A file, or with a `*` at the end all whose path begins so.
