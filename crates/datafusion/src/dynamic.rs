@@ -5,51 +5,61 @@
 //! conjunction and makes a disjunction useless; the operator that made the filter decides in the end.
 
 use crate::literal;
-use arrow_schema::Schema;
 use datafusion::common::ScalarValue;
 use datafusion::logical_expr::Operator;
+use datafusion::physical_expr::ScalarFunctionExpr;
 use datafusion::physical_expr::expressions::{
     BinaryExpr, CaseExpr, Column, DynamicFilterPhysicalExpr, InListExpr, IsNullExpr,
     Literal as PhysicalLiteral,
 };
 use datafusion::physical_plan::PhysicalExpr;
-use farpool_model::{CompareOp, Expr, Output, Program, limits};
+use farpool_model::{Answer, CompareOp, Expr, Literal, NamedExpr, Output, Program, TableInfo, limits};
 use farpool_planner::split;
 use std::cmp::Ordering;
 use std::sync::Arc;
 
-/// Those of `offered` that can be made use of in `program`: dynamic ones over a program that gives rows
-/// and does not count them, and whose columns are plain columns of the table.
+/// Rows of the table for each value of a list, below which looking the values up (and sending them) costs
+/// more than the join saves.
+const ROWS_PER_LISTED_VALUE_MIN: u64 = 16;
+
+/// Those of `offered` that can be made use of in `program`: dynamic ones over a program in which a row less
+/// going in is no more than a row less coming out.
 pub(crate) fn usable(program: &Program, offered: &[Arc<dyn PhysicalExpr>]) -> Vec<Arc<dyn PhysicalExpr>> {
-    if !matches!(program.output, Output::Rows(_)) || program.limit.is_some() {
+    if program.limit.is_some() || outputs(program).is_empty() {
         return Vec::new();
     }
     offered.iter().filter(|f| f.downcast_ref::<DynamicFilterPhysicalExpr>().is_some()).cloned().collect()
 }
 
-/// The program with what the dynamic filters say now. `columns` is the schema of its result, in which
-/// they are written, and `table` that of the table.
-pub(crate) fn narrowed(
-    program: Program,
-    dynamic: &[Arc<dyn PhysicalExpr>],
-    columns: &Schema,
-    table: &Schema,
-) -> Program {
-    let Output::Rows(outputs) = &program.output else { return program };
+/// What the columns of the result are on which a condition may move in front of the program: all columns
+/// of rows, the keys of groups.
+fn outputs(program: &Program) -> &[NamedExpr] {
+    match &program.output {
+        Output::Rows(columns) => columns,
+        Output::Aggregate { keys, .. } => keys,
+    }
+}
+
+/// The program with what the dynamic filters say now. They are written over its result.
+pub(crate) fn narrowed(program: Program, dynamic: &[Arc<dyn PhysicalExpr>], info: &TableInfo) -> Program {
+    let column = |index: usize| outputs(&program).get(index).map(|o| o.expr.clone());
     let current = dynamic.iter().filter_map(|f| {
         let now = f.downcast_ref::<DynamicFilterPhysicalExpr>()?.current().ok()?;
-        implied(&now, &|index| outputs.get(index).map(|o| o.expr.clone()))
+        implied(&now, &column)
     });
     let useful = |e: &Expr| {
-        e.node_count() <= limits::IN_LIST_MAX && Expr::And(vec![e.clone()]).data_type(table).is_ok()
+        let listed = farpool_model::cast::u64_from(e.node_count());
+        let short = listed < ROWS_PER_LISTED_VALUE_MIN || listed * ROWS_PER_LISTED_VALUE_MIN <= info.rows;
+        short && split::place(e.clone(), &info.schema).answer == Answer::Exact
     };
     let found: Vec<Expr> = current.flat_map(split::conjuncts).filter(useful).collect();
-    debug_assert_eq!(columns.fields().len(), outputs.len());
     if found.is_empty() {
         return program;
     }
     let filter = split::conjunction(program.filter.clone().into_iter().chain(found));
-    Program { filter, ..program }
+    let narrowed = Program { filter, ..program.clone() };
+    // Several long lists together may be too much.
+    if narrowed.result_schema(&info.schema).is_ok() { narrowed } else { program }
 }
 
 /// A condition of the model that holds wherever `expr` is true; `None` for "always".
@@ -66,17 +76,7 @@ fn implied(expr: &Arc<dyn PhysicalExpr>, column: &dyn Fn(usize) -> Option<Expr>)
         };
     }
     if let Some(list) = expr.downcast_ref::<InListExpr>() {
-        if list.negated() || list.list().len() > limits::IN_LIST_MAX {
-            return None;
-        }
-        let constants = list.list().iter().map(|item| {
-            let scalar = item.downcast_ref::<PhysicalLiteral>()?.value();
-            // NULL equals nothing; it would only turn false into unknown.
-            if scalar.is_null() { None } else { literal::from_scalar(scalar) }
-        });
-        let value = value(list.expr(), column)?;
-        let constants = constants.collect::<Option<Vec<_>>>()?;
-        return Some(Expr::InList(Box::new(value), constants));
+        return listed(list, column);
     }
     if let Some(inner) = expr.downcast_ref::<IsNullExpr>() {
         return Some(Expr::IsNull(Box::new(value(inner.arg(), column)?)));
@@ -85,6 +85,39 @@ fn implied(expr: &Arc<dyn PhysicalExpr>, column: &dyn Fn(usize) -> Option<Expr>)
         return routed(case, column);
     }
     is_false(expr).then(|| literal::from_scalar(&ScalarValue::Boolean(Some(false))).map(Expr::Literal))?
+}
+
+/// `key IN (…)`, or of several keys `struct(key, …) IN (…)`, which implies a list for each.
+fn listed(list: &InListExpr, column: &dyn Fn(usize) -> Option<Expr>) -> Option<Expr> {
+    if list.negated() || list.list().len() > limits::IN_LIST_MAX {
+        return None;
+    }
+    let scalars = list.list().iter().map(|item| Some(item.downcast_ref::<PhysicalLiteral>()?.value()));
+    let scalars = scalars.collect::<Option<Vec<&ScalarValue>>>()?;
+    let Some(call) = list.expr().downcast_ref::<ScalarFunctionExpr>() else {
+        let constants = scalars.into_iter().map(not_null).collect::<Option<Vec<Literal>>>()?;
+        return Some(Expr::InList(Box::new(value(list.expr(), column)?), constants));
+    };
+    if call.name() != "struct" {
+        return None;
+    }
+    let of_key = |(key, arg): (usize, &Arc<dyn PhysicalExpr>)| {
+        let mut constants: Vec<Literal> = Vec::new();
+        for scalar in &scalars {
+            let ScalarValue::Struct(values) = scalar else { return None };
+            constants.push(not_null(&ScalarValue::try_from_array(values.column(key), 0).ok()?)?);
+        }
+        constants.sort_by(|a, b| a.compare(b).unwrap_or(Ordering::Equal));
+        constants.dedup();
+        Some(Expr::InList(Box::new(value(arg, column)?), constants))
+    };
+    Expr::all(call.args().iter().enumerate().filter_map(of_key).collect())
+}
+
+/// NULL equals nothing, so a key that is NULL would be left out; but it cannot be told from one that
+/// matters to a join in which NULLs are equal.
+fn not_null(scalar: &ScalarValue) -> Option<Literal> {
+    if scalar.is_null() { None } else { literal::from_scalar(scalar) }
 }
 
 fn is_false(expr: &Arc<dyn PhysicalExpr>) -> bool {

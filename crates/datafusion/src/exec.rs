@@ -139,14 +139,12 @@ impl PoolExec {
     fn stream(&self, partition: usize) -> BatchStream {
         let run = self.runs.lock().turn(partition, self.partitions());
         let pool = Arc::clone(self.table.pool());
-        let (program, dynamic, schema) =
-            (self.program.clone(), self.dynamic.clone(), Arc::clone(&self.table.info().schema));
-        let columns = self.properties.eq_properties.schema().clone();
+        let (program, dynamic, table) = (self.program.clone(), self.dynamic.clone(), self.table.clone());
         let partitions = self.partitions();
         let opened = async move {
             run.started
                 .get_or_try_init(|| async {
-                    let program = crate::dynamic::narrowed(program, &dynamic, &columns, &schema);
+                    let program = crate::dynamic::narrowed(program, &dynamic, table.info());
                     let execution = pool.execute(&program, partitions).await?;
                     *run.receipt.lock() = Some(execution.receipt);
                     *run.streams.lock() = execution.streams.into_iter().map(Some).collect();

@@ -22,6 +22,9 @@ const HOME: &str = "session";
 /// The one schema of every catalog.
 const SCHEMA: &str = "public";
 
+/// Bytes of a join key up to which a list of keys is made of it.
+const KEY_BYTES_MAX: usize = 64;
+
 /// How a session works.
 #[derive(Clone, Debug)]
 pub struct SessionOptions {
@@ -201,7 +204,13 @@ fn config(options: &SessionOptions) -> SessionConfig {
     if let Some(partitions) = options.target_partitions {
         config = config.with_target_partitions(partitions.max(1));
     }
+    let partitions = config.target_partitions();
     let options = config.options_mut();
+    // The keys of a join's smaller side go to the pool with the program of the other, as a list: each
+    // partition has one, and together they must not be longer than a program's lists may be.
+    let keys_max = farpool_model::limits::IN_LIST_MAX / partitions.max(1);
+    options.optimizer.hash_join_inlist_pushdown_max_distinct_values = keys_max;
+    options.optimizer.hash_join_inlist_pushdown_max_size = keys_max * KEY_BYTES_MAX;
     // Positions for error messages.
     options.sql_parser.collect_spans = true;
     // The check takes a difference in nullability for an error, and DataFusion's own logical and physical

@@ -85,9 +85,15 @@ async fn session(pool: &Arc<Fake>, pushdown: bool) -> Session {
 /// The rows of the result, each as text, in order.
 async fn rows(session: &Session, sql: &str) -> farpool_model::Result<Vec<String>> {
     let query = session.sql(sql).await?;
+    let batches = query.collect().await?;
+    let columns = query.schema().fields().len();
+    assert!(batches.iter().all(|batch| batch.num_columns() == columns));
+    Ok(shown(&batches))
+}
+
+fn shown(batches: &[RecordBatch]) -> Vec<String> {
     let mut rows = Vec::new();
-    for batch in query.collect().await? {
-        assert_eq!(batch.schema().fields().len(), query.schema().fields().len());
+    for batch in batches {
         let options = FormatOptions::default().with_null("NULL");
         let columns: Vec<_> =
             batch.columns().iter().map(|c| ArrayFormatter::try_new(c, &options).unwrap()).collect();
@@ -96,5 +102,5 @@ async fn rows(session: &Session, sql: &str) -> farpool_model::Result<Vec<String>
             rows.push(cells.join("|"));
         }
     }
-    Ok(rows)
+    rows
 }
