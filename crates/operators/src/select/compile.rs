@@ -23,7 +23,7 @@ pub(super) enum Predicate {
     Not(Box<Predicate>),
     IsNull(usize),
     /// A condition on values, with its plain form for chunks that it does not fit.
-    Leaf(Leaf),
+    Leaf(Box<Leaf>),
 }
 
 #[derive(Debug)]
@@ -162,7 +162,7 @@ fn predicate(expr: &Expr, schema: &Schema, lanes: &mut Lanes) -> Result<Predicat
 }
 
 fn leaf(expr: &Expr, form: Form, zone: Option<ZoneTest>, schema: &Schema) -> Result<Predicate> {
-    Ok(Predicate::Leaf(Leaf { form, general: Compiled::new(expr, schema)?, zone }))
+    Ok(Predicate::Leaf(Box::new(Leaf { form, general: Compiled::new(expr, schema)?, zone })))
 }
 
 fn compare(
@@ -268,19 +268,14 @@ fn merge_ranges(parts: Vec<Predicate>) -> Vec<Predicate> {
             merged.push(part);
             continue;
         };
-        let earlier = merged.iter_mut().find_map(|p| match p {
-            Predicate::Leaf(Leaf { form: Form::Range { column: c, low, high }, general, zone })
-                if *c == column =>
-            {
-                Some((low, high, general, zone))
-            }
-            _ => None,
-        });
-        match (earlier, part) {
-            (Some((earlier_low, earlier_high, general, zone)), Predicate::Leaf(leaf)) => {
-                (*earlier_low, *earlier_high) = ((*earlier_low).max(low), (*earlier_high).min(high));
-                general.and(leaf.general);
-                *zone = None;
+        let same = |p: &&mut Predicate| as_range(p).is_some_and(|(other, ..)| other == column);
+        match (merged.iter_mut().find(same), part) {
+            (Some(Predicate::Leaf(earlier)), Predicate::Leaf(leaf)) => {
+                if let Form::Range { low: lowest, high: highest, .. } = &mut earlier.form {
+                    (*lowest, *highest) = ((*lowest).max(low), (*highest).min(high));
+                }
+                earlier.general.and(leaf.general);
+                earlier.zone = None;
             }
             (_, part) => merged.push(part),
         }
@@ -290,7 +285,10 @@ fn merge_ranges(parts: Vec<Predicate>) -> Vec<Predicate> {
 
 fn as_range(predicate: &Predicate) -> Option<(usize, i128, i128)> {
     match predicate {
-        Predicate::Leaf(Leaf { form: Form::Range { column, low, high }, .. }) => Some((*column, *low, *high)),
+        Predicate::Leaf(leaf) => match leaf.form {
+            Form::Range { column, low, high } => Some((column, low, high)),
+            _ => None,
+        },
         _ => None,
     }
 }
