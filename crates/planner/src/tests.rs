@@ -195,8 +195,10 @@ fn an_explanation_has_a_line_for_each_operator() {
     assert_eq!(line, "table=t, filter=id <= 500, keys=[word], aggregates=[sum(id)]");
 }
 
-/// Relations as (rows, rows before filters, keys).
-fn relations(of: &[(f64, f64, &[(usize, f64)])]) -> Vec<Relation> {
+/// A relation as (rows, rows before filters, keys).
+type Short<'a> = (f64, f64, &'a [(usize, f64)]);
+
+fn relations(of: &[Short<'_>]) -> Vec<Relation> {
     of.iter()
         .map(|(rows, all, keys)| Relation { rows: *rows, rows_unfiltered: *all, keys: keys.to_vec() })
         .collect()

@@ -59,7 +59,8 @@ fn name(value: &Value) -> String {
 
 fn canonical(value: Value) -> Value {
     match value {
-        Value::Float(0.0) => Value::Float(0.0),
+        // Adding 0.0 makes -0.0 the same value.
+        Value::Float(v) => Value::Float(v + 0.0),
         other => other,
     }
 }

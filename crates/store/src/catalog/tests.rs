@@ -23,7 +23,7 @@ fn name(name: &str) -> TableName {
 }
 
 fn bytes_used(catalog: &Catalog) -> u64 {
-    catalog.pool().usage().bytes_used as u64
+    catalog.pool().usage().bytes_used
 }
 
 fn batch(rows: std::ops::Range<i64>) -> RecordBatch {
