@@ -146,7 +146,7 @@ fn no_sql_at_all_is_an_error() {
     sql("").fails(1, &["no SQL statement", "-c"]);
     sql(" ; -- nothing\n;").fails(1, &["no SQL statement"]);
     farpool_reading(&["sql"], "").fails(1, &["no SQL statement"]);
-    farpool(&["sql", "-f", "/nonexistent/q.sql"]).fails(1, &["/nonexistent/q.sql", "there is no file"]);
+    farpool(&["sql", "-f", "/nonexistent/q.sql"]).fails(1, &["/nonexistent/q.sql", "no such file"]);
 }
 
 #[test]
