@@ -31,9 +31,11 @@ pub trait FileOpener: Send + Sync {
 pub(crate) struct FileTable {
     path: String,
     schema: SchemaRef,
-    /// The table of the needed columns, and where in it each column of the file is.
-    opened: OnceLock<(Arc<dyn TableProvider>, Vec<Option<usize>>)>,
+    opened: OnceLock<Opened>,
 }
+
+/// The table of the needed columns, and where in it each column of the file is.
+type Opened = (Arc<dyn TableProvider>, Vec<Option<usize>>);
 
 impl fmt::Debug for FileTable {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

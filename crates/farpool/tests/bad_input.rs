@@ -2,6 +2,8 @@
 //! network, the node. Each error names what was wrong, where, and what to do; nothing hangs, nothing
 //! panics, and a node that was asked for the impossible goes on serving.
 
+#![expect(clippy::disallowed_methods, reason = "a test may guard against hanging, with a clock and threads")]
+
 mod cli_support;
 
 use cli_support::*;

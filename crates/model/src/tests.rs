@@ -40,7 +40,8 @@ fn wrong_types_are_named() {
     assert!(error.message.contains("Decimal128(15, 2)") && error.message.contains("Int64"), "{error}");
     let error = rows(Some(Expr::Column(0)), &[0]).result_schema(&schema()).unwrap_err();
     assert!(error.message.contains("must be boolean"), "{error}");
-    let error = rows(Some(Expr::IsNull(Box::new(Expr::Column(9)))), &[0]).result_schema(&schema()).unwrap_err();
+    let error =
+        rows(Some(Expr::IsNull(Box::new(Expr::Column(9)))), &[0]).result_schema(&schema()).unwrap_err();
     assert!(error.message.contains("no column 9"), "{error}");
 }
 

@@ -22,6 +22,9 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
+/// A table: version, schema, contents.
+type Held = (Version, SchemaRef, Vec<RecordBatch>);
+
 /// The naive pool.
 #[derive(Debug, Default)]
 pub(super) struct Fake {
@@ -30,8 +33,7 @@ pub(super) struct Fake {
     pub refuses_aggregation: bool,
     /// Answers `refused` to every filter, whatever was expected.
     pub refuses_filters: bool,
-    /// By name: version, schema, contents.
-    pub tables: Mutex<BTreeMap<TableName, (Version, SchemaRef, Vec<RecordBatch>)>>,
+    pub tables: Mutex<BTreeMap<TableName, Held>>,
     /// The programs that ran, on a line each.
     pub ran: Mutex<Vec<String>>,
     /// Streams that are open.

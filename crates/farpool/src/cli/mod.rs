@@ -25,19 +25,20 @@ use stop::{Outcome, Stop};
 
 const EXAMPLES: &str = "\
 Examples:
-  farpool demo                                               see what it does, on data made on the spot
-  farpool sql -c \"select count(*) from 'trips.parquet'\"      query a file, no server needed
-  farpool serve --memory 8GiB                                run a memory node
-  farpool load trips trips-*.parquet                         put a table into it
-  farpool sql --pool farpool://127.0.0.1 -c \"select max(fare) from trips\"
+  farpool demo                                            see what it does, on data of its own
+  farpool sql -c \"select count(*) from 'trips.parquet'\"   query a file, no server needed
+  farpool serve --memory 8GiB                             run a memory node
+  farpool load trips 'trips-*.parquet'                    put a table into it
+  farpool sql --pool farpool://127.0.0.1:9797 -c \"select max(fare) from trips\"
 
 'farpool help COMMAND' tells more about each command.
-Exit status: 0; 1 the query or the data is at fault; 2 the command line is; 3 the pool cannot be reached
-or failed; 130 Ctrl-C.";
+
+Exit status: 0; 1 if the query or the data is at fault; 2 if the command line is;
+3 if the pool cannot be reached or failed; 130 after Ctrl-C.";
 
 /// A compressed memory pool that runs the first operators of a query next to the data.
 #[derive(Parser, Debug)]
-#[command(name = "farpool", version, about, after_help = EXAMPLES, propagate_version = true)]
+#[command(name = "farpool", version, after_help = EXAMPLES, propagate_version = true)]
 #[command(arg_required_else_help = true, max_term_width = 100)]
 struct Cli {
     #[command(subcommand)]

@@ -4,7 +4,7 @@ use super::output::{self, Format};
 use super::pool_args::TokenArgs;
 use super::size;
 use super::stop::{Outcome, Stop, file_error};
-use farpool::{PoolUrl, Receipt, Session, SessionOptions, Statement};
+use farpool::{Error, PoolUrl, Receipt, Session, SessionOptions, Statement};
 use futures::StreamExt;
 use std::fs::File;
 use std::io::{IsTerminal, Read, Write};
@@ -98,7 +98,7 @@ fn texts(args: &Args) -> Outcome<Vec<String>> {
     let mut text = String::new();
     std::io::stdin()
         .read_to_string(&mut text)
-        .map_err(|error| farpool::Error::invalid(format!("cannot read standard input: {error}")))?;
+        .map_err(|error| Error::invalid(format!("cannot read standard input: {error}")))?;
     Ok(vec![text])
 }
 
@@ -109,7 +109,7 @@ fn statements(texts: &[String]) -> Outcome<Vec<Statement>> {
     }
     if statements.is_empty() {
         return Err(Stop::Failed(
-            farpool::Error::invalid("there is no SQL statement to run")
+            Error::invalid("there is no SQL statement to run")
                 .advise("give one with -c \"select …\", in a file with -f, or on standard input"),
         ));
     }
@@ -137,7 +137,7 @@ async fn run_statement(
     receipt: &mut Receipt,
 ) -> Outcome {
     let start = Instant::now();
-    let query = session.sql(statement.clone()).await?;
+    let query = session.sql(statement.clone()).await.map_err(|error| advise(error, args))?;
     if args.explain {
         eprintln!("{}", query.explain().trim_end());
     }
@@ -162,6 +162,14 @@ async fn run_statement(
     Ok(())
 }
 
+/// Without a node, the tables are the files that a statement names.
+fn advise(error: Error, args: &Args) -> Error {
+    match args.pool.is_none() && error.message.starts_with("there is no table ") {
+        true => error.advise("name a file, as in FROM 'trips.parquet', or give a node with --pool"),
+        false => error,
+    }
+}
+
 /// Statements run one after the other: their times add up, where those of one query's programs overlap.
 fn add_receipt(total: &mut Receipt, more: &Receipt) {
     let elapsed_ns = total.elapsed_ns + more.elapsed_ns;
@@ -182,8 +190,8 @@ impl ReceiptFile {
     }
 
     fn write(mut self, receipt: &Receipt) -> Outcome {
-        let json = serde_json::to_string_pretty(receipt)
-            .map_err(|error| farpool::Error::internal(error.to_string()))?;
+        let json =
+            serde_json::to_string_pretty(receipt).map_err(|error| Error::internal(error.to_string()))?;
         writeln!(self.file, "{json}").map_err(|error| file_error("write", &self.path, &error).into())
     }
 }

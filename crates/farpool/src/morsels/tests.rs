@@ -1,7 +1,7 @@
 //! Several streams of one run are one result, however they are read.
 
 use crate::{EmbeddedPool, stream_blocking};
-use arrow::array::{Array, ArrayRef, AsArray, Int64Array, RecordBatch};
+use arrow::array::{ArrayRef, AsArray, Int64Array, RecordBatch};
 use arrow::datatypes::{DataType, Int64Type};
 use farpool_model::limits::ROW_GROUP_ROWS;
 use farpool_model::{
