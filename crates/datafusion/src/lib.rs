@@ -12,7 +12,6 @@ mod dynamic;
 mod error;
 mod exec;
 mod file;
-mod joins;
 mod literal;
 mod names;
 mod plan;

@@ -8,7 +8,6 @@
 
 pub mod estimate;
 pub mod explain;
-pub mod joins;
 pub mod split;
 
 #[cfg(test)]
