@@ -278,7 +278,11 @@ fn aggregate(a: &Aggregate, rows: &[&Vec<Value>], schema: &Schema) -> Result<Val
                 if a.function == AggregateFunction::Min { Ordering::Less } else { Ordering::Greater };
             let key = |v: &Value| if let Value::Float(f) = v { f.is_nan() } else { false };
             let order = |l: &Value, r: &Value| match (key(l), key(r)) {
-                (false, false) => compare(l, r).unwrap(),
+                // Extremes tell zeros apart, unlike comparisons: otherwise the order of rows would show.
+                (false, false) => match (l, r) {
+                    (Value::Float(l), Value::Float(r)) => l.total_cmp(r),
+                    _ => compare(l, r).unwrap(),
+                },
                 (l, r) => l.cmp(&r),
             };
             values.into_iter().fold(first, |best, v| if order(&v, &best) == wanted { v } else { best })
