@@ -23,7 +23,10 @@ pub fn loaded(tables: &[TableInfo]) -> String {
 /// Costs without and with push-down, a line for each query.
 pub fn costs(results: &[(&DemoQuery, Measured)]) -> String {
     let mut table = Table::new();
-    table.load_preset(presets::UTF8_HORIZONTAL_ONLY).remove_style(TableComponent::HorizontalLines);
+    table
+        .load_preset(presets::UTF8_HORIZONTAL_ONLY)
+        .remove_style(TableComponent::HorizontalLines)
+        .remove_style(TableComponent::MiddleIntersections);
     table.set_header([
         "query",
         "answer\nrows",
