@@ -1,6 +1,7 @@
 //! Every query agrees with push-down on and off, and what is pushed for each shape of query is pinned.
 
 mod agree;
+mod dynamic;
 mod fake;
 mod front;
 mod pushed;
