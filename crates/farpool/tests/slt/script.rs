@@ -167,7 +167,9 @@ impl Absent {
         let explain = words.first() == Some(&"explain");
         let missing = words.iter().any(|word| self.always.contains(*word) || self.now.contains(*word));
         let left_out = external || explain || missing;
-        if left_out && (words.first() == Some(&"create") || words.starts_with(&["insert", "into"])) {
+        let makes = ["create", "insert"].contains(words.first().unwrap_or(&""))
+            || words.first() == Some(&"select") && words.contains(&"into");
+        if left_out && makes {
             self.now.extend(changed(&words));
         }
         if words.first() == Some(&"drop") {
