@@ -1,6 +1,6 @@
 //! Times the shapes of TPC-H queries 1 and 6 and a few others on made-up rows, on one thread.
 //!
-//! `cargo run --release -p farpool-operators --example lineitem -- [MILLIONS OF ROWS [NAME]]`
+//! `cargo run --release -p farpool-operators --example query_shapes -- [MILLIONS OF ROWS [NAME]]`
 
 use arrow_array::{ArrayRef, Date32Array, Decimal128Array, Int64Array, RecordBatch, StringViewArray};
 use arrow_schema::{DataType, Field, Schema, SchemaRef};
