@@ -32,7 +32,7 @@ type Watch = dyn Fn(String, &FileLoad) -> Box<dyn Any + Send> + Send + Sync;
 /// # std::fs::write(&file, "city,fare\nOslo,12\nRome,7\n").unwrap();
 /// let session = Session::new(SessionOptions::default());
 /// session.set_file_opener(std::sync::Arc::new(QueryFiles::new(256 << 20)));
-/// let query = session.sql(&format!("select sum(fare) from '{}'", file.display())).await?;
+/// let query = session.sql(format!("select sum(fare) from '{}'", file.display()).as_str()).await?;
 /// assert_eq!(query.collect().await?[0].num_rows(), 1);
 /// # Ok(())
 /// # }

@@ -185,7 +185,9 @@ fn folder(package: &Package) -> String {
 
 #[test]
 fn the_tree_follows_its_rules() {
-    let root = Path::new(env!("CARGO_MANIFEST_DIR")).ancestors().nth(2).expect("crates/farpool has a root");
+    // Two crates compile this file, at different depths of the tree.
+    let above = Path::new(env!("CARGO_MANIFEST_DIR")).ancestors();
+    let root = above.into_iter().find(|folder| folder.join("Cargo.lock").exists()).expect("there is a root");
     let wrong = violations(root).expect("the tree can be read");
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
 }
