@@ -44,8 +44,9 @@ pub(crate) struct PoolExec {
     prepared: Prepared,
     /// Operators of the query over this table that stay here, and why.
     kept: Vec<OperatorAnswer>,
-    /// Conditions that operators above find out while they run.
-    dynamic: Vec<Arc<dyn PhysicalExpr>>,
+    /// Conditions that operators above find out while they run. [`crate::lineage`] takes some away when
+    /// the plan is complete.
+    dynamic: Mutex<Vec<Arc<dyn PhysicalExpr>>>,
     properties: Arc<PlanProperties>,
     metrics: ExecutionPlanMetricsSet,
     runs: Mutex<Runs>,
@@ -77,7 +78,7 @@ impl PoolExec {
             program,
             prepared,
             kept,
-            dynamic: Vec::new(),
+            dynamic: Mutex::default(),
             properties: Arc::new(properties),
             metrics: ExecutionPlanMetricsSet::new(),
             runs: Mutex::default(),
@@ -117,6 +118,15 @@ impl PoolExec {
         &self.prepared
     }
 
+    fn dynamic(&self) -> Vec<Arc<dyn PhysicalExpr>> {
+        self.dynamic.lock().clone()
+    }
+
+    /// Keeps only the dynamic filters of which `trusted` holds.
+    pub(crate) fn retain_dynamic(&self, trusted: impl Fn(&Arc<dyn PhysicalExpr>) -> bool) {
+        self.dynamic.lock().retain(|filter| trusted(filter));
+    }
+
     fn partitions(&self) -> usize {
         self.properties.partitioning.partition_count()
     }
@@ -128,7 +138,7 @@ impl PoolExec {
             program: self.program.clone(),
             prepared: self.prepared.clone(),
             kept: self.kept.clone(),
-            dynamic: self.dynamic.clone(),
+            dynamic: Mutex::new(self.dynamic()),
             properties: Arc::clone(&self.properties),
             metrics: ExecutionPlanMetricsSet::new(),
             runs: Mutex::default(),
@@ -139,7 +149,7 @@ impl PoolExec {
     fn stream(&self, partition: usize) -> BatchStream {
         let run = self.runs.lock().turn(partition, self.partitions());
         let pool = Arc::clone(self.table.pool());
-        let (program, dynamic, table) = (self.program.clone(), self.dynamic.clone(), self.table.clone());
+        let (program, dynamic, table) = (self.program.clone(), self.dynamic(), self.table.clone());
         let partitions = self.partitions();
         let opened = async move {
             run.started
@@ -201,7 +211,7 @@ impl DisplayAs for PoolExec {
             DisplayFormatType::TreeRender => writeln!(f, "{}", shown.replace(", ", "\n")),
             DisplayFormatType::Default | DisplayFormatType::Verbose => {
                 write!(f, "PoolExec: {shown}")?;
-                self.dynamic.iter().try_for_each(|filter| write!(f, ", dynamic={filter}"))
+                self.dynamic().iter().try_for_each(|filter| write!(f, ", dynamic={filter}"))
             }
         }
     }
@@ -224,7 +234,7 @@ impl ExecutionPlan for PoolExec {
         &self,
         f: &mut dyn FnMut(&Arc<dyn PhysicalExpr>) -> Result<TreeNodeRecursion>,
     ) -> Result<TreeNodeRecursion> {
-        datafusion::physical_plan::execution_plan::apply_expression_roots(&self.dynamic, f)
+        datafusion::physical_plan::execution_plan::apply_expression_roots(&self.dynamic(), f)
     }
 
     fn with_new_children(
@@ -284,7 +294,7 @@ impl ExecutionPlan for PoolExec {
             return Ok(unchanged);
         }
         // Still "unsupported": what comes of a dynamic filter only thins out, it decides nothing.
-        Ok(unchanged.with_updated_node(Arc::new(PoolExec { dynamic, ..self.fresh() })))
+        Ok(unchanged.with_updated_node(Arc::new(PoolExec { dynamic: Mutex::new(dynamic), ..self.fresh() })))
     }
 }
 

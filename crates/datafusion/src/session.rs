@@ -3,6 +3,7 @@
 use crate::catalog::{Home, PoolSchema};
 use crate::error;
 use crate::file::{self, FileOpener};
+use crate::lineage::TrustedFilters;
 use crate::plan::PoolPlanner;
 use crate::query::{Command, Query};
 use crate::statements::Statement;
@@ -60,6 +61,7 @@ impl Session {
             .with_default_features()
             .with_config(config(&options))
             .with_query_planner(Arc::new(PoolPlanner))
+            .with_physical_optimizer_rule(Arc::new(TrustedFilters))
             .build();
         let context = SessionContext::new_with_state(state);
         let home = Arc::new(Home::default());

@@ -119,6 +119,38 @@ async fn parts_of_larger_queries_go() {
     assert!(ran[1].starts_with("table=t, filter=(u > 100 AND k >= -3 AND k <= 7"), "{}", ran[1]);
 }
 
+/// The keys of `x` are about `b.name`; past a schema with two columns `name` they would be taken for
+/// `a.name`, which has other values, and nothing would be left.
+#[tokio::test]
+async fn filters_found_at_run_time_keep_to_their_columns() {
+    let batch = |columns: Vec<(&str, Vec<i32>)>| {
+        let columns = columns.into_iter().map(|(name, values)| {
+            (name, Arc::new(arrow_array::Int32Array::from(values)) as arrow_array::ArrayRef)
+        });
+        vec![arrow_array::RecordBatch::try_from_iter(columns).unwrap()]
+    };
+    let many = |from: i32| (0..3000).map(|i| from + i % 50).collect::<Vec<_>>();
+    let pool = Fake::default()
+        .with("a", batch(vec![("id", (0..3000).collect()), ("name", many(1000))]))
+        .await
+        .with("b", batch(vec![("id", (0..3000).collect()), ("name", many(0))]))
+        .await
+        .with("x", batch(vec![("name", vec![3, 4]), ("id", vec![1, 2])]))
+        .await;
+    let session = session(&Arc::new(pool), true).await;
+    for (sql, expected) in [
+        (
+            "SELECT count(*), min(a.name), min(b.name) FROM \
+             (a JOIN b ON a.id = b.id) RIGHT JOIN x ON x.name = b.name",
+            "120|1003|3",
+        ),
+        ("SELECT count(*), min(a.name) FROM a JOIN b ON a.id = b.id JOIN x ON x.name = b.name", "120|1003"),
+        ("SELECT count(*) FROM b WHERE name IN (SELECT id FROM x) AND id IN (SELECT b2.name FROM b b2)", "2"),
+    ] {
+        assert_eq!(super::rows(&session, sql).await.unwrap(), [expected], "{sql}");
+    }
+}
+
 #[tokio::test]
 async fn nothing_but_columns_is_asked_without_pushdown() {
     let pool = filled(Fake::default()).await;

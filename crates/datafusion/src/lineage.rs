@@ -1,0 +1,141 @@
+//! Which filters found out at run time mean what they say.
+//!
+//! On its way from the operator that finds a filter out down to a scan, DataFusion looks the filter's
+//! columns up by name in the schema of each operator it passes. Where two columns share a name (as after
+//! a join of two tables with an `id` each) it takes the first, which may be the wrong one; the filter then
+//! removes rows that belong to the result. This rule, the last of all, follows the columns of each filter
+//! back up, and takes away those that came past such a schema or past an operator it does not know.
+//!
+//! Invariant: a filter that stays at a scan names, there, the column that it was found out about.
+
+use crate::exec::PoolExec;
+use arrow_schema::Schema;
+use datafusion::common::JoinType;
+use datafusion::common::tree_node::{TreeNode, TreeNodeRecursion};
+use datafusion::config::ConfigOptions;
+use datafusion::error::Result;
+use datafusion::physical_expr::expressions::Column;
+use datafusion::physical_optimizer::PhysicalOptimizerRule;
+use datafusion::physical_plan::aggregates::AggregateExec;
+use datafusion::physical_plan::joins::HashJoinExec;
+use datafusion::physical_plan::projection::ProjectionExec;
+use datafusion::physical_plan::{ExecutionPlan, PhysicalExpr};
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+/// Operators that let filters pass and leave the names of columns as they are.
+const PASSING: [&str; 8] = [
+    "RepartitionExec",
+    "CoalescePartitionsExec",
+    "CoalesceBatchesExec",
+    "CooperativeExec",
+    "SortExec",
+    "SortPreservingMergeExec",
+    "FilterExec",
+    "BufferExec",
+];
+
+/// The rule.
+#[derive(Debug)]
+pub(crate) struct TrustedFilters;
+
+impl PhysicalOptimizerRule for TrustedFilters {
+    fn optimize(
+        &self,
+        plan: Arc<dyn ExecutionPlan>,
+        _config: &ConfigOptions,
+    ) -> Result<Arc<dyn ExecutionPlan>> {
+        audit(&plan, &mut Vec::new());
+        Ok(plan)
+    }
+
+    fn name(&self) -> &'static str {
+        "trusted_filters"
+    }
+
+    fn schema_check(&self) -> bool {
+        true
+    }
+}
+
+fn audit(plan: &Arc<dyn ExecutionPlan>, above: &mut Vec<Arc<dyn ExecutionPlan>>) {
+    if let Some(program) = plan.downcast_ref::<PoolExec>() {
+        program.retain_dynamic(|filter| is_trusted(filter, plan, above));
+        return;
+    }
+    above.push(Arc::clone(plan));
+    plan.children().into_iter().for_each(|child| audit(child, above));
+    above.pop();
+}
+
+/// Whether `filter`, at `scan` below the operators `above` (the root first), names the right columns.
+fn is_trusted(
+    filter: &Arc<dyn PhysicalExpr>,
+    scan: &Arc<dyn ExecutionPlan>,
+    above: &[Arc<dyn ExecutionPlan>],
+) -> bool {
+    let Some(id) = filter.expression_id() else { return false };
+    let produces = |node: &Arc<dyn ExecutionPlan>| {
+        node.dynamic_expressions_produced().iter().any(|made| made.expression_id() == Some(id))
+    };
+    let Some(producer) = above.iter().rposition(produces) else { return false };
+    let passed = &above[producer + 1..];
+    columns_of(filter).into_iter().all(|column| {
+        let (mut names, mut below) = (BTreeSet::from([column]), scan);
+        !ambiguous(&scan.schema(), &names)
+            && passed.iter().rev().all(|node| match names_above(node, below, &names) {
+                Some(above) => {
+                    (names, below) = (above, node);
+                    !names.is_empty() && !ambiguous(&node.schema(), &names)
+                }
+                None => false,
+            })
+    })
+}
+
+fn columns_of(filter: &Arc<dyn PhysicalExpr>) -> BTreeSet<String> {
+    let mut names = BTreeSet::new();
+    let visited = filter.apply(|expr| {
+        if let Some(column) = expr.downcast_ref::<Column>() {
+            names.insert(column.name().to_string());
+        }
+        Ok(TreeNodeRecursion::Continue)
+    });
+    debug_assert!(visited.is_ok(), "the visitor cannot fail");
+    names
+}
+
+/// Under which names the columns `names` of `input`, an input of `node`, leave it; `None` if that is not
+/// known.
+fn names_above(
+    node: &Arc<dyn ExecutionPlan>,
+    input: &Arc<dyn ExecutionPlan>,
+    names: &BTreeSet<String>,
+) -> Option<BTreeSet<String>> {
+    let is_one = |expr: &Arc<dyn PhysicalExpr>| {
+        expr.downcast_ref::<Column>().is_some_and(|column| names.contains(column.name()))
+    };
+    if let Some(projection) = node.downcast_ref::<ProjectionExec>() {
+        let outputs = projection.expr().iter().filter(|output| is_one(&output.expr));
+        return Some(outputs.map(|output| output.alias.clone()).collect());
+    }
+    if let Some(aggregate) = node.downcast_ref::<AggregateExec>() {
+        let keys = aggregate.group_expr().expr().iter().filter(|(key, _)| is_one(key));
+        return Some(keys.map(|(_, name)| name.clone()).collect());
+    }
+    if let Some(join) = node.downcast_ref::<HashJoinExec>() {
+        // The columns of one side only; a filter that reached the other did so by the name of a key.
+        let hidden = match join.join_type() {
+            JoinType::LeftSemi | JoinType::LeftAnti | JoinType::LeftMark => Some(join.right()),
+            JoinType::RightSemi | JoinType::RightAnti | JoinType::RightMark => Some(join.left()),
+            _ => None,
+        };
+        return (!hidden.is_some_and(|side| Arc::ptr_eq(side, input))).then(|| names.clone());
+    }
+    PASSING.contains(&node.name()).then(|| names.clone())
+}
+
+fn ambiguous(schema: &Schema, names: &BTreeSet<String>) -> bool {
+    let count = |name: &String| schema.fields().iter().filter(|field| field.name() == name).count();
+    names.iter().any(|name| count(name) > 1)
+}
