@@ -12,6 +12,7 @@ mod dynamic;
 mod error;
 mod exec;
 mod file;
+mod joins;
 mod lineage;
 mod literal;
 mod names;

@@ -40,7 +40,7 @@ impl QueryPlanner for PoolPlanner {
         plan: &LogicalPlan,
         session: &dyn Session,
     ) -> Result<Arc<dyn ExecutionPlan>> {
-        let plan = rewrite(plan.clone(), Vec::new()).await?;
+        let plan = rewrite(crate::joins::reorder(plan.clone())?, Vec::new()).await?;
         let planner = DefaultPhysicalPlanner::with_extension_planners(vec![Arc::new(PoolPlanner)]);
         planner.create_physical_plan(&plan, session).await
     }

@@ -8,6 +8,7 @@
 
 pub mod estimate;
 pub mod explain;
+pub mod joins;
 pub mod split;
 
 #[cfg(test)]

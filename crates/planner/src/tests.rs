@@ -1,6 +1,7 @@
 //! Estimates stay in [0, 1] whatever the condition, and are right where the statistics decide.
 
 use crate::estimate::{self, groups, rows, selectivity};
+use crate::joins::{Relation, Tree, order};
 use crate::split::{self, place};
 use arrow_schema::{DataType, Field, Schema};
 use farpool_model::{
@@ -194,6 +195,41 @@ fn an_explanation_has_a_line_for_each_operator() {
     assert_eq!(line, "table=t, filter=id <= 500, keys=[word], aggregates=[sum(id)]");
 }
 
+/// A relation as (rows, rows before filters, keys).
+type Short<'a> = (f64, f64, &'a [(usize, f64)]);
+
+fn relations(of: &[Short<'_>]) -> Vec<Relation> {
+    of.iter()
+        .map(|(rows, all, keys)| Relation { rows: *rows, rows_unfiltered: *all, keys: keys.to_vec() })
+        .collect()
+}
+
+fn leaves(tree: &Tree, found: &mut Vec<usize>) {
+    match tree {
+        Tree::Leaf(index) => found.push(*index),
+        Tree::Join(left, right) => {
+            leaves(left, found);
+            leaves(right, found);
+        }
+    }
+}
+
+#[test]
+fn joins_follow_the_filters() {
+    // A chain: a small filtered relation, a middle one, a large one; written from large to small.
+    let chain = relations(&[
+        (6e6, 6e6, &[(0, 1.5e6)]),
+        (1.5e6, 1.5e6, &[(0, 1.5e6), (1, 1e5)]),
+        (30.0, 1.5e5, &[(1, 1.5e5)]),
+    ]);
+    let leaf = |i| Box::new(Tree::Leaf(i));
+    let expected = Tree::Join(Box::new(Tree::Join(leaf(2), leaf(1))), leaf(0));
+    assert_eq!(order(&chain, 1000.0), Some(expected));
+    assert_eq!(order(&chain[..2], 1000.0), None, "two relations have no order");
+    let apart = relations(&[(1.0, 1.0, &[(0, 1.0)]), (1.0, 1.0, &[(0, 1.0)]), (1.0, 1.0, &[(1, 1.0)])]);
+    assert_eq!(order(&apart, 1000.0), None, "there is nothing to join the third on");
+}
+
 fn literal() -> impl Strategy<Value = Literal> {
     prop_oneof![
         any::<i64>().prop_map(int),
@@ -245,6 +281,22 @@ fn expr() -> impl Strategy<Value = Expr> {
 }
 
 proptest! {
+    #[test]
+    fn every_relation_is_joined_once(
+        sizes in prop::collection::vec((1f64..1e9, prop::collection::vec((0usize..4, 1f64..1e6), 1..4)), 3..8)
+    ) {
+        let relations: Vec<Relation> = sizes
+            .iter()
+            .map(|(rows, keys)| Relation { rows: *rows, rows_unfiltered: *rows, keys: keys.clone() })
+            .collect();
+        if let Some(tree) = order(&relations, 100.0) {
+            let mut found = Vec::new();
+            leaves(&tree, &mut found);
+            found.sort_unstable();
+            prop_assert_eq!(found, (0..relations.len()).collect::<Vec<_>>());
+        }
+    }
+
     #[test]
     fn selectivities_are_fractions(expr in expr()) {
         let mut info = info();

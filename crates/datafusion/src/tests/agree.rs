@@ -167,6 +167,7 @@ async fn all_shapes_agree() {
     }
 }
 
+/// Without IS DISTINCT FROM between columns: DataFusion's own analysis of ranges fails on some of those.
 fn predicate() -> impl Strategy<Value = String> {
     let leaf = prop_oneof![
         (prop::sample::select(vec!["=", "<>", "<", "<=", ">", ">="]), -4..8)
@@ -191,7 +192,6 @@ fn predicate() -> impl Strategy<Value = String> {
             "k + u > 100",
             "CAST(k AS DOUBLE) < f",
             "g >= 3.5",
-            "k IS DISTINCT FROM u",
         ])
         .prop_map(str::to_string),
     ];
@@ -226,6 +226,5 @@ fn random_conditions_agree() {
         Ok(())
     });
     result.unwrap();
-    // DataFusion itself fails on a few: its analysis of ranges does not know IS DISTINCT FROM everywhere.
-    assert!(answered.get() * 10 > asked.get() * 8, "only {} of {}", answered.get(), asked.get());
+    assert_eq!(answered.get(), asked.get(), "DataFusion alone must answer what the generator makes");
 }

@@ -152,6 +152,19 @@ async fn filters_found_at_run_time_keep_to_their_columns() {
 }
 
 #[tokio::test]
+async fn joins_start_with_what_is_small() {
+    let pool = filled(Fake::default()).await;
+    let session = session(&pool, true).await;
+    // As written, the two large tables would be joined first.
+    let sql =
+        "SELECT count(*) FROM t a JOIN t b ON a.k = b.k JOIN dim ON dim.k = b.k WHERE dim.name = 'name 1'";
+    let text = session.sql(sql).await.unwrap().explain();
+    let joins = text.split("HashJoinExec").collect::<Vec<_>>();
+    assert_eq!(joins.len(), 3, "{text}");
+    assert!(joins[2].contains("table=dim") && joins[2].contains("table=t"), "{text}");
+}
+
+#[tokio::test]
 async fn nothing_but_columns_is_asked_without_pushdown() {
     let pool = filled(Fake::default()).await;
     let session = session(&pool, false).await;
