@@ -8,6 +8,7 @@
 use crate::absorb::{Ends, Piece};
 use crate::exec::PoolExec;
 use crate::file::with_kept;
+use crate::order::SortedPiece;
 use crate::table::PoolTable;
 use async_trait::async_trait;
 use datafusion::catalog::Session;
@@ -17,7 +18,8 @@ use datafusion::error::{DataFusionError, Result};
 use datafusion::execution::context::QueryPlanner;
 use datafusion::logical_expr::physical_planning_context::PhysicalPlanningContext;
 use datafusion::logical_expr::{
-    Expr as Logical, Extension, LogicalPlan, TableScan, UserDefinedLogicalNode, UserDefinedLogicalNodeCore,
+    Expr as Logical, Extension, LogicalPlan, Sort, TableScan, UserDefinedLogicalNode,
+    UserDefinedLogicalNodeCore,
 };
 use datafusion::physical_plan::ExecutionPlan;
 use datafusion::physical_planner::{DefaultPhysicalPlanner, ExtensionPlanner, PhysicalPlanner};
@@ -69,8 +71,15 @@ impl ExtensionPlanner for PoolPlanner {
 /// not, each with the reason.
 fn rewrite(plan: LogicalPlan, kept: Vec<OperatorAnswer>) -> BoxFuture<'static, Result<LogicalPlan>> {
     Box::pin(async move {
+        let mut kept = kept;
+        if let LogicalPlan::Sort(sort) = &plan {
+            match push_sorted(sort, &plan, &kept).await? {
+                Ok(pushed) => return Ok(pushed),
+                Err(answer) => kept.extend(answer),
+            }
+        }
         let ended = match Piece::read(&plan) {
-            Ok(piece) if piece.worth_a_node => match push(&piece, &plan, &kept).await? {
+            Ok(piece) if piece.worth_a_node => match push(&piece, &plan, plan.schema(), &kept).await? {
                 Ok(pushed) => return Ok(pushed),
                 Err(answer) => answer,
             },
@@ -123,14 +132,31 @@ async fn rewrite_below(plan: LogicalPlan, kept: Vec<OperatorAnswer>) -> Result<L
     Ok(plan.data)
 }
 
-/// The node that replaces `plan`, or what to say about it if it stays.
+/// A new plan, or what to say about the old one if it stays.
+type Replacement = std::result::Result<LogicalPlan, Option<OperatorAnswer>>;
+
+/// The plan of a sort of which the pool keeps the first rows.
+async fn push_sorted(sort: &Sort, plan: &LogicalPlan, kept: &[OperatorAnswer]) -> Result<Replacement> {
+    let sorted = match SortedPiece::read(sort) {
+        Ok(sorted) => sorted,
+        Err(Ends::Silently) => return Ok(Err(None)),
+        Err(Ends::Because(answer)) => return Ok(Err(Some(*answer))),
+    };
+    match push(&sorted.piece, plan, &sorted.schema, kept).await? {
+        Ok(pushed) => Ok(Ok(sorted.rebuilt(plan.clone(), pushed)?)),
+        Err(answer) => Ok(Err(answer)),
+    }
+}
+
+/// The node that replaces `plan` and has the columns of `schema`.
 async fn push(
     piece: &Piece,
     plan: &LogicalPlan,
+    schema: &DFSchemaRef,
     kept: &[OperatorAnswer],
-) -> Result<Result<LogicalPlan, Option<OperatorAnswer>>> {
+) -> Result<Replacement> {
     let info = piece.table.info();
-    let program = piece.program(plan.schema());
+    let program = piece.program(schema);
     let stays = |reason: String| {
         let detail = plan.display().to_string();
         let answer = farpool_model::Answer::Refused;
@@ -148,7 +174,7 @@ async fn push(
         return Ok(Err(refused));
     }
     let table = piece.table.clone().with_kept(kept.iter().cloned());
-    let schema = Arc::clone(plan.schema());
+    let schema = Arc::clone(schema);
     let node = Arc::new(Pushed { table, program, prepared, schema });
     Ok(Ok(LogicalPlan::Extension(Extension { node })))
 }

@@ -14,7 +14,7 @@ use arrow_schema::SchemaRef;
 use arrow_select::concat::concat_batches;
 use farpool_columns::{RowGroup, Table};
 use farpool_model::{Error, ErrorKind, Prepared, Receipt, Result, cast, limits};
-use farpool_operators::{Merge, Plan, State, Verdict};
+use farpool_operators::{Merge, Plan, Shared, State, Verdict};
 use parking_lot::Mutex;
 use std::fmt;
 use std::ops::ControlFlow;
@@ -52,8 +52,11 @@ impl Default for Budget {
 pub struct Run {
     prepared: Prepared,
     plan: Plan,
+    shared: Shared,
     budget: Budget,
     groups: Dispenser,
+    /// The row groups in the order in which they are handed out, where it is not that of the table.
+    sequence: Option<Vec<usize>>,
     tally: Tally,
     /// Rows that may still leave; without a limit more than there can be.
     rows_left: AtomicU64,
@@ -100,7 +103,9 @@ impl Run {
     pub fn start_within(prepared: Prepared, table: Arc<Table>, budget: Budget) -> Result<Arc<Self>> {
         let plan = Plan::compile(&prepared.effective, &table.schema)?;
         let run = Run {
+            sequence: plan.favourable(&table.row_groups),
             plan,
+            shared: Shared::default(),
             budget,
             groups: Dispenser::new(table.row_groups.len()),
             tally: Tally::default(),
@@ -188,10 +193,10 @@ impl Run {
         let Some(table) = self.table()? else {
             return Ok(Step::Done);
         };
-        while let Some(index) = self.groups.claim() {
+        while let Some(task) = self.groups.claim() {
             self.check()?;
-            let group = &table.row_groups[index];
-            if self.plan.verdict(group) != Verdict::None {
+            let group = self.group(&table, task);
+            if self.plan.verdict(group) != Verdict::None && !self.plan.is_beaten(group, &self.shared) {
                 return self.scan(group, &table);
             }
             self.tally.skipped(group);
@@ -209,6 +214,11 @@ impl Run {
         }
     }
 
+    /// The row group of a task.
+    fn group<'t>(&self, table: &'t Table, task: usize) -> &'t RowGroup {
+        &table.row_groups[self.sequence.as_ref().map_or(task, |sequence| sequence[task])]
+    }
+
     /// The table; `None` when the run is done.
     fn table(&self) -> Result<Option<Arc<Table>>> {
         let held = self.held.lock();
@@ -224,7 +234,7 @@ impl Run {
 
     fn scan(&self, group: &RowGroup, table: &Table) -> Result<Step> {
         let pooled = self.held.lock().states.pop();
-        let mut state = pooled.unwrap_or_else(|| self.plan.new_state());
+        let mut state = pooled.unwrap_or_else(|| self.plan.new_state_in(&self.shared));
         let bytes_before = state.bytes();
         let mut batches = Vec::new();
         let work = self.plan.process(group, &mut state, &mut |batch| self.accept(batch, &mut batches))?;
@@ -304,7 +314,7 @@ impl Run {
     fn skip_unclaimed(&self, table: &Table) {
         let unclaimed = self.groups.close();
         let count = unclaimed.len();
-        table.row_groups[unclaimed].iter().for_each(|group| self.tally.skipped(group));
+        unclaimed.for_each(|task| self.tally.skipped(self.group(table, task)));
         self.complete_groups(count);
     }
 

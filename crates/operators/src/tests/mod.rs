@@ -5,6 +5,7 @@
 mod cases;
 mod naive;
 mod random;
+mod topk;
 mod verdicts;
 
 use crate::plan::{Paths, Plan};
