@@ -22,4 +22,4 @@ mod selection;
 #[cfg(test)]
 mod tests;
 
-pub use plan::{Merge, Plan, State, Verdict, Work};
+pub use plan::{Memory, Merge, Plan, State, Verdict, Work};

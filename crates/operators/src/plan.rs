@@ -7,7 +7,7 @@ use crate::select::{BoundFilter, Filter};
 use crate::selection::Selection;
 use arrow_array::RecordBatch;
 use arrow_schema::SchemaRef;
-use farpool_columns::RowGroup;
+use farpool_columns::{RowGroup, Table};
 use farpool_model::{Error, Output, Program, Result, cast, limits};
 use parking_lot::Mutex;
 use std::collections::BTreeSet;
@@ -57,6 +57,22 @@ enum MergeWork {
     Aggregate(Merging),
 }
 
+/// What grouping may use.
+#[derive(Clone, Copy, Debug)]
+pub struct Memory {
+    /// Bytes that the groups of all workers together may take.
+    pub bytes_max: usize,
+    /// Workers that there will be.
+    pub workers: usize,
+}
+
+impl Memory {
+    /// Bytes for each worker.
+    pub fn share(self) -> usize {
+        self.bytes_max / self.workers.max(1)
+    }
+}
+
 /// Which fast paths a plan may take. All of them, except where a test compares them with their twins.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Paths {
@@ -69,6 +85,28 @@ pub(crate) struct Paths {
 impl Paths {
     /// All.
     pub(crate) const ALL: Paths = Paths { encoded: true, fused: true };
+}
+
+impl CompiledPlan {
+    fn new(program: &Program, table_schema: &SchemaRef, paths: Paths) -> Result<CompiledPlan> {
+        let schema = program.result_schema(table_schema)?;
+        let filter = program.filter.as_ref().map(|f| Filter::new(f, table_schema)).transpose()?;
+        let filter = filter.map(|f| if paths.encoded { f } else { f.plain() });
+        let output = match &program.output {
+            Output::Rows(columns) => {
+                Operator::Rows(Projection::new(columns, table_schema, schema.clone(), program.limit)?)
+            }
+            Output::Aggregate { keys, aggregates } => {
+                let aggregation = Aggregation::new(keys, aggregates, table_schema, schema.clone())?;
+                Operator::Aggregate(aggregation.with_paths(paths))
+            }
+        };
+        let columns = match &output {
+            Operator::Rows(projection) => projection.columns().to_vec(),
+            Operator::Aggregate(aggregation) => aggregation.columns().to_vec(),
+        };
+        Ok(CompiledPlan { schema, filter, output, columns })
+    }
 }
 
 /// What the zone maps of a row group say about the plan's filter.
@@ -89,6 +127,8 @@ pub struct Work {
     pub rows_in: u64,
     /// Rows that passed the filter.
     pub rows_passed: u64,
+    /// Rows that left without having been grouped, for want of room.
+    pub rows_bypassed: u64,
     /// Encoded bytes of the column chunks that were read.
     pub bytes_read: u64,
 }
@@ -102,25 +142,48 @@ impl Plan {
         Plan::compile_with(program, table_schema, Paths::ALL)
     }
 
+    /// The same for row groups of one table, the only ones that will be run: what their zone maps say may
+    /// choose another way. Operators keep to `memory` if they can ([`Plan::fits`]).
+    ///
+    /// # Errors
+    /// As [`Plan::compile`].
+    pub fn compile_for(program: &Program, table: &Table, memory: Memory) -> Result<Plan> {
+        let groups: Vec<&RowGroup> = table.row_groups.iter().map(|group| &**group).collect();
+        Plan::compile_fitted(program, &table.schema, &groups, memory, Paths::ALL)
+    }
+
     /// The same with a choice of paths.
     pub(crate) fn compile_with(program: &Program, table_schema: &SchemaRef, paths: Paths) -> Result<Plan> {
-        let schema = program.result_schema(table_schema)?;
-        let filter = program.filter.as_ref().map(|f| Filter::new(f, table_schema)).transpose()?;
-        let filter = filter.map(|f| if paths.encoded { f } else { f.plain() });
-        let output = match &program.output {
-            Output::Rows(columns) => {
-                Operator::Rows(Projection::new(columns, table_schema, schema.clone(), program.limit)?)
+        let compiled = CompiledPlan::new(program, table_schema, paths)?;
+        Ok(Plan { compiled: Arc::new(compiled) })
+    }
+
+    pub(crate) fn compile_fitted(
+        program: &Program,
+        table_schema: &SchemaRef,
+        groups: &[&RowGroup],
+        memory: Memory,
+        paths: Paths,
+    ) -> Result<Plan> {
+        let mut compiled = CompiledPlan::new(program, table_schema, paths)?;
+        let (filter, output) = (&compiled.filter, &mut compiled.output);
+        if let Operator::Aggregate(aggregation) = output {
+            let open = |group: &&&RowGroup| filter.as_ref().is_none_or(|f| f.verdict(group) != Verdict::None);
+            let groups: Vec<&RowGroup> = groups.iter().filter(open).copied().collect();
+            aggregation.fit(&groups, memory.share());
+        }
+        Ok(Plan { compiled: Arc::new(compiled) })
+    }
+
+    /// Whether the states of all workers surely keep within `memory`. If not, states that are given less
+    /// room ([`State::set_room`]) let groups go early.
+    pub fn fits(&self, memory: Memory) -> bool {
+        match &self.compiled.output {
+            Operator::Rows(_) => true,
+            Operator::Aggregate(aggregation) => {
+                aggregation.bytes_bound().is_some_and(|bytes| bytes <= memory.share())
             }
-            Output::Aggregate { keys, aggregates } => {
-                let aggregation = Aggregation::new(keys, aggregates, table_schema, schema.clone())?;
-                Operator::Aggregate(aggregation.with_paths(paths))
-            }
-        };
-        let columns = match &output {
-            Operator::Rows(projection) => projection.columns().to_vec(),
-            Operator::Aggregate(aggregation) => aggregation.columns().to_vec(),
-        };
-        Ok(Plan { compiled: Arc::new(CompiledPlan { schema, filter, output, columns }) })
+        }
     }
 
     /// The schema of the result.
@@ -145,7 +208,7 @@ impl Plan {
     /// Runs the plan over one row group; rows leave through `emit` until it breaks.
     ///
     /// # Errors
-    /// `Invalid` when an expression fails on a value, `OverLimit` when the groups need too much memory.
+    /// `Invalid` when an expression fails on a value.
     pub fn process(
         &self,
         group: &RowGroup,
@@ -163,25 +226,14 @@ impl Plan {
                 run_rows(projection, group, filter.as_ref(), &mut state.buffers, pending, emit)?
             }
             (Operator::Aggregate(aggregation), Held::Aggregate(partial)) => {
-                aggregation.run(group, filter.as_ref(), &mut state.buffers, partial)?
+                let passed = aggregation.run(group, filter.as_ref(), &mut state.buffers, partial, emit)?;
+                work.rows_bypassed = passed.bypassed;
+                passed.rows
             }
             _ => return Err(Error::internal("the state of another plan")),
         };
         work.bytes_read = self.bytes_read(group, filter.is_some(), work.rows_passed > 0);
-        if state.bytes() > limits::GROUP_BYTES_MAX {
-            return Err(Error::over_limit(format!(
-                "the groups take {} MiB, {} MiB are allowed",
-                state.bytes() >> 20,
-                limits::GROUP_BYTES_MAX >> 20
-            ))
-            .advise("filter more, group by fewer values, or run the query without push-down"));
-        }
         Ok(work)
-    }
-
-    /// Whether no row leaves before [`Plan::merge`].
-    pub fn is_blocking(&self) -> bool {
-        matches!(self.compiled.output, Operator::Aggregate(_))
     }
 
     /// Takes the states of all workers, after all row groups. Not only partial aggregations wait in them, but
@@ -254,6 +306,14 @@ pub(crate) fn batches<'a>(
 }
 
 impl State {
+    /// Lets the groups of this state take `bytes` from now on. Those that outgrow it leave early, as partial
+    /// results that whoever gets them has to merge; a plan that fits its memory needs no such thing.
+    pub fn set_room(&mut self, bytes: usize) {
+        if let Held::Aggregate(partial) = &mut self.held {
+            partial.set_room(bytes);
+        }
+    }
+
     /// Bytes that the state holds.
     pub fn bytes(&self) -> usize {
         let held = match &self.held {
