@@ -186,6 +186,14 @@ impl Plan {
         }
     }
 
+    /// Whether sums of decimals in any part of the rows keep within 38 digits.
+    pub fn partial_sums_fit(&self) -> bool {
+        match &self.compiled.output {
+            Operator::Rows(_) => true,
+            Operator::Aggregate(aggregation) => aggregation.sums_fit(),
+        }
+    }
+
     /// The schema of the result.
     pub fn schema(&self) -> &SchemaRef {
         &self.compiled.schema

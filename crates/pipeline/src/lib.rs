@@ -10,6 +10,7 @@
 
 #![forbid(unsafe_code)]
 
+mod budget;
 mod dispenser;
 mod prepare;
 mod run;
@@ -17,5 +18,6 @@ mod scheduler;
 mod tally;
 
 pub use prepare::prepare;
-pub use run::{Budget, Run, Step};
+pub use budget::{Budget, prepare_within};
+pub use run::{Run, Step};
 pub use scheduler::{Region, Scheduler, Sink};

@@ -6,7 +6,7 @@
 use super::compile::{Accumulator, Aggregation, Key, Kind};
 use crate::evaluate::Compiled;
 use crate::group::Groups;
-use arrow_schema::DataType;
+use arrow_schema::{DECIMAL128_MAX_PRECISION, DataType};
 use farpool_columns::RowGroup;
 use farpool_model::cast::usize_saturating;
 use farpool_model::schema;
@@ -41,6 +41,26 @@ pub(super) fn bytes_of_groups(aggregation: &Aggregation, groups: &[&RowGroup]) -
         }
     }
     Some(BYTES_EMPTY.saturating_add(count.saturating_mul(fixed)).saturating_add(texts.saturating_mul(GROWTH)))
+}
+
+/// Whether every sum of decimals keeps within 38 digits whatever rows of `groups` it is of.
+pub(super) fn sums_fit(aggregation: &Aggregation, groups: &[&RowGroup]) -> bool {
+    let rows: usize = groups.iter().map(|group| group.rows).sum();
+    let intervals = aggregation.lanes.intervals(|column| super::whole::bounds_of(groups, column));
+    let fits = |accumulator: &Accumulator| {
+        let (Kind::Sum, Some(argument)) = (accumulator.kind, accumulator.argument) else { return true };
+        let argument = &aggregation.arguments[argument];
+        match argument.compiled.data_type() {
+            // A row count and a value of 64 bits: 127 bits, of which 38 digits are a little less.
+            _ if argument.lane.is_some_and(|lane| intervals[lane].is_some()) => rows < 1 << 62,
+            DataType::Decimal128(precision, _) => {
+                let digits = rows.max(1).ilog10() + 1;
+                u32::from(*precision) + digits <= u32::from(DECIMAL128_MAX_PRECISION)
+            }
+            _ => true,
+        }
+    };
+    aggregation.accumulators.iter().all(fits)
 }
 
 /// The values that a key can have, NULL included.

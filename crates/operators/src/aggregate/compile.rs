@@ -29,6 +29,8 @@ pub(crate) struct Aggregation {
     pub(super) whole: Option<Whole>,
     /// Bytes that the groups of one worker can take, if that is known.
     pub(super) bytes_bound: Option<usize>,
+    /// Whether every sum of decimals keeps within 38 digits whatever rows it is of.
+    pub(super) sums_fit: bool,
 }
 
 /// A grouping key.
@@ -131,6 +133,7 @@ impl Aggregation {
             present: vec![false; builder.accumulators.len()],
             whole: None,
             bytes_bound,
+            sums_fit: false,
             accumulators: builder.accumulators,
             results,
             lanes: builder.lanes,
@@ -159,11 +162,17 @@ impl Aggregation {
             Some(whole) => Some(whole.bytes()),
             None => bound::bytes_of_groups(self, groups),
         };
+        self.sums_fit = bound::sums_fit(self, groups);
     }
 
     /// Bytes that the groups of one worker can take, if that is known.
     pub(crate) fn bytes_bound(&self) -> Option<usize> {
         self.bytes_bound
+    }
+
+    /// Whether every sum of decimals keeps within 38 digits whatever rows it is of.
+    pub(crate) fn sums_fit(&self) -> bool {
+        self.sums_fit
     }
 
     fn is_present(&self, accumulator: usize, groups: &[&RowGroup]) -> bool {
