@@ -220,7 +220,7 @@ fn aggregate_refusal(keys: &[NamedExpr], aggregates: &[Aggregate], filter: &Filt
 }
 
 /// Every column that some part of the program reads, under its own name.
-fn raw_columns(program: &Program, table_schema: &Schema) -> Output {
+pub(crate) fn raw_columns(program: &Program, table_schema: &Schema) -> Output {
     let columns = program.columns();
     Output::Rows(columns.into_iter().map(|index| NamedExpr::column(table_schema, index)).collect())
 }
