@@ -5,9 +5,7 @@
 use crate::morsels;
 use arrow::datatypes::SchemaRef;
 use async_trait::async_trait;
-use farpool_model::{
-    LoadMode, Prepared, Program, Result, Status, TableInfo, TableName, TenantName, limits,
-};
+use farpool_model::{LoadMode, Prepared, Program, Result, Status, TableInfo, TableName, TenantName, limits};
 use farpool_node::{Node, NodeConfig};
 use farpool_transfer::{BatchStream, Execution, Pool};
 use futures::StreamExt;

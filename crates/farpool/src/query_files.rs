@@ -71,7 +71,12 @@ type Stamp = (PathBuf, u64, Option<SystemTime>);
 impl QueryFiles {
     /// Files go to a pool of at most `memory_bytes`, made when the first is named.
     pub fn new(memory_bytes: usize) -> Self {
-        QueryFiles { memory_bytes, group_bytes: limits::GROUP_BYTES_MAX, watch: None, state: Mutex::default() }
+        QueryFiles {
+            memory_bytes,
+            group_bytes: limits::GROUP_BYTES_MAX,
+            watch: None,
+            state: Mutex::default(),
+        }
     }
 
     /// Lets the groups of one program take `bytes` in the pool; what may not fit is merged by the engine.
@@ -126,7 +131,7 @@ impl FileOpener for QueryFiles {
             None => {
                 let pool = EmbeddedPool::open_within(self.memory_bytes, self.group_bytes)?;
                 state.pool.insert(pool).clone()
-            },
+            }
         };
         let info = match state.loaded.iter().find(|known| known.has(path, &columns, &stamps)) {
             Some(known) => known.info.clone(),

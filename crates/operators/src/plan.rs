@@ -236,6 +236,9 @@ impl Plan {
             (Operator::Aggregate(aggregation), Held::Aggregate(partial)) => {
                 let passed = aggregation.run(group, filter.as_ref(), &mut state.buffers, partial, emit)?;
                 work.rows_bypassed = passed.bypassed;
+                if passed.unread {
+                    return Ok(Work { rows_passed: passed.rows, ..work });
+                }
                 passed.rows
             }
             _ => return Err(Error::internal("the state of another plan")),

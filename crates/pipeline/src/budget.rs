@@ -40,7 +40,12 @@ impl Budget {
 ///
 /// # Errors
 /// As [`prepare`].
-pub fn prepare_within(program: &Program, table: &Table, version: Version, budget: Budget) -> Result<Prepared> {
+pub fn prepare_within(
+    program: &Program,
+    table: &Table,
+    version: Version,
+    budget: Budget,
+) -> Result<Prepared> {
     let prepared = prepare(program, &table.schema, version)?;
     let Output::Aggregate { keys, aggregates } = &prepared.effective.output else { return Ok(prepared) };
     if keys.is_empty() {

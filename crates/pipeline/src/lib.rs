@@ -17,7 +17,7 @@ mod run;
 mod scheduler;
 mod tally;
 
-pub use prepare::prepare;
 pub use budget::{Budget, prepare_within};
+pub use prepare::prepare;
 pub use run::{Run, Step};
 pub use scheduler::{Region, Scheduler, Sink};

@@ -128,7 +128,9 @@ async fn open_session(args: &Args) -> Outcome<Session> {
         session.register_pool("farpool", pool).await?;
     }
     let files = farpool::QueryFiles::new(args.memory.unwrap_or_else(farpool::memory_bytes_default));
-    let files = files.with_group_memory(args.group_memory).on_load(|label, load| Box::new(super::load::watch(label, load)));
+    let files = files
+        .with_group_memory(args.group_memory)
+        .on_load(|label, load| Box::new(super::load::watch(label, load)));
     session.set_file_opener(Arc::new(files));
     Ok(session)
 }
