@@ -75,7 +75,10 @@ impl Finish {
         let mut calls = Vec::new();
         for merge in &self.form.merges {
             let mut call = |function: Arc<AggregateUDF>, part: usize| {
-                let arguments = vec![column(self.keys + part)];
+                let value = column(self.keys + part);
+                // DataFusion's extremes of NaN depend on the order of rows; those of integers do not.
+                let ordered = is_float_extreme(&self.form.aggregates[part]);
+                let arguments = vec![if ordered { Finishing::order(value) } else { value }];
                 let call = AggregateFunction::new_udf(function, arguments, false, None, Vec::new(), None);
                 calls.push(Expr::AggregateFunction(call));
             };
@@ -120,12 +123,20 @@ impl Finish {
                 Some(Merge::Sum(_)) if data_type != *field.data_type() => {
                     Finishing::call(Kind::Sum, vec![value], field)
                 }
+                Some(Merge::Min(_) | Merge::Max(_)) if data_type != *field.data_type() => {
+                    Finishing::call(Kind::Float, vec![value], field)
+                }
                 _ => value,
             };
             outputs.push(value.alias_qualified(qualifier.cloned(), field.name().clone()));
         }
         outputs
     }
+}
+
+fn is_float_extreme(part: &farpool_model::Aggregate) -> bool {
+    use farpool_model::AggregateFunction::{Max, Min};
+    matches!(part.function, Min | Max) && part.data_type.is_floating()
 }
 
 /// What a merged value takes to become the result.
@@ -137,6 +148,10 @@ enum Kind {
     Sum,
     /// A sum and a count.
     Mean,
+    /// A float as an integer of the same order, NaN being greatest.
+    Order,
+    /// The float of such an integer.
+    Float,
 }
 
 /// A function that only plans made here call.
@@ -154,18 +169,35 @@ impl Finishing {
         Expr::ScalarFunction(ScalarFunction::new_udf(Arc::new(function), arguments))
     }
 
+    fn order(float: Expr) -> Expr {
+        Finishing::call(Kind::Order, vec![float], &Arc::new(Field::new("order", DataType::Int64, true)))
+    }
+
     fn value(&self, arguments: &[ArrayRef]) -> farpool_model::Result<ArrayRef> {
         match (self.kind, arguments) {
             (Kind::Count, [counts]) => Ok(Arc::clone(counts)),
             (Kind::Sum, [sums]) => self.sums(sums.as_primitive::<Decimal128Type>()),
+            (Kind::Order, [floats]) => {
+                let floats = self.cast(floats, &DataType::Float64)?;
+                let floats = floats.as_primitive::<arrow_array::types::Float64Type>();
+                Ok(Arc::new(floats.unary::<_, arrow_array::types::Int64Type>(order_of)))
+            }
+            (Kind::Float, [orders]) => {
+                let orders = orders.as_primitive::<arrow_array::types::Int64Type>();
+                let floats = orders.unary::<_, arrow_array::types::Float64Type>(float_of);
+                self.cast(&floats, self.result.data_type())
+            }
             (Kind::Mean, [sums, counts]) => self.means(sums, counts.as_primitive()),
             _ => Err(Error::internal("a merged aggregate without its parts")),
         }
     }
 
     fn sums(&self, sums: &Decimal128Array) -> farpool_model::Result<ArrayRef> {
-        let fitting = arrow_cast::cast_with_options(sums, self.result.data_type(), &EXACT);
-        fitting.map_err(|_| self.overflow("sum"))
+        self.cast(sums, self.result.data_type())
+    }
+
+    fn cast(&self, values: &dyn Array, to: &DataType) -> farpool_model::Result<ArrayRef> {
+        arrow_cast::cast_with_options(values, to, &EXACT).map_err(|_| self.overflow("sum"))
     }
 
     fn means(&self, sums: &ArrayRef, counts: &Int64Array) -> farpool_model::Result<ArrayRef> {
@@ -201,6 +233,19 @@ impl Finishing {
     }
 }
 
+/// An integer that compares as the float does in total order, but that NaN is greatest whatever its sign.
+fn order_of(float: f64) -> i64 {
+    let bits = float.to_bits().cast_signed();
+    if float.is_nan() { i64::MAX } else { bits ^ ((bits >> 63).cast_unsigned() >> 1).cast_signed() }
+}
+
+fn float_of(order: i64) -> f64 {
+    if order == i64::MAX {
+        return f64::NAN;
+    }
+    f64::from_bits((order ^ ((order >> 63).cast_unsigned() >> 1).cast_signed()).cast_unsigned())
+}
+
 const EXACT: arrow_cast::CastOptions<'static> =
     arrow_cast::CastOptions { safe: false, format_options: arrow_cast::display::FormatOptions::new() };
 
@@ -210,6 +255,8 @@ impl ScalarUDFImpl for Finishing {
             Kind::Count => "merged_count",
             Kind::Sum => "merged_sum",
             Kind::Mean => "merged_mean",
+            Kind::Order => "order_of_float",
+            Kind::Float => "float_of_order",
         }
     }
 
@@ -233,5 +280,23 @@ impl ScalarUDFImpl for Finishing {
             return Err(DataFusionError::Internal(types));
         }
         Ok(ColumnarValue::Array(value))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn floats_keep_their_order_as_integers() {
+        let floats =
+            [f64::NEG_INFINITY, f64::MIN, -1.5, -f64::MIN_POSITIVE, -0.0, 0.0, 5e-324, 2.0, f64::INFINITY];
+        for pair in floats.windows(2) {
+            assert!(order_of(pair[0]) < order_of(pair[1]), "{pair:?}");
+        }
+        for float in floats {
+            assert_eq!(float_of(order_of(float)).to_bits(), float.to_bits());
+        }
+        assert!(order_of(-f64::NAN) > order_of(f64::INFINITY) && float_of(order_of(-f64::NAN)).is_nan());
     }
 }

@@ -279,6 +279,9 @@ impl Plan {
             (Operator::Aggregate(aggregation), Held::Aggregate(partial)) => {
                 let passed = aggregation.run(group, filter.as_ref(), &mut state.buffers, partial, emit)?;
                 work.rows_bypassed = passed.bypassed;
+                if passed.unread {
+                    return Ok(Work { rows_passed: passed.rows, ..work });
+                }
                 (passed.rows, of_passed(passed.rows))
             }
             (Operator::Top(top), Held::Top(candidates)) => {

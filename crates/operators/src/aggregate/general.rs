@@ -38,6 +38,8 @@ pub(crate) struct Passed {
     pub(crate) rows: u64,
     /// That left as they were, without having been grouped.
     pub(crate) bypassed: u64,
+    /// Whether the zone maps told all there was to know.
+    pub(crate) unread: bool,
 }
 
 impl Aggregation {
@@ -66,16 +68,24 @@ impl Aggregation {
         partial: &mut Partial,
         emit: &mut Emit<'_>,
     ) -> Result<Passed> {
+        if filter.is_none()
+            && let Some(passed) = self.run_zones(group, partial)
+        {
+            return Ok(passed);
+        }
+        if self.is_complete(partial) {
+            return Ok(Passed { unread: true, ..Passed::default() });
+        }
         if let Some(whole) = &self.whole {
             let table = partial.whole.get_or_insert_with(|| WholeTable::new(whole));
             let rows = Fused::bind_whole(self, whole, group)?.run_whole(filter, buffers, table)?;
-            return Ok(Passed { rows, bypassed: 0 });
+            return Ok(Passed { rows, ..Passed::default() });
         }
         if let Some(fused) = Fused::bind(self, group)? {
             let rows = fused.run(filter, buffers, partial)?;
             partial.spill.rows += rows;
             self.spill(partial, emit)?;
-            return Ok(Passed { rows, bypassed: 0 });
+            return Ok(Passed { rows, ..Passed::default() });
         }
         self.run_batches(group, filter, buffers, partial, emit)
     }
@@ -121,6 +131,12 @@ impl Aggregation {
     #[cfg(test)]
     pub(crate) fn fuses(&self, group: &RowGroup) -> bool {
         Fused::bind(self, group).is_ok_and(|fused| fused.is_some())
+    }
+
+    /// Whether row groups go the whole-table way.
+    #[cfg(test)]
+    pub(crate) fn is_whole(&self) -> bool {
+        self.whole.is_some()
     }
 
     /// Adds the selected rows of one batch.

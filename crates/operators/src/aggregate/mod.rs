@@ -29,6 +29,7 @@ mod mixed;
 mod spill;
 mod store;
 mod whole;
+mod zones;
 
 pub(crate) use compile::Aggregation;
 pub(crate) use general::Partial;

@@ -9,7 +9,7 @@ use arrow_array::types::*;
 use arrow_array::{Array, ArrayRef, BooleanArray};
 use arrow_buffer::{BooleanBuffer, i256};
 use arrow_schema::{DataType, TimeUnit};
-use farpool_model::{Error, Result};
+use farpool_model::{Error, Literal, Result, Value};
 use std::cmp::Ordering;
 
 /// The running values of one accumulator.
@@ -191,6 +191,30 @@ impl Store {
             Store::Sum(sums) => sums.add_narrow(group, value),
             Store::IntExtreme { values, wanted } => keep_int(&mut values[group], i128::from(value), *wanted),
             _ => unreachable!("lanes hold integers"),
+        }
+    }
+
+    /// Takes one value into account, a bound of this accumulator's argument.
+    pub(super) fn keep(&mut self, group: usize, value: &Literal) {
+        match (self, value.value()) {
+            (Store::IntExtreme { values, wanted }, Value::Int(value)) => {
+                keep_int(&mut values[group], *value, *wanted);
+            }
+            (Store::IntExtreme { values, wanted }, Value::Bool(value)) => {
+                keep_int(&mut values[group], i128::from(*value), *wanted);
+            }
+            (Store::FloatExtreme { values, wanted }, Value::Float(value)) => {
+                keep_float(&mut values[group], *value, *wanted);
+            }
+            (Store::BytesExtreme { values, wanted, bytes }, value) => {
+                let value = match value {
+                    Value::Text(text) => text.as_bytes(),
+                    Value::Bytes(bytes) => bytes,
+                    _ => unreachable!("a bound has its column's type"),
+                };
+                *bytes = bytes.wrapping_add_signed(keep_bytes(&mut values[group], value, *wanted));
+            }
+            _ => unreachable!("a bound has its column's type"),
         }
     }
 

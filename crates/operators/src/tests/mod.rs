@@ -5,8 +5,10 @@
 mod cases;
 mod naive;
 mod random;
+mod spill;
 mod topk;
 mod verdicts;
+mod whole;
 
 use crate::plan::{Memory, Paths, Plan};
 use arrow_array::cast::AsArray;
@@ -154,6 +156,7 @@ pub(crate) fn check(program: &Program, table: &TestTable) {
     }
     for workers in [1, 3] {
         agree(run_fitted(program, table, workers), &format!("fitted, {workers} workers"));
+        spill::check_parts(program, table, workers, 5_000 * (workers - 1));
     }
 }
 

@@ -136,6 +136,14 @@ impl Fused<'_> {
         buffers: &mut LaneBuffers,
         scratch: &mut Scratch<'_>,
     ) -> Result<()> {
+        if let Tables::Local(sums, _) = &mut scratch.tables
+            && self.keys.is_empty()
+            && self.wanted.is_empty()
+            && self.measures.sums.is_empty()
+        {
+            sums.add_ungrouped(selection.count, &[]);
+            return Ok(());
+        }
         let masks = self.mask_bits(selection, buffers)?;
         if selection.count * GATHER_BELOW < selection.range.len() {
             let mut indices = std::mem::take(&mut scratch.indices);

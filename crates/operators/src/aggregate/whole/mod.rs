@@ -29,6 +29,10 @@ const WORDS_PER_ROW_MAX: u64 = 4;
 /// Groups up to which the tables of single row groups are faster: they stay in the L1 cache.
 const GROUPS_MIN: usize = 64;
 
+/// Groups up to which it is worth looking, before each row group, whether all are there: more need more rows
+/// than most tables have.
+const COMPLETE_MAX: usize = 64 << 10;
+
 /// Groups that there may be; their numbers, and one more, take 32 bits.
 const GROUPS_MAX: usize = 1 << 31;
 
@@ -85,7 +89,7 @@ impl Whole {
         let whole = Whole { keys, domain, measures, bounds, form };
         let fits = whole.words_held() as u64 <= WORDS_PER_ROW_MAX.saturating_mul(rows)
             && whole.bytes() <= bytes_max
-            && domain > GROUPS_MIN;
+            && (domain > GROUPS_MIN || form == Form::Bits);
         fits.then_some(whole)
     }
 
@@ -97,6 +101,11 @@ impl Whole {
     /// What is computed.
     pub(super) fn measures(&self) -> &Measures {
         &self.measures
+    }
+
+    /// Whether every group is there, and there is nothing to compute.
+    pub(super) fn is_complete(&self, table: &WholeTable) -> bool {
+        self.form == Form::Bits && self.domain <= COMPLETE_MAX && table.marked(self.domain) == self.domain
     }
 
     /// Bytes that each worker holds.

@@ -37,6 +37,13 @@ impl WholeTable {
         (self.words.capacity() + self.ones.capacity()) * size_of::<i64>()
     }
 
+    /// The first `groups` groups that are marked.
+    pub(super) fn marked(&self, groups: usize) -> usize {
+        let whole = self.words[..groups / 64].iter().map(|word| word.count_ones()).sum::<u32>() as usize;
+        let rest = (0..groups % 64).filter(|bit| self.words[groups / 64] >> bit & 1 == 1).count();
+        whole + rest
+    }
+
     /// Adds a value of each sum to the group of each row.
     pub(crate) fn add_sums(&mut self, groups: &[u32], sums: &[&[i64]]) {
         match self.form {
