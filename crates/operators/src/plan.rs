@@ -142,6 +142,15 @@ impl Plan {
         self.compiled.filter.as_ref().map_or(Verdict::All, |filter| filter.verdict(group))
     }
 
+    /// The columns of the table that the result consists of, if it is nothing but columns as they are: then
+    /// a row group all of whose rows pass may leave without being decoded.
+    pub fn plain_columns(&self) -> Option<Vec<usize>> {
+        match &self.compiled.output {
+            Operator::Rows(projection) => projection.plain_columns(),
+            Operator::Aggregate(_) => None,
+        }
+    }
+
     /// Runs the plan over one row group; rows leave through `emit` until it breaks.
     ///
     /// # Errors
