@@ -23,6 +23,7 @@ mod gather;
 mod integers;
 mod lanes;
 mod packed;
+mod parcel;
 mod strings;
 mod table;
 #[cfg(test)]
@@ -36,5 +37,6 @@ pub use body::EncodingKind;
 pub use builder::TableBuilder;
 pub use chunk::{Chunk, Dictionary, RowGroup};
 pub use integers::Integers;
+pub use parcel::{Parcel, pack_array, pack_chunks};
 pub use table::{Encoder, Table, encode_row_group};
 pub use zone::ZoneMap;

@@ -254,6 +254,15 @@ impl Plan {
         }
     }
 
+    /// The columns of the table that the result consists of, if it is nothing but columns as they are: then
+    /// a row group all of whose rows pass may leave without being decoded.
+    pub fn plain_columns(&self) -> Option<Vec<usize>> {
+        match &self.compiled.output {
+            Operator::Rows(projection) => projection.plain_columns(),
+            _ => None,
+        }
+    }
+
     /// Runs the plan over one row group; rows leave through `emit` until it breaks.
     ///
     /// # Errors
