@@ -155,14 +155,19 @@ fn programs() -> Vec<Program> {
         data_type,
     };
     let product = Expr::arithmetic(ArithmeticOp::Multiply, Expr::Column(0), int(3));
+    let order = vec![
+        SortKey { column: 1, descending: true, nulls_first: false },
+        SortKey { column: 0, descending: false, nulls_first: true },
+    ];
     vec![
         Program::scan(table(), &schema, &[0, 7]),
         Program { filter: Some(filter), limit: Some(9), ..Program::scan(table(), &schema, &[]) },
         Program {
             table: table(),
             version: Some(Version(4)),
-            filter: Some(Expr::Opaque { reason: "strange".into() }),
+            filter: Some(Expr::opaque("strange", vec![Expr::Column(0)])),
             output: Output::Rows(vec![named("p", product), named("c", case)]),
+            order: Vec::new(),
             limit: None,
         },
         Program {
@@ -176,8 +181,10 @@ fn programs() -> Vec<Program> {
                     aggregate(AggregateFunction::Count, None, DataType::Int64),
                 ],
             },
+            order: Vec::new(),
             limit: None,
         },
+        Program { order, limit: Some(5), ..Program::scan(table(), &schema, &[7, 3]) },
     ]
 }
 

@@ -37,14 +37,16 @@ impl Finish {
         let Output::Aggregate { keys, aggregates } = &program.output else { return None };
         let form = PartialForm::of(aggregates, table_schema).ok()?;
         let output = Output::Aggregate { keys: keys.clone(), aggregates: form.aggregates.clone() };
-        let expected = Program { output, limit: None, ..program.clone() };
+        let expected = Program { output, order: Vec::new(), limit: None, ..program.clone() };
         let others = |a: &&farpool_model::OperatorAnswer| {
-            a.answer != Answer::Exact && !matches!(a.name.as_str(), "group" | "distinct" | "limit")
+            a.answer != Answer::Exact && !matches!(a.name.as_str(), "group" | "distinct" | "limit" | "top-k")
         };
         let is_as_expected = prepared.is_partial()
             && prepared.effective == expected
             && prepared.answers.iter().find(others).is_none();
-        is_as_expected.then_some(Finish { keys: keys.len(), form, limit: program.limit })
+        // What sorts has its sort above, which also cuts.
+        let limit = program.limit.filter(|_| program.order.is_empty());
+        is_as_expected.then_some(Finish { keys: keys.len(), form, limit })
     }
 
     /// The schema of the program's result, for a piece of the plan with schema `of`.

@@ -17,6 +17,7 @@ mod joins;
 mod lineage;
 mod literal;
 mod names;
+mod order;
 mod plan;
 mod query;
 mod session;

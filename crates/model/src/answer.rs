@@ -20,7 +20,7 @@ pub enum Answer {
 /// The answer for one operator.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct OperatorAnswer {
-    /// The operator: `scan`, `filter`, `project`, `aggregate`, `group`, `distinct`, `limit`.
+    /// The operator: `scan`, `filter`, `project`, `aggregate`, `group`, `distinct`, `limit`, `top-k`.
     pub name: String,
     /// What it works on, as SQL would write it.
     pub detail: String,

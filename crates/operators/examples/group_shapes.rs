@@ -77,7 +77,14 @@ fn program(filter: Option<Expr>, keys: &[&str], aggregates: &[(AggregateFunction
         data_type: if *function == AggregateFunction::Avg { DataType::Float64 } else { DataType::Int64 },
     };
     let output = Output::Aggregate { keys, aggregates: aggregates.iter().map(aggregate).collect() };
-    Program { table: TableName::new("rows").expect("a name"), version: None, filter, output, limit: None }
+    Program {
+        table: TableName::new("rows").expect("a name"),
+        version: None,
+        filter,
+        output,
+        order: Vec::new(),
+        limit: None,
+    }
 }
 
 fn programs() -> Vec<(&'static str, Program)> {

@@ -5,11 +5,13 @@ use crate::lanes::LaneBuffers;
 use crate::project::{Pending, Projection};
 use crate::select::{BoundFilter, Filter};
 use crate::selection::Selection;
+use crate::topk::{Candidates, Collector, Threshold, Top, TopRows};
 use arrow_array::RecordBatch;
 use arrow_schema::SchemaRef;
 use farpool_columns::{RowGroup, Table};
 use farpool_model::{Error, Output, Program, Result, cast, limits};
 use parking_lot::Mutex;
+use std::borrow::Borrow;
 use std::collections::BTreeSet;
 use std::fmt;
 use std::ops::ControlFlow;
@@ -26,11 +28,20 @@ struct CompiledPlan {
     filter: Option<Filter>,
     output: Operator,
     columns: Vec<usize>,
+    /// Which groups leave; of rows the operator knows.
+    top_groups: Option<Top>,
 }
 
 enum Operator {
     Rows(Projection),
     Aggregate(Aggregation),
+    Top(TopRows),
+}
+
+/// What the workers of one run tell each other while they scan.
+#[derive(Clone, Debug, Default)]
+pub struct Shared {
+    threshold: Arc<Threshold>,
 }
 
 /// What one worker changes while it runs a plan: scratch memory, rows that wait until a batch is full, and
@@ -43,6 +54,7 @@ pub struct State {
 enum Held {
     Rows(Pending),
     Aggregate(Partial),
+    Top(Candidates),
 }
 
 /// The states of all workers, to be brought together in independent tasks.
@@ -54,7 +66,8 @@ pub struct Merge {
 enum MergeWork {
     /// Each task takes its own.
     Rows(Vec<Mutex<Pending>>),
-    Aggregate(Merging),
+    Aggregate(Merging, Option<Collector>),
+    Top(Vec<RecordBatch>),
 }
 
 /// What grouping may use.
@@ -92,11 +105,17 @@ impl CompiledPlan {
         let schema = program.result_schema(table_schema)?;
         let filter = program.filter.as_ref().map(|f| Filter::new(f, table_schema)).transpose()?;
         let filter = filter.map(|f| if paths.encoded { f } else { f.plain() });
-        let output = match &program.output {
-            Output::Rows(columns) => {
+        let top = Top::of(program)?;
+        let mut top_groups = None;
+        let output = match (&program.output, top) {
+            (Output::Rows(columns), Some(top)) => {
+                Operator::Top(TopRows::new(top, columns, table_schema, schema.clone(), paths.encoded)?)
+            }
+            (Output::Rows(columns), None) => {
                 Operator::Rows(Projection::new(columns, table_schema, schema.clone(), program.limit)?)
             }
-            Output::Aggregate { keys, aggregates } => {
+            (Output::Aggregate { keys, aggregates }, top) => {
+                top_groups = top;
                 let aggregation = Aggregation::new(keys, aggregates, table_schema, schema.clone())?;
                 Operator::Aggregate(aggregation.with_paths(paths))
             }
@@ -104,8 +123,9 @@ impl CompiledPlan {
         let columns = match &output {
             Operator::Rows(projection) => projection.columns().to_vec(),
             Operator::Aggregate(aggregation) => aggregation.columns().to_vec(),
+            Operator::Top(_) => Vec::new(),
         };
-        Ok(CompiledPlan { schema, filter, output, columns })
+        Ok(CompiledPlan { schema, filter, output, columns, top_groups })
     }
 }
 
@@ -154,8 +174,7 @@ impl Plan {
 
     /// The same with a choice of paths.
     pub(crate) fn compile_with(program: &Program, table_schema: &SchemaRef, paths: Paths) -> Result<Plan> {
-        let compiled = CompiledPlan::new(program, table_schema, paths)?;
-        Ok(Plan { compiled: Arc::new(compiled) })
+        Ok(Plan { compiled: Arc::new(CompiledPlan::new(program, table_schema, paths)?) })
     }
 
     pub(crate) fn compile_fitted(
@@ -179,7 +198,7 @@ impl Plan {
     /// room ([`State::set_room`]) let groups go early.
     pub fn fits(&self, memory: Memory) -> bool {
         match &self.compiled.output {
-            Operator::Rows(_) => true,
+            Operator::Rows(_) | Operator::Top(_) => true,
             Operator::Aggregate(aggregation) => {
                 aggregation.bytes_bound().is_some_and(|bytes| bytes <= memory.share())
             }
@@ -189,7 +208,7 @@ impl Plan {
     /// Whether sums of decimals in any part of the rows keep within 38 digits.
     pub fn partial_sums_fit(&self) -> bool {
         match &self.compiled.output {
-            Operator::Rows(_) => true,
+            Operator::Rows(_) | Operator::Top(_) => true,
             Operator::Aggregate(aggregation) => aggregation.sums_fit(),
         }
     }
@@ -199,11 +218,17 @@ impl Plan {
         &self.compiled.schema
     }
 
-    /// An empty state for one worker.
+    /// An empty state for a lone worker.
     pub fn new_state(&self) -> State {
+        self.new_state_in(&Shared::default())
+    }
+
+    /// An empty state for one worker of the run that has `shared`.
+    pub fn new_state_in(&self, shared: &Shared) -> State {
         let held = match &self.compiled.output {
             Operator::Rows(projection) => Held::Rows(projection.pending()),
             Operator::Aggregate(aggregation) => Held::Aggregate(aggregation.partial()),
+            Operator::Top(top) => Held::Top(top.candidates(shared.threshold.clone())),
         };
         State { buffers: LaneBuffers::default(), held }
     }
@@ -211,6 +236,22 @@ impl Plan {
     /// What the zone maps say: nothing is read.
     pub fn verdict(&self, group: &RowGroup) -> Verdict {
         self.compiled.filter.as_ref().map_or(Verdict::All, |filter| filter.verdict(group))
+    }
+
+    /// Whether what the workers found so far rules `group` out, as its zone maps have it.
+    pub fn is_beaten(&self, group: &RowGroup, shared: &Shared) -> bool {
+        match &self.compiled.output {
+            Operator::Top(top) => top.is_beaten(group, &shared.threshold),
+            _ => false,
+        }
+    }
+
+    /// The order in which it is best to process `groups`, by their positions, if it matters.
+    pub fn favourable<G: Borrow<RowGroup>>(&self, groups: &[G]) -> Option<Vec<usize>> {
+        match &self.compiled.output {
+            Operator::Top(top) => top.favourable(groups),
+            _ => None,
+        }
     }
 
     /// Runs the plan over one row group; rows leave through `emit` until it breaks.
@@ -229,9 +270,11 @@ impl Plan {
             (Some(filter), Verdict::Some) => Some(filter.bind(group)?),
             _ => None,
         };
-        work.rows_passed = match (&self.compiled.output, &mut state.held) {
+        let of_passed = |passed: u64| if passed > 0 { &self.compiled.columns[..] } else { &[] };
+        let (passed, columns) = match (&self.compiled.output, &mut state.held) {
             (Operator::Rows(projection), Held::Rows(pending)) => {
-                run_rows(projection, group, filter.as_ref(), &mut state.buffers, pending, emit)?
+                let passed = run_rows(projection, group, filter.as_ref(), &mut state.buffers, pending, emit)?;
+                (passed, of_passed(passed))
             }
             (Operator::Aggregate(aggregation), Held::Aggregate(partial)) => {
                 let passed = aggregation.run(group, filter.as_ref(), &mut state.buffers, partial, emit)?;
@@ -239,11 +282,16 @@ impl Plan {
                 if passed.unread {
                     return Ok(Work { rows_passed: passed.rows, ..work });
                 }
-                passed.rows
+                (passed.rows, of_passed(passed.rows))
+            }
+            (Operator::Top(top), Held::Top(candidates)) => {
+                let scanned = top.run(group, filter.as_ref(), &mut state.buffers, candidates)?;
+                (scanned.passed, scanned.columns)
             }
             _ => return Err(Error::internal("the state of another plan")),
         };
-        work.bytes_read = self.bytes_read(group, filter.is_some(), work.rows_passed > 0);
+        work.rows_passed = passed;
+        work.bytes_read = self.bytes_read(group, filter.is_some(), columns);
         Ok(work)
     }
 
@@ -261,23 +309,31 @@ impl Plan {
             Operator::Aggregate(aggregation) => {
                 let partials = states.into_iter().filter_map(|s| match s.held {
                     Held::Aggregate(partial) => Some(partial),
-                    Held::Rows(_) => None,
+                    _ => None,
                 });
-                MergeWork::Aggregate(Merging::new(aggregation, partials.collect()))
+                let merging = Merging::new(aggregation, partials.collect());
+                let top = self.compiled.top_groups.clone();
+                let collector = top.map(|top| Collector::new(top, self.schema().clone(), merging.tasks()));
+                MergeWork::Aggregate(merging, collector)
+            }
+            Operator::Top(_) => {
+                let held = states.into_iter().flat_map(|s| match s.held {
+                    Held::Top(candidates) => candidates.into_rows(),
+                    _ => Vec::new(),
+                });
+                MergeWork::Top(held.collect())
             }
         };
         Merge { plan: self.clone(), work }
     }
 
-    fn bytes_read(&self, group: &RowGroup, filtered: bool, passed: bool) -> u64 {
-        let mut read = BTreeSet::new();
+    /// The encoded bytes of `columns`, and of the filter's if it was looked at.
+    fn bytes_read(&self, group: &RowGroup, filtered: bool, columns: &[usize]) -> u64 {
+        let mut read: BTreeSet<&usize> = columns.iter().collect();
         if let (Some(filter), true) = (&self.compiled.filter, filtered) {
             read.extend(filter.columns());
         }
-        if passed {
-            read.extend(&self.compiled.columns);
-        }
-        read.into_iter().map(|column: &usize| cast::u64_from(group.chunks[*column].bytes_encoded())).sum()
+        read.into_iter().map(|column| cast::u64_from(group.chunks[*column].bytes_encoded())).sum()
     }
 }
 
@@ -330,6 +386,7 @@ impl State {
         let held = match &self.held {
             Held::Rows(pending) => pending.bytes(),
             Held::Aggregate(partial) => partial.bytes(),
+            Held::Top(candidates) => candidates.bytes(),
         };
         held + self.buffers.bytes()
     }
@@ -340,7 +397,8 @@ impl Merge {
     pub fn tasks(&self) -> usize {
         match &self.work {
             MergeWork::Rows(pending) => pending.len(),
-            MergeWork::Aggregate(merging) => merging.tasks(),
+            MergeWork::Aggregate(merging, _) => merging.tasks(),
+            MergeWork::Top(held) => usize::from(!held.is_empty()),
         }
     }
 
@@ -353,9 +411,13 @@ impl Merge {
             (Operator::Rows(projection), MergeWork::Rows(pending)) => {
                 projection.finish(&mut pending[task].lock(), emit).map(|_| ())
             }
-            (Operator::Aggregate(aggregation), MergeWork::Aggregate(merging)) => {
+            (Operator::Aggregate(aggregation), MergeWork::Aggregate(merging, None)) => {
                 merging.run(aggregation, task, emit)
             }
+            (Operator::Aggregate(aggregation), MergeWork::Aggregate(merging, Some(collector))) => {
+                collector.run(|emit| merging.run(aggregation, task, emit), emit)
+            }
+            (Operator::Top(top), MergeWork::Top(held)) => top.finish(held, emit),
             _ => Err(Error::internal("the states of another plan")),
         }
     }

@@ -58,20 +58,20 @@ pub fn prepare_within(
     let form = PartialForm::of(aggregates, &table.schema)?;
     let reason = format!("its groups may not fit {} MiB", budget.state_bytes_max.div_ceil(1 << 20));
     let output = Output::Aggregate { keys: keys.clone(), aggregates: form.aggregates };
-    let effective = Program { output, limit: None, ..prepared.effective.clone() };
+    let effective = Program { output, order: Vec::new(), limit: None, ..prepared.effective.clone() };
     // One column more for each mean might be too many.
     match effective.result_schema(&table.schema) {
         Ok(_) if plan.partial_sums_fit() => weakened(&prepared, effective, Answer::Superset, &reason, table),
         _ => {
             let output = raw_columns(program, &table.schema);
-            let effective = Program { output, limit: None, ..prepared.effective.clone() };
+            let effective = Program { output, order: Vec::new(), limit: None, ..prepared.effective.clone() };
             let reason = format!("{reason}, and its sums in parts may not fit 38 digits");
             weakened(&prepared, effective, Answer::Refused, &reason, table)
         }
     }
 }
 
-/// The answers where the grouping is not `exact`, and so the limit after it is refused.
+/// The answers where the grouping is not `exact`, and so the limit or top-k after it is refused.
 fn weakened(
     prepared: &Prepared,
     effective: Program,
@@ -83,7 +83,7 @@ fn weakened(
     for operator in &mut answers {
         let (answer, reason) = match operator.name.as_str() {
             "group" | "distinct" => (answer, reason),
-            "limit" => (Answer::Refused, "it comes after an operator that the host does"),
+            "limit" | "top-k" => (Answer::Refused, "it comes after an operator that the host does"),
             _ => continue,
         };
         (operator.answer, operator.reason) = (answer, Some(reason.to_string()));

@@ -15,7 +15,7 @@ use arrow_schema::SchemaRef;
 use arrow_select::concat::concat_batches;
 use farpool_columns::{RowGroup, Table};
 use farpool_model::{Error, ErrorKind, Prepared, Receipt, Result, cast, limits};
-use farpool_operators::{Merge, Plan, State, Verdict};
+use farpool_operators::{Merge, Plan, Shared, State, Verdict};
 use parking_lot::Mutex;
 use std::fmt;
 use std::ops::ControlFlow;
@@ -40,8 +40,11 @@ pub enum Step {
 pub struct Run {
     prepared: Prepared,
     plan: Plan,
+    shared: Shared,
     budget: Budget,
     groups: Dispenser,
+    /// The row groups in the order in which they are handed out, where it is not that of the table.
+    sequence: Option<Vec<usize>>,
     tally: Tally,
     /// Rows that may still leave; without a limit more than there can be.
     rows_left: AtomicU64,
@@ -89,7 +92,9 @@ impl Run {
     pub fn start_within(prepared: Prepared, table: Arc<Table>, budget: Budget) -> Result<Arc<Self>> {
         let plan = Plan::compile_for(&prepared.effective, &table, budget.memory())?;
         let run = Run {
+            sequence: plan.favourable(&table.row_groups),
             plan,
+            shared: Shared::default(),
             budget,
             groups: Dispenser::new(table.row_groups.len()),
             tally: Tally::default(),
@@ -177,10 +182,10 @@ impl Run {
         let Some(table) = self.table()? else {
             return Ok(Step::Done);
         };
-        while let Some(index) = self.groups.claim() {
+        while let Some(task) = self.groups.claim() {
             self.check()?;
-            let group = &table.row_groups[index];
-            if self.plan.verdict(group) != Verdict::None {
+            let group = self.group(&table, task);
+            if self.plan.verdict(group) != Verdict::None && !self.plan.is_beaten(group, &self.shared) {
                 return self.scan(group, &table);
             }
             self.tally.skipped(group);
@@ -196,6 +201,11 @@ impl Run {
             Some(task) => self.merge(&merging, task),
             None => Ok(Step::Busy),
         }
+    }
+
+    /// The row group of a task.
+    fn group<'t>(&self, table: &'t Table, task: usize) -> &'t RowGroup {
+        &table.row_groups[self.sequence.as_ref().map_or(task, |sequence| sequence[task])]
     }
 
     /// The table; `None` when the run is done.
@@ -276,13 +286,13 @@ impl Run {
 
     fn new_state(&self) -> State {
         self.states.fetch_add(1, Ordering::Relaxed);
-        self.plan.new_state()
+        self.plan.new_state_in(&self.shared)
     }
 
     fn skip_unclaimed(&self, table: &Table) {
         let unclaimed = self.groups.close();
         let count = unclaimed.len();
-        table.row_groups[unclaimed].iter().for_each(|group| self.tally.skipped(group));
+        unclaimed.for_each(|task| self.tally.skipped(self.group(table, task)));
         self.complete_groups(count);
     }
 

@@ -20,4 +20,4 @@ pub(crate) use compile::{fallible, scalar_of};
 pub(crate) use frame::Frame;
 pub(crate) use kernels::truth;
 pub(crate) use members::Members;
-pub(crate) use scalar::array_of_ints;
+pub(crate) use scalar::{array_of_ints, literal_at};

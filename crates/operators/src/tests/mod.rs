@@ -6,6 +6,7 @@ mod cases;
 mod naive;
 mod random;
 mod spill;
+mod topk;
 mod verdicts;
 mod whole;
 

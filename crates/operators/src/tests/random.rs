@@ -215,7 +215,14 @@ pub(crate) fn program(random: &mut Random, schema: &Schema) -> Program {
         let count = least + random.below(5);
         Output::Aggregate { keys, aggregates: (0..count).map(|i| aggregate(random, schema, i)).collect() }
     };
-    Program { table: TableName::new("t").unwrap(), version: None, filter, output, limit: None }
+    Program {
+        table: TableName::new("t").unwrap(),
+        version: None,
+        filter,
+        output,
+        order: Vec::new(),
+        limit: None,
+    }
 }
 
 fn any(random: &mut Random, schema: &Schema) -> Expr {

@@ -58,7 +58,14 @@ fn aggregate(function: AggregateFunction, column: usize) -> Aggregate {
 fn by(keys: &[usize], aggregates: Vec<Aggregate>) -> Program {
     let key = |k: &usize| NamedExpr { name: format!("k{k}"), expr: Expr::Column(*k) };
     let output = Output::Aggregate { keys: keys.iter().map(key).collect(), aggregates };
-    Program { table: TableName::new("t").unwrap(), version: None, filter: None, output, limit: None }
+    Program {
+        table: TableName::new("t").unwrap(),
+        version: None,
+        filter: None,
+        output,
+        order: Vec::new(),
+        limit: None,
+    }
 }
 
 /// Two row groups: spread-out keys, strings of which some are long, floats with NaN and both zeros, values

@@ -75,7 +75,14 @@ fn program(random: &mut Random) -> Program {
     let filters = [None, Some(int(0)), Some(int(140))];
     let filter = random.pick(&filters).map(|least| Expr::compare(CompareOp::GtEq, Expr::Column(0), least));
     let output = Output::Aggregate { keys, aggregates };
-    Program { table: TableName::new("t").unwrap(), version: None, filter, output, limit: None }
+    Program {
+        table: TableName::new("t").unwrap(),
+        version: None,
+        filter,
+        output,
+        order: Vec::new(),
+        limit: None,
+    }
 }
 
 #[test]

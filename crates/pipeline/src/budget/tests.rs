@@ -39,8 +39,14 @@ fn answer(keys: &[usize], aggregates: Vec<Aggregate>, bytes: usize) -> (Answer, 
     let table = table();
     let keys = keys.iter().map(|k| NamedExpr::column(&table.schema, *k)).collect();
     let output = Output::Aggregate { keys, aggregates };
-    let program =
-        Program { table: TableName::new("t").unwrap(), version: None, filter: None, output, limit: Some(9) };
+    let program = Program {
+        table: TableName::new("t").unwrap(),
+        version: None,
+        filter: None,
+        output,
+        order: Vec::new(),
+        limit: Some(9),
+    };
     let budget = Budget { state_bytes_max: bytes, workers: 2 };
     let prepared = prepare_within(&program, &table, Version(1), budget).unwrap();
     let answers = prepared.answers.iter().filter(|a| a.name != "scan");

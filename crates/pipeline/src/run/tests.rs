@@ -12,7 +12,7 @@ use farpool_columns::{TableBuilder, encode_row_group};
 use farpool_memory::{Pool, PoolConfig};
 use farpool_model::{
     Aggregate, AggregateFunction, ArithmeticOp, CompareOp, Expr, Literal, NamedExpr, Output, Program,
-    TableName, TenantName, Value, Version,
+    SortKey, TableName, TenantName, Value, Version,
 };
 use proptest::prelude::*;
 use std::collections::BTreeMap;
@@ -80,7 +80,14 @@ fn start_within(
     limit: Option<u64>,
     budget: Budget,
 ) -> Arc<Run> {
-    let program = Program { table: TableName::new("t").unwrap(), version: None, filter, output, limit };
+    let program = Program {
+        table: TableName::new("t").unwrap(),
+        version: None,
+        filter,
+        output,
+        order: Vec::new(),
+        limit,
+    };
     let prepared = prepare_within(&program, table, Version(1), budget).unwrap();
     Run::start_within(prepared, table.clone(), budget).unwrap()
 }
@@ -196,6 +203,51 @@ fn a_limit_cuts_groups_too() {
     assert_eq!(column_values(&drive(&run, 2).unwrap(), 0).len(), 3);
     let run = start(&table(3), None, sum_and_count_by_k(), Some(0));
     assert!(drive(&run, 2).unwrap().is_empty());
+}
+
+fn start_top(table: &Arc<Table>, filter: Option<Expr>, output: Output, key: SortKey, limit: u64) -> Arc<Run> {
+    let name = TableName::new("t").unwrap();
+    let program =
+        Program { table: name, version: None, filter, output, order: vec![key], limit: Some(limit) };
+    let prepared = prepare_within(&program, table, Version(1), Budget::default()).unwrap();
+    assert!(prepared.is_exact());
+    Run::start(prepared, table.clone()).unwrap()
+}
+
+#[test]
+fn the_first_rows_leave_and_most_row_groups_are_skipped() {
+    let table = table(12);
+    let key = SortKey { column: 1, descending: true, nulls_first: false };
+    for (threads, limit) in [(1, 5), (3, 5), (3, 1_500), (2, 60_000), (2, 0)] {
+        let run = start_top(&table, id_compares(CompareOp::Lt, 11_500), rows(&[2, 0]), key, limit);
+        let batches = drive(&run, threads).unwrap();
+        let expected: Vec<i64> = (0..11_500).rev().take(limit as usize).collect();
+        assert_eq!(column_values(&batches, 1), expected, "in order, as it happens");
+        let receipt = check_receipt(&run, &table, &batches);
+        if threads == 1 {
+            assert_eq!(receipt.rows_skipped, 11_000, "the best row group comes first and is enough");
+        }
+    }
+}
+
+#[test]
+fn the_first_groups_leave() {
+    let table = table(12);
+    let key = SortKey { column: 1, descending: true, nulls_first: false };
+    let run = start_top(&table, None, sum_and_count_by_k(), key, 2);
+    let batches = drive(&run, 3).unwrap();
+    let sum = |k: i64| (0..12 * GROUP_ROWS).filter(|id| id % 7 == k).map(|id| id * 3).sum::<i64>();
+    let mut sums: Vec<i64> = (0..7).map(sum).collect();
+    sums.sort_unstable_by(|a, b| b.cmp(a));
+    assert_eq!(column_values(&batches, 1), sums[..2]);
+    check_receipt(&run, &table, &batches);
+    let many = Output::Aggregate {
+        keys: vec![NamedExpr { name: "id".into(), expr: Expr::Column(0) }],
+        aggregates: vec![aggregate(AggregateFunction::Sum, Some(2))],
+    };
+    let table = self::table(80);
+    let batches = drive(&start_top(&table, None, many, key, 4), 3).unwrap();
+    assert_eq!(column_values(&batches, 0), [79_999, 79_998, 79_997, 79_996], "of 16 partitions");
 }
 
 #[test]
