@@ -6,6 +6,7 @@
 
 #![forbid(unsafe_code)]
 
+pub mod cost;
 pub mod estimate;
 pub mod explain;
 pub mod joins;
