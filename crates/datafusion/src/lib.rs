@@ -14,6 +14,7 @@ mod exec;
 mod file;
 mod joins;
 mod lineage;
+mod link;
 mod literal;
 mod names;
 mod order;
@@ -27,6 +28,7 @@ mod table;
 #[cfg(test)]
 mod tests;
 
+pub use farpool_planner::cost::Rates;
 pub use file::FileOpener;
 pub use query::Query;
 pub use session::{Session, SessionOptions};

@@ -148,8 +148,11 @@ pub fn estimate(program: &Program, info: &TableInfo, place: Place, rates: &Rates
     let (workers, threads) = (place.workers.max(1) as f64, place.threads.max(1) as f64);
     let (latency_ns, ns_per_byte) =
         place.link.map_or((0.0, 0.0), |link| (link.latency_ns, 1e9 / link.bytes_per_s.max(1.0)));
-    let cost = |choice, rows, bytes: f64, computed: f64| {
-        Cost { choice, rows, bytes, ns: latency_ns + bytes * ns_per_byte + computed * 1e9 }
+    let cost = |choice, rows, bytes: f64, computed: f64| Cost {
+        choice,
+        rows,
+        bytes,
+        ns: latency_ns + bytes * ns_per_byte + computed * 1e9,
     };
     let (rows, bytes) = (estimate::rows(program, info), estimate::bytes(program, info));
     let mut costs = vec![cost(Choice::Push, rows, bytes, (work.filter + work.pool_finish) / workers)];

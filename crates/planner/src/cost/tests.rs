@@ -103,7 +103,8 @@ fn the_first_rows_go_down() {
 
 #[test]
 fn patterns_cost_more_than_comparisons() {
-    let like = Expr::Like { value: Box::new(Expr::Column(2)), pattern: "%a%".into(), case_insensitive: false };
+    let like =
+        Expr::Like { value: Box::new(Expr::Column(2)), pattern: "%a%".into(), case_insensitive: false };
     let less = Expr::compare(
         CompareOp::Lt,
         Expr::Column(0),
