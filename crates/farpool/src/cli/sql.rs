@@ -51,7 +51,8 @@ pub struct Args {
     #[arg(long)]
     no_pushdown: bool,
 
-    /// Also say, on standard error, what the pool is asked to do, its answers, and what is left to do here
+    /// Also say, on standard error, what the pool is asked to do, its answers, what is left to do here, what
+    /// that should cost and, at the end, what came of it
     #[arg(long)]
     explain: bool,
 
@@ -117,7 +118,8 @@ fn statements(texts: &[String]) -> Outcome<Vec<Statement>> {
 }
 
 async fn open_session(args: &Args) -> Outcome<Session> {
-    let options = SessionOptions { pushdown: !args.no_pushdown, ..SessionOptions::default() };
+    let rates = farpool::calibrated_rates();
+    let options = SessionOptions { pushdown: !args.no_pushdown, rates, ..SessionOptions::default() };
     let session = Session::new(options);
     if let Some(url) = &args.pool {
         let pool = farpool::connect(&url.to_string(), args.token.find().as_deref()).await?;
@@ -155,6 +157,9 @@ async fn run_statement(
     }
     drop(batches);
     add_receipt(receipt, &query.receipt());
+    if args.explain {
+        eprint!("{}", query.outcome());
+    }
     if args.format == Format::Table && !schema.fields().is_empty() {
         let rows = size::counted(farpool::model::cast::u64_from(rows), "row");
         eprintln!("({rows}, {})", size::duration(start.elapsed()));
