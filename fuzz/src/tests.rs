@@ -165,7 +165,7 @@ fn programs() -> Vec<Program> {
         Program {
             table: table(),
             version: Some(Version(4)),
-            filter: Some(Expr::Opaque { reason: "strange".into() }),
+            filter: Some(Expr::opaque("strange", vec![Expr::Column(0)])),
             output: Output::Rows(vec![named("p", product), named("c", case)]),
             order: Vec::new(),
             limit: None,

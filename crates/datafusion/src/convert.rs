@@ -214,7 +214,8 @@ impl Scope<'_> {
 
 /// An expression that the pool has no operator for.
 pub(crate) fn opaque(reason: impl Into<String>) -> Expr {
-    Expr::Opaque { reason: reason.into() }
+    // The adapter asks for the columns of what stays here itself.
+    Expr::opaque(reason, Vec::new())
 }
 
 fn is_null(inner: Expr) -> Expr {

@@ -12,6 +12,7 @@ mod dynamic;
 mod error;
 mod exec;
 mod file;
+mod finish;
 mod joins;
 mod lineage;
 mod link;

@@ -2,12 +2,14 @@
 //! become programs; DataFusion plans the rest.
 //!
 //! It comes after all of DataFusion's own rules, and as the query planner rather than as another rule,
-//! because it may then ask the pools: a piece is taken out only once its pool has answered `exact`.
+//! because it may then ask the pools: a piece is taken out only once its pool has answered `exact`, or that
+//! it gives groups in parts, which [`crate::finish`] merges.
 //! Invariant: a replaced piece keeps its schema, names and qualifiers included.
 
 use crate::absorb::{Ends, Piece};
 use crate::exec::PoolExec;
 use crate::file::with_kept;
+use crate::finish::Finish;
 use crate::order::SortedPiece;
 use crate::table::PoolTable;
 use async_trait::async_trait;
@@ -200,6 +202,9 @@ async fn push(
         Err(reason) => return stays(reason),
     };
     let prepared = piece.table.pool().prepare(&program).await.map_err(crate::error::wrap)?;
+    if let Some(finish) = Finish::of(&program, &prepared, &info.schema) {
+        return finished(piece, schema, kept, prepared, &finish).map(Ok);
+    }
     if !prepared.is_exact() {
         let refused = prepared.answers.into_iter().find(|a| a.answer != farpool_model::Answer::Exact);
         return Ok(Err(refused));
@@ -208,6 +213,24 @@ async fn push(
     let schema = Arc::clone(schema);
     let node = Arc::new(Pushed { table, program, prepared, schema, estimate });
     Ok(Ok(LogicalPlan::Extension(Extension { node })))
+}
+
+/// The node that replaces a piece with schema `whole` where the pool gives groups in parts, and what merges
+/// them above it.
+fn finished(
+    piece: &Piece,
+    whole: &DFSchemaRef,
+    kept: &[OperatorAnswer],
+    prepared: Prepared,
+    finish: &Finish,
+) -> Result<LogicalPlan> {
+    let limit = prepared.answers.iter().filter(|a| matches!(a.name.as_str(), "limit" | "top-k")).cloned();
+    let table = piece.table.clone().with_kept(kept.iter().cloned().chain(limit));
+    let schema = finish.parts_schema(whole)?;
+    // Sent in the form of its parts, it gives rows of one schema whatever the pool answers then.
+    let program = prepared.effective.clone();
+    let node = Arc::new(Pushed { table, program, prepared, schema });
+    finish.above(LogicalPlan::Extension(Extension { node }), whole)
 }
 
 /// A piece of a plan that has become a program.

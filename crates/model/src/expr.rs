@@ -143,6 +143,9 @@ pub enum Expr {
     Opaque {
         /// What it was, for a person.
         reason: String,
+        /// What it was computed of, as far as that is known: the host, which has to compute it, needs the
+        /// columns of these.
+        inputs: Vec<Expr>,
     },
 }
 
@@ -163,6 +166,11 @@ impl Expr {
         Expr::Not(Box::new(inner))
     }
 
+    /// Something that farpool has no operator for, of these `inputs`.
+    pub fn opaque(reason: impl Into<String>, inputs: Vec<Expr>) -> Expr {
+        Expr::Opaque { reason: reason.into(), inputs }
+    }
+
     /// The conjunction of `parts`; `None` of none.
     pub fn all(mut parts: Vec<Expr>) -> Option<Expr> {
         match parts.len() {
@@ -175,9 +183,9 @@ impl Expr {
     /// The direct sub-expressions, left to right.
     pub fn children(&self) -> Vec<&Expr> {
         match self {
-            Expr::Column(_) | Expr::Literal(_) | Expr::Opaque { .. } => Vec::new(),
+            Expr::Column(_) | Expr::Literal(_) => Vec::new(),
             Expr::Compare(_, l, r) | Expr::Arithmetic(_, l, r) => vec![l, r],
-            Expr::And(parts) | Expr::Or(parts) => parts.iter().collect(),
+            Expr::And(parts) | Expr::Or(parts) | Expr::Opaque { inputs: parts, .. } => parts.iter().collect(),
             Expr::Not(e) | Expr::IsNull(e) | Expr::InList(e, _) | Expr::Negate(e) | Expr::Cast(e, _) => {
                 vec![e]
             }
@@ -199,7 +207,7 @@ impl Expr {
     /// The reason of the first part that cannot run here, if there is one.
     pub fn opaque_reason(&self) -> Option<&str> {
         match self {
-            Expr::Opaque { reason } => Some(reason),
+            Expr::Opaque { reason, .. } => Some(reason),
             _ => self.children().into_iter().find_map(Expr::opaque_reason),
         }
     }
@@ -313,7 +321,7 @@ impl Expr {
                 }
                 Ok(data_type)
             }
-            Expr::Opaque { reason } => Err(Error::invalid(reason.clone())),
+            Expr::Opaque { reason, .. } => Err(Error::invalid(reason.clone())),
         }
     }
 
@@ -450,7 +458,7 @@ impl fmt::Display for Shown<'_> {
                 }
                 f.write_str(" END")
             }
-            Expr::Opaque { reason } => write!(f, "<{reason}>"),
+            Expr::Opaque { reason, .. } => write!(f, "<{reason}>"),
         }
     }
 }

@@ -50,7 +50,9 @@ pub const STRING_BYTES_MAX: usize = 64 << 20;
 /// Bytes of a LIKE pattern.
 pub const PATTERN_BYTES_MAX: usize = 64 << 10;
 
-/// Bytes that the grouping tables of one program may hold at the node.
+/// Bytes that the grouping tables of one program may hold at the node, if it is not told otherwise. What
+/// does not fit leaves in parts, which the client merges: half as much memory for one program would let two
+/// run, and more would hardly let another query stay whole.
 pub const GROUP_BYTES_MAX: usize = 4 << 30;
 
 /// Rows of a program that has an order: those of one row group. With more a sort is most of the work, each

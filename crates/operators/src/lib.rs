@@ -23,4 +23,4 @@ mod selection;
 mod tests;
 mod topk;
 
-pub use plan::{Merge, Plan, Shared, State, Verdict, Work};
+pub use plan::{Memory, Merge, Plan, Shared, State, Verdict, Work};

@@ -8,7 +8,7 @@ use crate::selection::Selection;
 use crate::topk::{Candidates, Collector, Threshold, Top, TopRows};
 use arrow_array::RecordBatch;
 use arrow_schema::SchemaRef;
-use farpool_columns::RowGroup;
+use farpool_columns::{RowGroup, Table};
 use farpool_model::{Error, Output, Program, Result, cast, limits};
 use parking_lot::Mutex;
 use std::borrow::Borrow;
@@ -70,6 +70,22 @@ enum MergeWork {
     Top(Vec<RecordBatch>),
 }
 
+/// What grouping may use.
+#[derive(Clone, Copy, Debug)]
+pub struct Memory {
+    /// Bytes that the groups of all workers together may take.
+    pub bytes_max: usize,
+    /// Workers that there will be.
+    pub workers: usize,
+}
+
+impl Memory {
+    /// Bytes for each worker.
+    pub fn share(self) -> usize {
+        self.bytes_max / self.workers.max(1)
+    }
+}
+
 /// Which fast paths a plan may take. All of them, except where a test compares them with their twins.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Paths {
@@ -84,39 +100,8 @@ impl Paths {
     pub(crate) const ALL: Paths = Paths { encoded: true, fused: true };
 }
 
-/// What the zone maps of a row group say about the plan's filter.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Verdict {
-    /// No row can pass.
-    None,
-    /// Some rows may pass.
-    Some,
-    /// Every row passes.
-    All,
-}
-
-/// What processing one row group cost.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Work {
-    /// Rows of the row group.
-    pub rows_in: u64,
-    /// Rows that passed the filter.
-    pub rows_passed: u64,
-    /// Encoded bytes of the column chunks that were read.
-    pub bytes_read: u64,
-}
-
-impl Plan {
-    /// Compiles `program` for a table with `table_schema`, which is canonical.
-    ///
-    /// # Errors
-    /// `Invalid` or `OverLimit` when the program is not well typed or needs what no operator does.
-    pub fn compile(program: &Program, table_schema: &SchemaRef) -> Result<Plan> {
-        Plan::compile_with(program, table_schema, Paths::ALL)
-    }
-
-    /// The same with a choice of paths.
-    pub(crate) fn compile_with(program: &Program, table_schema: &SchemaRef, paths: Paths) -> Result<Plan> {
+impl CompiledPlan {
+    fn new(program: &Program, table_schema: &SchemaRef, paths: Paths) -> Result<CompiledPlan> {
         let schema = program.result_schema(table_schema)?;
         let filter = program.filter.as_ref().map(|f| Filter::new(f, table_schema)).transpose()?;
         let filter = filter.map(|f| if paths.encoded { f } else { f.plain() });
@@ -140,7 +125,92 @@ impl Plan {
             Operator::Aggregate(aggregation) => aggregation.columns().to_vec(),
             Operator::Top(_) => Vec::new(),
         };
-        Ok(Plan { compiled: Arc::new(CompiledPlan { schema, filter, output, columns, top_groups }) })
+        Ok(CompiledPlan { schema, filter, output, columns, top_groups })
+    }
+}
+
+/// What the zone maps of a row group say about the plan's filter.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Verdict {
+    /// No row can pass.
+    None,
+    /// Some rows may pass.
+    Some,
+    /// Every row passes.
+    All,
+}
+
+/// What processing one row group cost.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Work {
+    /// Rows of the row group.
+    pub rows_in: u64,
+    /// Rows that passed the filter.
+    pub rows_passed: u64,
+    /// Rows that left without having been grouped, for want of room.
+    pub rows_bypassed: u64,
+    /// Encoded bytes of the column chunks that were read.
+    pub bytes_read: u64,
+}
+
+impl Plan {
+    /// Compiles `program` for a table with `table_schema`, which is canonical.
+    ///
+    /// # Errors
+    /// `Invalid` or `OverLimit` when the program is not well typed or needs what no operator does.
+    pub fn compile(program: &Program, table_schema: &SchemaRef) -> Result<Plan> {
+        Plan::compile_with(program, table_schema, Paths::ALL)
+    }
+
+    /// The same for row groups of one table, the only ones that will be run: what their zone maps say may
+    /// choose another way. Operators keep to `memory` if they can ([`Plan::fits`]).
+    ///
+    /// # Errors
+    /// As [`Plan::compile`].
+    pub fn compile_for(program: &Program, table: &Table, memory: Memory) -> Result<Plan> {
+        let groups: Vec<&RowGroup> = table.row_groups.iter().map(|group| &**group).collect();
+        Plan::compile_fitted(program, &table.schema, &groups, memory, Paths::ALL)
+    }
+
+    /// The same with a choice of paths.
+    pub(crate) fn compile_with(program: &Program, table_schema: &SchemaRef, paths: Paths) -> Result<Plan> {
+        Ok(Plan { compiled: Arc::new(CompiledPlan::new(program, table_schema, paths)?) })
+    }
+
+    pub(crate) fn compile_fitted(
+        program: &Program,
+        table_schema: &SchemaRef,
+        groups: &[&RowGroup],
+        memory: Memory,
+        paths: Paths,
+    ) -> Result<Plan> {
+        let mut compiled = CompiledPlan::new(program, table_schema, paths)?;
+        let (filter, output) = (&compiled.filter, &mut compiled.output);
+        if let Operator::Aggregate(aggregation) = output {
+            let open = |group: &&&RowGroup| filter.as_ref().is_none_or(|f| f.verdict(group) != Verdict::None);
+            let groups: Vec<&RowGroup> = groups.iter().filter(open).copied().collect();
+            aggregation.fit(&groups, memory.share());
+        }
+        Ok(Plan { compiled: Arc::new(compiled) })
+    }
+
+    /// Whether the states of all workers surely keep within `memory`. If not, states that are given less
+    /// room ([`State::set_room`]) let groups go early.
+    pub fn fits(&self, memory: Memory) -> bool {
+        match &self.compiled.output {
+            Operator::Rows(_) | Operator::Top(_) => true,
+            Operator::Aggregate(aggregation) => {
+                aggregation.bytes_bound().is_some_and(|bytes| bytes <= memory.share())
+            }
+        }
+    }
+
+    /// Whether sums of decimals in any part of the rows keep within 38 digits.
+    pub fn partial_sums_fit(&self) -> bool {
+        match &self.compiled.output {
+            Operator::Rows(_) | Operator::Top(_) => true,
+            Operator::Aggregate(aggregation) => aggregation.sums_fit(),
+        }
     }
 
     /// The schema of the result.
@@ -187,7 +257,7 @@ impl Plan {
     /// Runs the plan over one row group; rows leave through `emit` until it breaks.
     ///
     /// # Errors
-    /// `Invalid` when an expression fails on a value, `OverLimit` when the groups need too much memory.
+    /// `Invalid` when an expression fails on a value.
     pub fn process(
         &self,
         group: &RowGroup,
@@ -207,8 +277,12 @@ impl Plan {
                 (passed, of_passed(passed))
             }
             (Operator::Aggregate(aggregation), Held::Aggregate(partial)) => {
-                let passed = aggregation.run(group, filter.as_ref(), &mut state.buffers, partial)?;
-                (passed, of_passed(passed))
+                let passed = aggregation.run(group, filter.as_ref(), &mut state.buffers, partial, emit)?;
+                work.rows_bypassed = passed.bypassed;
+                if passed.unread {
+                    return Ok(Work { rows_passed: passed.rows, ..work });
+                }
+                (passed.rows, of_passed(passed.rows))
             }
             (Operator::Top(top), Held::Top(candidates)) => {
                 let scanned = top.run(group, filter.as_ref(), &mut state.buffers, candidates)?;
@@ -218,20 +292,7 @@ impl Plan {
         };
         work.rows_passed = passed;
         work.bytes_read = self.bytes_read(group, filter.is_some(), columns);
-        if state.bytes() > limits::GROUP_BYTES_MAX {
-            return Err(Error::over_limit(format!(
-                "the groups take {} MiB, {} MiB are allowed",
-                state.bytes() >> 20,
-                limits::GROUP_BYTES_MAX >> 20
-            ))
-            .advise("filter more, group by fewer values, or run the query without push-down"));
-        }
         Ok(work)
-    }
-
-    /// Whether no row leaves before [`Plan::merge`].
-    pub fn is_blocking(&self) -> bool {
-        matches!(self.compiled.output, Operator::Aggregate(_) | Operator::Top(_))
     }
 
     /// Takes the states of all workers, after all row groups. Not only partial aggregations wait in them, but
@@ -312,6 +373,14 @@ pub(crate) fn batches<'a>(
 }
 
 impl State {
+    /// Lets the groups of this state take `bytes` from now on. Those that outgrow it leave early, as partial
+    /// results that whoever gets them has to merge; a plan that fits its memory needs no such thing.
+    pub fn set_room(&mut self, bytes: usize) {
+        if let Held::Aggregate(partial) = &mut self.held {
+            partial.set_room(bytes);
+        }
+    }
+
     /// Bytes that the state holds.
     pub fn bytes(&self) -> usize {
         let held = match &self.held {

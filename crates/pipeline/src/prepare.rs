@@ -6,8 +6,8 @@
 //! follow it, the columns that it reads must stay in the result, and nothing that may fail on some row
 //! may run, for the row may be one that the host's filter removes.
 //!
-//! An [`Expr::Opaque`] part does not say which columns it reads; a host that asks for one has to ask for
-//! those columns elsewhere in the program, or with a plain scan once it sees the refusal.
+//! An [`Expr::Opaque`] part says which columns it reads as far as its decoder could tell; a host that uses
+//! stranger ones has to ask for those columns elsewhere in the program.
 
 use arrow_schema::{Schema, SchemaRef};
 use farpool_model::{
@@ -220,7 +220,7 @@ fn aggregate_refusal(keys: &[NamedExpr], aggregates: &[Aggregate], filter: &Filt
 }
 
 /// Every column that some part of the program reads, under its own name.
-fn raw_columns(program: &Program, table_schema: &Schema) -> Output {
+pub(crate) fn raw_columns(program: &Program, table_schema: &Schema) -> Output {
     let columns = program.columns();
     Output::Rows(columns.into_iter().map(|index| NamedExpr::column(table_schema, index)).collect())
 }

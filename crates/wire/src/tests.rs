@@ -132,6 +132,7 @@ fn every_response_round_trips() {
         rows_scanned: 1,
         rows_skipped: 2,
         rows_returned: 3,
+        rows_bypassed: 8,
         bytes_scanned: 4,
         bytes_skipped: 5,
         bytes_on_wire: 6,

@@ -335,7 +335,7 @@ fn logical(expr: &Expr, table: &SchemaRef) -> Logical {
                 None => builder.end().unwrap(),
             }
         }
-        Expr::Opaque { reason } => panic!("the pool was asked to run {reason}"),
+        Expr::Opaque { reason, .. } => panic!("the pool was asked to run {reason}"),
     }
 }
 

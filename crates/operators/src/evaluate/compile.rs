@@ -155,7 +155,7 @@ fn node_of(expr: &Expr, schema: &Schema) -> Result<Node> {
                 otherwise: otherwise.as_deref().map(boxed).transpose()?,
             }
         }
-        Expr::Opaque { reason } => return Err(Error::invalid(reason.clone())),
+        Expr::Opaque { reason, .. } => return Err(Error::invalid(reason.clone())),
     })
 }
 

@@ -140,7 +140,7 @@ pub(super) fn eval(expr: &Expr, row: &Row, schema: &Schema) -> Result<Value> {
             }
             otherwise.as_ref().map_or(Ok(Value::Null), |e| eval(e, row, schema))?
         }
-        Expr::Opaque { reason } => return Err(Error::invalid(reason.clone())),
+        Expr::Opaque { reason, .. } => return Err(Error::invalid(reason.clone())),
     })
 }
 

@@ -28,7 +28,7 @@ fn more_than(index: usize, value: i128) -> Expr {
 }
 
 fn opaque() -> Expr {
-    Expr::Opaque { reason: "the node has no function f".into() }
+    Expr::opaque("the node has no function f", Vec::new())
 }
 
 fn one_over_b() -> Expr {
@@ -152,6 +152,21 @@ fn a_refused_filter_leaves_its_columns_to_the_host() {
         &program(Some(filter), rows(&[1]), None),
         "scan exact, filter refused, project refused",
         (None, rows(&[1, 3]), None),
+    );
+}
+
+#[test]
+fn the_columns_that_an_opaque_part_reads_are_given_to_the_host() {
+    let filter = Expr::opaque("the node has no function f", vec![column(3), Expr::not(column(0))]);
+    check(
+        &program(Some(filter.clone()), rows(&[1]), None),
+        "scan exact, filter refused, project refused",
+        (None, rows(&[0, 1, 3]), None),
+    );
+    check(
+        &program(Some(filter), sum_by_a(), None),
+        "scan exact, filter refused, group refused",
+        (None, rows(&[0, 1, 3]), None),
     );
 }
 

@@ -1,8 +1,12 @@
 //! Runs over small real tables, with real threads, against naive answers.
 
 use super::*;
-use crate::{Scheduler, Sink, prepare};
-use arrow_array::{ArrayRef, Int64Array, cast::AsArray, types::Int64Type};
+use crate::{Scheduler, Sink, prepare_within};
+use arrow_array::{
+    ArrayRef, Int64Array,
+    cast::AsArray,
+    types::{Decimal128Type, Int64Type},
+};
 use arrow_schema::{DataType, Field, Schema};
 use farpool_columns::{TableBuilder, encode_row_group};
 use farpool_memory::{Pool, PoolConfig};
@@ -84,7 +88,7 @@ fn start_within(
         order: Vec::new(),
         limit,
     };
-    let prepared = prepare(&program, &table.schema, Version(1)).unwrap();
+    let prepared = prepare_within(&program, table, Version(1), budget).unwrap();
     Run::start_within(prepared, table.clone(), budget).unwrap()
 }
 
@@ -205,7 +209,7 @@ fn start_top(table: &Arc<Table>, filter: Option<Expr>, output: Output, key: Sort
     let name = TableName::new("t").unwrap();
     let program =
         Program { table: name, version: None, filter, output, order: vec![key], limit: Some(limit) };
-    let prepared = prepare(&program, &table.schema, Version(1)).unwrap();
+    let prepared = prepare_within(&program, table, Version(1), Budget::default()).unwrap();
     assert!(prepared.is_exact());
     Run::start(prepared, table.clone()).unwrap()
 }
@@ -309,13 +313,24 @@ fn an_error_in_one_step_stops_the_run_for_all_threads() {
 }
 
 #[test]
-fn groups_beyond_the_budget_are_refused_with_both_sizes() {
+fn groups_beyond_the_budget_leave_in_parts() {
     let keys = vec![NamedExpr { name: "id".into(), expr: Expr::Column(2) }];
-    let output = Output::Aggregate { keys, aggregates: vec![] };
-    let run = start_within(&table(8), None, output, None, Budget { state_bytes_max: 10_000 });
-    let error = drive(&run, 2).unwrap_err();
-    assert_eq!(error.kind, ErrorKind::OverLimit);
-    assert!(error.message.contains("1 MiB are allowed") && error.advice.is_some(), "{error}");
+    let sum = aggregate(AggregateFunction::Sum, Some(0));
+    let output = Output::Aggregate { keys, aggregates: vec![sum] };
+    for (workers, state_bytes_max) in [(1, 0), (2, 100_000), (4, 400_000)] {
+        let budget = Budget { state_bytes_max, workers };
+        let run = start_within(&table(8), None, output.clone(), None, budget);
+        assert!(run.prepared().is_partial());
+        let batches = drive(&run, workers).unwrap();
+        let mut ids = column_values(&batches, 0);
+        ids.sort_unstable();
+        ids.dedup();
+        assert_eq!(ids, (0..8 * GROUP_ROWS).map(|id| id * 3).collect::<Vec<_>>());
+        let sums =
+            batches.iter().flat_map(|b| b.column(1).as_primitive::<Decimal128Type>().values().to_vec());
+        assert_eq!(sums.sum::<i128>(), (0..i128::from(8 * GROUP_ROWS)).sum());
+        assert!(state_bytes_max > 0 || run.receipt().rows_bypassed > 0);
+    }
 }
 
 #[derive(Default)]

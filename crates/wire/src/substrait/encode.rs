@@ -183,9 +183,12 @@ impl Encoder<'_> {
                 }))
             }
             Expr::Case { branches, otherwise } => self.case(branches, otherwise.as_deref(), depth)?,
-            Expr::Opaque { reason } => {
+            Expr::Opaque { reason, inputs } => {
                 let reason = Literal::new(Value::Text(reason.clone()), DataType::Utf8View)?;
-                let arguments = vec![argument(self.literal(&reason)?)];
+                let mut arguments = vec![argument(self.literal(&reason)?)];
+                for input in inputs {
+                    arguments.push(self.argument(input, depth)?);
+                }
                 self.scalar_function(Function::Opaque, arguments, Vec::new(), None)
             }
         })

@@ -86,13 +86,14 @@ fn any_expr(columns: usize) -> BoxedStrategy<Expr> {
     let leaf = prop_oneof![
         4 => (0..columns).prop_map(Expr::Column),
         3 => any_literal().prop_map(Expr::Literal),
-        1 => ".{0,20}".prop_map(|reason| Expr::Opaque { reason }),
+        1 => ".{0,20}".prop_map(|reason| Expr::opaque(reason, Vec::new())),
     ];
     leaf.prop_recursive(6, 60, 4, |inner| {
         let boxed = inner.clone().prop_map(Box::new);
         let several = proptest::collection::vec(inner.clone(), 0..4);
         prop_oneof![
             (any_compare(), boxed.clone(), boxed.clone()).prop_map(|(op, l, r)| Expr::Compare(op, l, r)),
+            (".{0,20}", several.clone()).prop_map(|(reason, inputs)| Expr::opaque(reason, inputs)),
             several.clone().prop_map(Expr::And),
             several.prop_map(Expr::Or),
             boxed.clone().prop_map(Expr::Not),
@@ -317,7 +318,8 @@ fn a_function_of_a_foreign_extension_is_opaque_and_the_rest_is_not() {
     let condition = call(2, &[call(1, &[field(0), field(1)]), call(3, &[field(0)])]);
     let program = decode(&plan(filter(condition, table()), &functions)).unwrap();
     let Some(Expr::And(parts)) = program.filter else { panic!("no conjunction") };
-    assert_eq!(parts[0].opaque_reason(), Some("function equal of extension:org.example:strange"));
+    let reads = vec![Expr::Column(0), Expr::Column(1)];
+    assert_eq!(parts[0], Expr::opaque("function equal of extension:org.example:strange", reads));
     assert_eq!(parts[1], Expr::IsNull(Box::new(Expr::Column(0))));
 }
 
