@@ -57,7 +57,11 @@ impl Farpool {
             "remote" => self.remote.clone(),
             _ => bail!("there is no side {name:?}"),
         };
-        let options = SessionOptions { pushdown: switch == "on", target_partitions: Some(threads) };
+        let options = SessionOptions {
+            pushdown: switch == "on",
+            target_partitions: Some(threads),
+            ..SessionOptions::default()
+        };
         let session = Session::new(options);
         session.register_pool("farpool", pool).await?;
         Ok(Side { name: name.to_string(), engine: Engine::Farpool(session) })

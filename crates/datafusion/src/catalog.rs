@@ -6,6 +6,7 @@
 
 use crate::error;
 use crate::file::{FileOpener, FileTable};
+use crate::link::LinkMeter;
 use crate::table::PoolTable;
 use async_trait::async_trait;
 use datafusion::catalog::{SchemaProvider, TableProvider};
@@ -23,13 +24,21 @@ use std::sync::Arc;
 pub(crate) struct PoolSchema {
     pool: Arc<dyn Pool>,
     pushdown: bool,
+    meter: Arc<LinkMeter>,
     /// The names at the time of the last [`PoolSchema::refresh`]: DataFusion lists names without waiting.
     names: RwLock<Vec<String>>,
 }
 
 impl PoolSchema {
     pub(crate) fn new(pool: Arc<dyn Pool>, pushdown: bool) -> Self {
-        PoolSchema { pool, pushdown, names: RwLock::default() }
+        PoolSchema { pool, pushdown, meter: Arc::default(), names: RwLock::default() }
+    }
+
+    /// Measures the way to the pool, if there is one.
+    pub(crate) async fn probe(&self) {
+        if self.pool.is_remote() {
+            self.meter.probe(&*self.pool).await;
+        }
     }
 
     /// Asks the pool for the names of its tables.
@@ -44,7 +53,7 @@ impl PoolSchema {
     pub(crate) async fn find(&self, name: &str) -> farpool_model::Result<Option<PoolTable>> {
         let Ok(name) = TableName::new(name) else { return Ok(None) };
         match PoolTable::open(Arc::clone(&self.pool), &name).await {
-            Ok(table) => Ok(Some(table.with_pushdown(self.pushdown))),
+            Ok(table) => Ok(Some(table.with_pushdown(self.pushdown).with_meter(&self.meter))),
             Err(error) if error.kind == ErrorKind::NotFound => Ok(None),
             Err(error) => Err(error),
         }

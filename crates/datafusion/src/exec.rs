@@ -5,6 +5,7 @@
 //! meanwhile ([`crate::dynamic`]) can still go with it.
 
 use crate::error;
+use crate::link::{self, LinkMeter};
 use crate::stats;
 use crate::table::PoolTable;
 use arrow_array::{RecordBatch, RecordBatchOptions};
@@ -28,12 +29,14 @@ use datafusion::physical_plan::{
     SendableRecordBatchStream,
 };
 use farpool_model::{OperatorAnswer, Output, Prepared, Program, Receipt};
+use farpool_planner::cost::Estimate;
 use farpool_planner::explain;
 use farpool_transfer::{BatchStream, ReceiptHandle};
 use futures::{StreamExt, TryStreamExt};
 use parking_lot::Mutex;
 use std::fmt;
 use std::sync::Arc;
+use std::time::Instant;
 use tokio::sync::OnceCell;
 
 /// Runs a program and streams its result.
@@ -47,6 +50,8 @@ pub(crate) struct PoolExec {
     /// Conditions that operators above find out while they run. [`crate::lineage`] takes some away when
     /// the plan is complete.
     dynamic: Mutex<Vec<Arc<dyn PhysicalExpr>>>,
+    /// What it was estimated to cost, if there was a choice.
+    estimate: Option<Estimate>,
     properties: Arc<PlanProperties>,
     metrics: ExecutionPlanMetricsSet,
     runs: Mutex<Runs>,
@@ -79,26 +84,36 @@ impl PoolExec {
             prepared,
             kept,
             dynamic: Mutex::default(),
+            estimate: None,
             properties: Arc::new(properties),
             metrics: ExecutionPlanMetricsSet::new(),
             runs: Mutex::default(),
         }
     }
 
+    /// The same node with what the program was estimated to cost.
+    pub(crate) fn with_estimate(mut self, estimate: Estimate) -> Self {
+        self.estimate = Some(estimate);
+        self
+    }
+
     /// What runs at the pool, and what of it stays here, as an indented block.
     pub(crate) fn explain(&self) -> String {
         let info = self.table.info();
-        explain::explain(&self.table.pool().url(), &self.prepared, &self.kept, info)
+        let text = explain::explain(&self.table.pool().url(), &self.prepared, &self.kept, info);
+        text + &self.estimate.as_ref().map(explain::estimate_line).unwrap_or_default()
+    }
+
+    /// What was expected and what came of it, once it has run.
+    pub(crate) fn outcome(&self) -> Option<String> {
+        let (program, info) = (&self.prepared.effective, self.table.info());
+        let place = self.table.pool().url();
+        explain::outcome(&place, program, info, self.estimate.as_ref(), &self.runs.lock().receipt())
     }
 
     /// What the runs so far have cost.
     pub(crate) fn receipt(&self) -> Receipt {
-        let mut total = Receipt::default();
-        for handle in &self.runs.lock().receipts {
-            if let Some(receipt) = handle.lock().as_ref().and_then(ReceiptHandle::get) {
-                total.merge(&receipt);
-            }
-        }
+        let mut total = self.runs.lock().receipt();
         if total.operators.is_empty() {
             total.operators = self.prepared.answers.clone();
         }
@@ -139,6 +154,7 @@ impl PoolExec {
             prepared: self.prepared.clone(),
             kept: self.kept.clone(),
             dynamic: Mutex::new(self.dynamic()),
+            estimate: self.estimate.clone(),
             properties: Arc::clone(&self.properties),
             metrics: ExecutionPlanMetricsSet::new(),
             runs: Mutex::default(),
@@ -152,6 +168,7 @@ impl PoolExec {
         let (program, dynamic, table) = (self.program.clone(), self.dynamic(), self.table.clone());
         let partitions = self.partitions();
         let opened = async move {
+            let start = link::now();
             run.started
                 .get_or_try_init(|| async {
                     let program = crate::dynamic::narrowed(program, &dynamic, table.info());
@@ -162,10 +179,21 @@ impl PoolExec {
                 })
                 .await?;
             let stream = run.streams.lock().get_mut(partition).and_then(Option::take);
-            Ok(stream.unwrap_or_else(|| futures::stream::empty().boxed()))
+            let stream = stream.unwrap_or_else(|| futures::stream::empty().boxed());
+            Ok(stream.chain(measured(Arc::clone(&run), Arc::clone(table.meter()), start)).boxed())
         };
         futures::stream::once(opened).try_flatten().boxed()
     }
+}
+
+/// Nothing but a note of how long the run took since `start`, for the link to its pool.
+fn measured(run: Arc<Run>, meter: Arc<LinkMeter>, start: Instant) -> BatchStream {
+    let note = async move {
+        let receipt = run.receipt.lock().as_ref().and_then(ReceiptHandle::get);
+        meter.observe(receipt.map_or(0, |receipt| receipt.bytes_on_wire), start);
+        None
+    };
+    futures::stream::once(note).filter_map(std::future::ready).boxed()
 }
 
 /// The runs of a program: one for each time that the plan is executed.
@@ -178,6 +206,17 @@ struct Runs {
 }
 
 impl Runs {
+    /// What those have cost that have ended.
+    fn receipt(&self) -> Receipt {
+        let mut total = Receipt::default();
+        for handle in &self.receipts {
+            if let Some(receipt) = handle.lock().as_ref().and_then(ReceiptHandle::get) {
+                total.merge(&receipt);
+            }
+        }
+        total
+    }
+
     fn turn(&mut self, partition: usize, partitions: usize) -> Arc<Run> {
         self.turns.resize(partitions, 0);
         let turn = self.turns[partition];

@@ -15,6 +15,7 @@ mod file;
 mod finish;
 mod joins;
 mod lineage;
+mod link;
 mod literal;
 mod names;
 mod order;
@@ -28,6 +29,7 @@ mod table;
 #[cfg(test)]
 mod tests;
 
+pub use farpool_planner::cost::Rates;
 pub use file::FileOpener;
 pub use query::Query;
 pub use session::{Session, SessionOptions};

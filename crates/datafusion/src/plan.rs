@@ -26,6 +26,7 @@ use datafusion::logical_expr::{
 use datafusion::physical_plan::ExecutionPlan;
 use datafusion::physical_planner::{DefaultPhysicalPlanner, ExtensionPlanner, PhysicalPlanner};
 use farpool_model::{OperatorAnswer, Prepared, Program};
+use farpool_planner::cost::{Estimate, Rates};
 use farpool_planner::split;
 use futures::future::BoxFuture;
 use std::collections::VecDeque;
@@ -44,7 +45,8 @@ impl QueryPlanner for PoolPlanner {
         plan: &LogicalPlan,
         session: &dyn Session,
     ) -> Result<Arc<dyn ExecutionPlan>> {
-        let plan = rewrite(crate::joins::reorder(plan.clone())?, Vec::new()).await?;
+        let costs = Costs::of(session);
+        let plan = rewrite(crate::joins::reorder(plan.clone())?, Vec::new(), costs).await?;
         let planner = DefaultPhysicalPlanner::with_extension_planners(vec![Arc::new(PoolPlanner)]);
         planner.create_physical_plan(&plan, session).await
     }
@@ -65,26 +67,47 @@ impl ExtensionPlanner for PoolPlanner {
         let schema = Arc::clone(pushed.schema.inner());
         let partitions = pushed.table.partitions(session.config().target_partitions());
         let (program, prepared) = (pushed.program.clone(), pushed.prepared.clone());
-        Ok(Some(Arc::new(PoolExec::new(pushed.table.clone(), program, prepared, schema, partitions))))
+        let node = PoolExec::new(pushed.table.clone(), program, prepared, schema, partitions);
+        Ok(Some(Arc::new(node.with_estimate(pushed.estimate.clone()))))
+    }
+}
+
+/// What choices depend on besides the pools.
+#[derive(Clone, Copy)]
+struct Costs {
+    rates: Rates,
+    threads: usize,
+}
+
+impl Costs {
+    fn of(session: &dyn Session) -> Self {
+        let rates = session.config().get_extension::<Rates>().map(|rates| *rates).unwrap_or_default();
+        Costs { rates, threads: session.config().target_partitions() }
     }
 }
 
 /// Replaces the largest pieces of `plan` that can be pushed. `kept` are the operators above that could
 /// not, each with the reason.
-fn rewrite(plan: LogicalPlan, kept: Vec<OperatorAnswer>) -> BoxFuture<'static, Result<LogicalPlan>> {
+fn rewrite(
+    plan: LogicalPlan,
+    kept: Vec<OperatorAnswer>,
+    costs: Costs,
+) -> BoxFuture<'static, Result<LogicalPlan>> {
     Box::pin(async move {
         let mut kept = kept;
         if let LogicalPlan::Sort(sort) = &plan {
-            match push_sorted(sort, &plan, &kept).await? {
+            match push_sorted(sort, &plan, &kept, costs).await? {
                 Ok(pushed) => return Ok(pushed),
                 Err(answer) => kept.extend(answer),
             }
         }
         let ended = match Piece::read(&plan) {
-            Ok(piece) if piece.worth_a_node => match push(&piece, &plan, plan.schema(), &kept).await? {
-                Ok(pushed) => return Ok(pushed),
-                Err(answer) => answer,
-            },
+            Ok(piece) if piece.worth_a_node => {
+                match push(&piece, &plan, plan.schema(), &kept, costs).await? {
+                    Ok(pushed) => return Ok(pushed),
+                    Err(answer) => answer,
+                }
+            }
             Ok(_) | Err(Ends::Silently) => None,
             Err(Ends::Because(answer)) => Some(*answer),
         };
@@ -96,11 +119,11 @@ fn rewrite(plan: LogicalPlan, kept: Vec<OperatorAnswer>) -> BoxFuture<'static, R
             // The innermost operator that stays is the reason why those above it do.
             kept = vec![answer];
         }
-        rewrite_below(plan, kept).await
+        rewrite_below(plan, kept, costs).await
     })
 }
 
-async fn rewrite_below(plan: LogicalPlan, kept: Vec<OperatorAnswer>) -> Result<LogicalPlan> {
+async fn rewrite_below(plan: LogicalPlan, kept: Vec<OperatorAnswer>, costs: Costs) -> Result<LogicalPlan> {
     if let LogicalPlan::TableScan(scan) = &plan
         && !kept.is_empty()
         && let Some(source) = with_kept(&scan.source, kept.clone())
@@ -109,7 +132,7 @@ async fn rewrite_below(plan: LogicalPlan, kept: Vec<OperatorAnswer>) -> Result<L
     }
     let mut inputs = VecDeque::new();
     for input in plan.inputs() {
-        inputs.push_back(rewrite(input.clone(), kept.clone()).await?);
+        inputs.push_back(rewrite(input.clone(), kept.clone(), costs).await?);
     }
     let mut subqueries = Vec::new();
     plan.apply_subqueries(|subquery| {
@@ -120,7 +143,7 @@ async fn rewrite_below(plan: LogicalPlan, kept: Vec<OperatorAnswer>) -> Result<L
     })?;
     let mut rewritten = VecDeque::new();
     for subquery in subqueries {
-        rewritten.push_back(rewrite(subquery, Vec::new()).await?);
+        rewritten.push_back(rewrite(subquery, Vec::new(), costs).await?);
     }
     let missing = || DataFusionError::Internal("a plan changed its inputs while it was read".to_string());
     let plan = plan.map_children(|_| inputs.pop_front().map(Transformed::yes).ok_or_else(missing))?.data;
@@ -138,13 +161,18 @@ async fn rewrite_below(plan: LogicalPlan, kept: Vec<OperatorAnswer>) -> Result<L
 type Replacement = std::result::Result<LogicalPlan, Option<OperatorAnswer>>;
 
 /// The plan of a sort of which the pool keeps the first rows.
-async fn push_sorted(sort: &Sort, plan: &LogicalPlan, kept: &[OperatorAnswer]) -> Result<Replacement> {
+async fn push_sorted(
+    sort: &Sort,
+    plan: &LogicalPlan,
+    kept: &[OperatorAnswer],
+    costs: Costs,
+) -> Result<Replacement> {
     let sorted = match SortedPiece::read(sort) {
         Ok(sorted) => sorted,
         Err(Ends::Silently) => return Ok(Err(None)),
         Err(Ends::Because(answer)) => return Ok(Err(Some(*answer))),
     };
-    match push(&sorted.piece, plan, &sorted.schema, kept).await? {
+    match push(&sorted.piece, plan, &sorted.schema, kept, costs).await? {
         Ok(pushed) => Ok(Ok(sorted.rebuilt(plan.clone(), pushed)?)),
         Err(answer) => Ok(Err(answer)),
     }
@@ -156,6 +184,7 @@ async fn push(
     plan: &LogicalPlan,
     schema: &DFSchemaRef,
     kept: &[OperatorAnswer],
+    costs: Costs,
 ) -> Result<Replacement> {
     let info = piece.table.info();
     let program = piece.program(schema);
@@ -167,9 +196,11 @@ async fn push(
     if let Err(error) = program.result_schema(&info.schema) {
         return stays(error.message);
     }
-    if let Err(reason) = split::worthwhile(&program, info, piece.table.pool().is_remote()) {
-        return stays(reason);
-    }
+    let place = piece.table.meter().place(piece.table.pool().is_remote(), costs.threads);
+    let estimate = match split::worthwhile(&program, info, place, &costs.rates) {
+        Ok(estimate) => estimate,
+        Err(reason) => return stays(reason),
+    };
     let prepared = piece.table.pool().prepare(&program).await.map_err(crate::error::wrap)?;
     if let Some(finish) = Finish::of(&program, &prepared, &info.schema) {
         return finished(piece, schema, kept, prepared, &finish).map(Ok);
@@ -180,7 +211,7 @@ async fn push(
     }
     let table = piece.table.clone().with_kept(kept.iter().cloned());
     let schema = Arc::clone(schema);
-    let node = Arc::new(Pushed { table, program, prepared, schema });
+    let node = Arc::new(Pushed { table, program, prepared, schema, estimate });
     Ok(Ok(LogicalPlan::Extension(Extension { node })))
 }
 
@@ -208,6 +239,7 @@ struct Pushed {
     program: Program,
     prepared: Prepared,
     schema: DFSchemaRef,
+    estimate: Estimate,
 }
 
 impl fmt::Debug for Pushed {
@@ -267,6 +299,7 @@ impl UserDefinedLogicalNodeCore for Pushed {
             program: self.program.clone(),
             prepared: self.prepared.clone(),
             schema: Arc::clone(&self.schema),
+            estimate: self.estimate.clone(),
         })
     }
 }

@@ -115,6 +115,14 @@ impl Query {
         text
     }
 
+    /// What was expected of the programs that have run and what came of them, a line each.
+    pub fn outcome(&self) -> String {
+        match &self.work {
+            Work::Rows(plan, _) => programs(plan, PoolExec::outcome).into_iter().flatten().collect(),
+            Work::Command(..) => String::new(),
+        }
+    }
+
     /// What the programs of the query cost, those that have ended.
     pub fn receipt(&self) -> Receipt {
         let mut total = Receipt::default();

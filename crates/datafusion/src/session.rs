@@ -15,6 +15,7 @@ use datafusion::execution::session_state::SessionState;
 use datafusion::logical_expr::{DdlStatement, LogicalPlan, Statement as LogicalStatement};
 use datafusion::prelude::{SessionConfig, SessionContext};
 use farpool_model::{Error, ErrorKind, Result, TableName};
+use farpool_planner::cost::Rates;
 use farpool_transfer::Pool;
 use std::sync::Arc;
 
@@ -33,11 +34,13 @@ pub struct SessionOptions {
     pub pushdown: bool,
     /// Streams that a query runs on here; the number of cores if `None`.
     pub target_partitions: Option<usize>,
+    /// What this machine does in a second, by which it is decided what goes to a pool.
+    pub rates: Rates,
 }
 
 impl Default for SessionOptions {
     fn default() -> Self {
-        SessionOptions { pushdown: true, target_partitions: None }
+        SessionOptions { pushdown: true, target_partitions: None, rates: Rates::default() }
     }
 }
 
@@ -89,6 +92,9 @@ impl Session {
         }
         let schema = Arc::new(PoolSchema::new(pool, self.options.pushdown));
         schema.refresh().await?;
+        if self.options.pushdown {
+            schema.probe().await;
+        }
         let catalog = MemoryCatalogProvider::new();
         catalog.register_schema(SCHEMA, Arc::clone(&schema) as _).map_err(error::unwrap)?;
         self.context.register_catalog(name, Arc::new(catalog));
@@ -202,6 +208,7 @@ fn config(options: &SessionOptions) -> SessionConfig {
         .with_information_schema(true)
         .with_default_catalog_and_schema(HOME, SCHEMA)
         .with_create_default_catalog_and_schema(false)
+        .with_extension(Arc::new(options.rates))
         .with_batch_size(farpool_model::limits::BATCH_ROWS);
     if let Some(partitions) = options.target_partitions {
         config = config.with_target_partitions(partitions.max(1));

@@ -5,6 +5,7 @@
 
 use crate::convert::Scope;
 use crate::exec;
+use crate::link::LinkMeter;
 use crate::sink::PoolSink;
 use crate::stats;
 use arrow_schema::SchemaRef;
@@ -34,6 +35,7 @@ pub struct PoolTable {
     /// The schema without qualifiers, in which filters are written.
     columns: DFSchemaRef,
     pushdown: bool,
+    meter: Arc<LinkMeter>,
     kept: Vec<OperatorAnswer>,
 }
 
@@ -43,7 +45,8 @@ impl PoolTable {
         // Column names of a table in a pool are unique, so there is nothing that could fail.
         let columns = DFSchema::try_from(Arc::clone(&info.schema)).unwrap_or_else(|_| DFSchema::empty());
         let columns = Arc::new(columns);
-        PoolTable { pool, info: Arc::new(info), columns, pushdown: true, kept: Vec::new() }
+        let meter = Arc::default();
+        PoolTable { pool, info: Arc::new(info), columns, pushdown: true, meter, kept: Vec::new() }
     }
 
     /// The newest version of a table.
@@ -70,6 +73,16 @@ impl PoolTable {
     pub fn with_pushdown(mut self, pushdown: bool) -> Self {
         self.pushdown = pushdown;
         self
+    }
+
+    /// The same table, the way to whose pool is measured by `meter`.
+    pub(crate) fn with_meter(mut self, meter: &Arc<LinkMeter>) -> Self {
+        self.meter = Arc::clone(meter);
+        self
+    }
+
+    pub(crate) fn meter(&self) -> &Arc<LinkMeter> {
+        &self.meter
     }
 
     /// The same table with a note of an operator above it that stays here.

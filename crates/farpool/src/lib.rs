@@ -26,15 +26,17 @@
 
 #![forbid(unsafe_code)]
 
+mod calibration;
 mod embedded;
 mod files;
 mod machine;
 mod morsels;
 mod query_files;
 
+pub use calibration::{calibrated_rates, calibration_file, keep_rates};
 pub use embedded::EmbeddedPool;
 pub use farpool_datafusion::{
-    FileOpener, PoolTable, Query, Session, SessionOptions, Statement, split_statements,
+    FileOpener, PoolTable, Query, Rates, Session, SessionOptions, Statement, split_statements,
 };
 pub use farpool_model as model;
 pub use farpool_model::{

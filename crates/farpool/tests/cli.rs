@@ -15,7 +15,7 @@ fn folder() -> tempfile::TempDir {
 fn help_and_version_are_there_for_every_command() {
     assert!(farpool(&["--version"]).ok().starts_with("farpool 0."));
     let help = farpool(&["--help"]).ok();
-    for command in ["demo", "sql", "serve", "load", "tables", "drop", "status"] {
+    for command in ["demo", "sql", "serve", "load", "tables", "drop", "status", "calibrate"] {
         assert!(help.contains(command), "{command} is missing in:\n{help}");
         let own = farpool(&[command, "--help"]).ok();
         assert!(own.contains("Example"), "no example in:\n{own}");
@@ -136,6 +136,8 @@ fn explain_and_receipt_go_together() {
     let args = ["sql", "--explain", "--receipt", text(&receipt), "--format", "csv", "-c", &sql];
     let done = farpool(&args);
     assert!(done.stderr.contains("exact"), "no answers in:\n{}", done.stderr);
+    assert!(done.stderr.contains("cost       push"), "no estimate in:\n{}", done.stderr);
+    assert!(done.stderr.contains("expected; ") && done.stderr.contains(" seen"), "no outcome in:\n{}", done.stderr);
     assert_eq!(done.ok(), "s\n4950.0\n");
     let receipt: Value = serde_json::from_str(&std::fs::read_to_string(&receipt).unwrap()).unwrap();
     assert_eq!(receipt["rows_scanned"], json!(1000));
@@ -150,6 +152,24 @@ fn explain_and_receipt_go_together() {
         assert!(operator["name"].is_string() && operator["answer"] == json!("exact"), "{operator}");
         assert!(operator.as_object().unwrap().contains_key("reason"), "{operator}");
     }
+}
+
+#[test]
+fn calibration_is_kept_with_the_machine() {
+    let folder = folder();
+    let mut command = program(&["calibrate", "--format", "json"]);
+    command.env("XDG_CACHE_HOME", folder.path());
+    let printed: Value = serde_json::from_str(&Running::start(command).wait().ok()).unwrap();
+    let kept = folder.path().join("farpool").join("calibration.json");
+    let read = || std::fs::read_to_string(&kept).unwrap();
+    assert_eq!(serde_json::from_str::<Value>(&read()).unwrap(), printed);
+    assert!(printed.as_object().unwrap().values().all(|rate| rate.as_f64().unwrap() > 0.0), "{printed}");
+    std::fs::write(&kept, "damaged").unwrap();
+    let mut command = program(&["sql", "--format", "csv", "-c", "select 1 as a"]);
+    command.env("XDG_CACHE_HOME", folder.path());
+    let done = Running::start(command).wait();
+    assert!(done.stderr.contains("damaged") && done.stderr.contains("farpool calibrate"), "{}", done.stderr);
+    assert_eq!(done.ok(), "a\n1\n");
 }
 
 #[test]

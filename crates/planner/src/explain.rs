@@ -1,7 +1,10 @@
 //! A program and its answers as text for a person: a line for each operator, with how far the pool
 //! carries it out and why no further.
 
-use farpool_model::{Answer, NamedExpr, OperatorAnswer, Output, Prepared, Program, SortKey, TableInfo};
+use crate::cost::{Estimate, bytes_shown};
+use farpool_model::{
+    Answer, NamedExpr, OperatorAnswer, Output, Prepared, Program, Receipt, SortKey, TableInfo,
+};
 use std::fmt::Write;
 
 /// The program as the pool will run it, indented by two spaces below a heading line.
@@ -27,6 +30,39 @@ pub fn explain(place: &str, prepared: &Prepared, more: &[OperatorAnswer], info: 
         operator_line(&mut text, answer);
     }
     text
+}
+
+/// The line that says what a program was estimated to cost.
+pub fn estimate_line(estimate: &Estimate) -> String {
+    format!("  {:<10} {estimate}\n", "cost")
+}
+
+/// What was expected of a program and what came of it, on one line; nothing before it has run.
+///
+/// ```text
+/// lineitem at embedded: push 12.3 ms, 4 rows, 1.2 KiB expected; 14.0 ms, 4 rows, 0 B on the wire seen
+/// ```
+pub fn outcome(
+    place: &str,
+    program: &Program,
+    info: &TableInfo,
+    estimate: Option<&Estimate>,
+    receipt: &Receipt,
+) -> Option<String> {
+    if receipt.elapsed_ns == 0 {
+        return None;
+    }
+    let expected = match estimate.and_then(|e| e.costs.first()) {
+        Some(cost) => format!("{cost} expected"),
+        None => format!("{:.0} rows expected", crate::estimate::rows(program, info)),
+    };
+    Some(format!(
+        "{} at {place}: {expected}; {:.1} ms, {} rows, {} on the wire seen\n",
+        program.table,
+        receipt.elapsed_ns as f64 / 1e6,
+        receipt.rows_returned,
+        bytes_shown(receipt.bytes_on_wire as f64)
+    ))
 }
 
 fn operator_line(text: &mut String, operator: &OperatorAnswer) {

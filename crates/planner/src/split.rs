@@ -4,14 +4,10 @@
 //! Invariant: a condition is `Exact` only if the program with it passes every check of
 //! [`Program::result_schema`]; anything else stays with the engine as well.
 
+use crate::cost::{self, Choice, Estimate, Place, Rates};
 use crate::estimate;
 use arrow_schema::{DataType, Schema};
 use farpool_model::{Answer, Expr, Output, Program, TableInfo, Weakened, limits, weaken};
-
-/// Groups per row above which an in-process pool leaves a GROUP BY to the engine. 1 is never: the pool's
-/// grouping works on encoded keys and merges by radix, so it has no point from which the engine's wins in
-/// principle; lower it if a measurement shows one.
-pub const EMBEDDED_GROUPS_PER_ROW_MAX: f64 = 1.0;
 
 /// Where a condition is decided.
 #[derive(Clone, Debug, PartialEq)]
@@ -66,34 +62,30 @@ fn check(condition: &Expr, schema: &Schema) -> Result<(), String> {
     }
 }
 
-/// Whether to run `program` at the pool although the engine could do a part of it. The whole of it is
-/// known to be `Exact`.
+/// What it costs to run `program` at the pool, if that is the thing to do although the engine could do a
+/// part of it. The whole of it is known to be `Exact`.
 ///
 /// # Errors
 /// The reason why not.
-pub fn worthwhile(program: &Program, info: &TableInfo, is_remote: bool) -> Result<(), String> {
-    match &program.output {
-        // The first rows are few, whatever they consist of.
-        _ if !program.order.is_empty() => Ok(()),
-        Output::Aggregate { .. } if is_remote => Ok(()),
-        Output::Aggregate { keys, .. } => {
-            let rows = estimate::rows_passed(program, info).max(1.0);
-            let groups = estimate::groups(keys.iter().map(|k| &k.expr), rows, info);
-            if groups > 1.0 && groups / rows > EMBEDDED_GROUPS_PER_ROW_MAX {
-                return Err(format!("about {groups:.0} groups of {rows:.0} rows"));
-            }
-            Ok(())
-        }
-        Output::Rows(columns) => {
-            // Values computed at the pool should not be larger than what they are computed of.
-            let computed: f64 = columns.iter().map(|c| estimate::width(&c.expr, info)).sum();
-            let mut inputs = std::collections::BTreeSet::new();
-            columns.iter().for_each(|c| c.expr.collect_columns(&mut inputs));
-            let needed: f64 = inputs.iter().map(|&i| estimate::width(&Expr::Column(i), info)).sum();
-            if computed > needed {
-                return Err("the computed columns are wider than the stored ones".to_string());
-            }
-            Ok(())
+pub fn worthwhile(
+    program: &Program,
+    info: &TableInfo,
+    place: Place,
+    rates: &Rates,
+) -> Result<Estimate, String> {
+    // The first rows of an order are few, whatever they consist of.
+    if let Output::Rows(columns) = &program.output
+        && program.order.is_empty()
+    {
+        // Values computed at the pool should not be larger than what they are computed of.
+        let computed: f64 = columns.iter().map(|c| estimate::width(&c.expr, info)).sum();
+        let mut inputs = std::collections::BTreeSet::new();
+        columns.iter().for_each(|c| c.expr.collect_columns(&mut inputs));
+        let needed: f64 = inputs.iter().map(|&i| estimate::width(&Expr::Column(i), info)).sum();
+        if computed > needed {
+            return Err("the computed columns are wider than the stored ones".to_string());
         }
     }
+    let estimate = cost::estimate(program, info, place, rates);
+    if estimate.choice == Choice::Push { Ok(estimate) } else { Err(estimate.to_string()) }
 }

@@ -1,5 +1,6 @@
 //! Estimates stay in [0, 1] whatever the condition, and are right where the statistics decide.
 
+use crate::cost::{Choice, Place, Rates};
 use crate::estimate::{self, groups, rows, selectivity};
 use crate::joins::{Relation, Tree, order};
 use crate::split::{self, place};
@@ -156,13 +157,18 @@ fn conjuncts_and_conjunction_undo_each_other() {
 
 #[test]
 fn values_that_grow_are_computed_late() {
+    let place = Place { link: None, workers: 2, threads: 2 };
+    let worthwhile = |output| {
+        split::worthwhile(&program(None, output), &info(), place, &Rates::default())
+            .map(|estimate| estimate.choice)
+    };
     let wide = Expr::Cast(Box::new(Expr::Column(1)), DataType::Utf8View);
     let output = Output::Rows(vec![NamedExpr { name: "w".into(), expr: wide }]);
-    assert!(split::worthwhile(&program(None, output), &info(), true).is_err());
+    assert!(worthwhile(output).is_err());
     let product = Expr::arithmetic(ArithmeticOp::Multiply, Expr::Column(0), Expr::Column(0));
     let output = Output::Rows(vec![NamedExpr { name: "p".into(), expr: product }]);
-    assert!(split::worthwhile(&program(None, output), &info(), true).is_ok());
-    assert!(split::worthwhile(&program(None, by_word()), &info(), false).is_ok());
+    assert!(worthwhile(output).is_ok());
+    assert_eq!(worthwhile(by_word()), Ok(Choice::Push));
 }
 
 #[test]

@@ -1,7 +1,7 @@
 //! The answers do not depend on what is pushed down.
 
-use super::{Fake, filled, rows, rows_of_dim, rows_of_t, session, shown};
-use crate::Session;
+use super::{Fake, filled, rows, rows_of_dim, rows_of_t, session, session_at, shown};
+use crate::{Rates, Session};
 use arrow_array::RecordBatch;
 use datafusion::datasource::MemTable;
 use datafusion::prelude::{SessionConfig, SessionContext};
@@ -28,6 +28,13 @@ impl Sides {
             ("refusing filters", true, Fake { refuses_filters: true, ..Fake::default() }),
         ] {
             sessions.push((name, session(&filled(fake).await, pushdown).await));
+        }
+        // The other choice wherever there is one.
+        let slow =
+            Rates { pool_group_rows: 1.0, pool_spread_rows: 1.0, pool_filter_rows: 1.0, ..Rates::default() };
+        for (name, remote) in [("slow pool", false), ("slow remote pool", true)] {
+            let pool = filled(Fake { remote, ..Fake::default() }).await;
+            sessions.push((name, session_at(&pool, true, slow).await));
         }
         let mut config = SessionConfig::new();
         config.options_mut().execution.skip_physical_aggregate_schema_check = true;

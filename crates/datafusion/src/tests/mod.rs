@@ -6,7 +6,7 @@ mod fake;
 mod front;
 mod pushed;
 
-use crate::{Session, SessionOptions};
+use crate::{Rates, Session, SessionOptions};
 use arrow_array::builder::{
     BooleanBuilder, Date32Builder, Decimal128Builder, Float32Builder, Float64Builder, Int32Builder,
     Int64Builder, StringViewBuilder, TimestampMicrosecondBuilder, UInt16Builder,
@@ -78,7 +78,12 @@ async fn filled(fake: Fake) -> Arc<Fake> {
 }
 
 async fn session(pool: &Arc<Fake>, pushdown: bool) -> Session {
-    let session = Session::new(SessionOptions { pushdown, target_partitions: Some(3) });
+    session_at(pool, pushdown, Rates::default()).await
+}
+
+/// A session that takes the pool and itself to be as fast as `rates` says.
+async fn session_at(pool: &Arc<Fake>, pushdown: bool, rates: Rates) -> Session {
+    let session = Session::new(SessionOptions { pushdown, target_partitions: Some(3), rates });
     session.register_pool("farpool", Arc::clone(pool) as _).await.unwrap();
     session
 }

@@ -1,6 +1,7 @@
 //! What reaches the pool for each shape of query.
 
-use super::{Fake, filled, session};
+use super::{Fake, filled, session, session_at};
+use crate::Rates;
 use std::sync::Arc;
 
 /// Plans and runs `sql` and gives the programs that ran, in the order in which they started.
@@ -101,6 +102,25 @@ async fn limits_and_computed_columns_go_along() {
     .await;
     check(&pool, "SELECT id * 2 + k AS x FROM t", &["table=t, rows=[((id * 2) + CAST(k AS Int64))]"]).await;
     check(&pool, "SELECT id, k + 1, k + 2 FROM t", &["table=t, rows=[id, k]"]).await;
+}
+
+#[tokio::test]
+async fn what_costs_more_at_the_pool_stays() {
+    let pool = filled(Fake::default()).await;
+    let sql = "SELECT k, sum(d) FROM t WHERE b GROUP BY k";
+    for (pool_group_rows, expected) in
+        [(1e9, "table=t, filter=b, keys=[k], aggregates=[sum(d)]"), (1e3, "table=t, filter=b, rows=[k, d]")]
+    {
+        let session = session_at(&pool, true, Rates { pool_group_rows, ..Rates::default() }).await;
+        pool.ran.lock().clear();
+        let query = session.sql(sql).await.unwrap();
+        assert!(query.outcome().is_empty(), "nothing has run");
+        query.collect().await.unwrap();
+        assert_eq!(*pool.ran.lock(), [expected]);
+        let text = query.explain();
+        let chosen = if pool_group_rows > 1e6 { ": push" } else { ": plain" };
+        assert!(text.contains("push ") && text.contains(chosen), "{text}");
+    }
 }
 
 #[tokio::test]

@@ -4,6 +4,7 @@
 //! or the data is at fault), 2 (the command line is), 3 (the pool cannot be reached or failed) or 130
 //! (Ctrl-C).
 
+mod calibrate;
 mod demo;
 mod drop;
 mod load;
@@ -54,6 +55,7 @@ enum Command {
     Tables(tables::Args),
     Drop(drop::Args),
     Status(status::Args),
+    Calibrate(calibrate::Args),
 }
 
 /// Reads the command line, does what it says and gives the exit status.
@@ -68,6 +70,7 @@ pub fn main() -> ExitCode {
         Command::Tables(args) => tables::run(args),
         Command::Drop(args) => drop::run(args),
         Command::Status(args) => status::run(args),
+        Command::Calibrate(args) => calibrate::run(args),
     };
     match outcome {
         Ok(()) => ExitCode::SUCCESS,

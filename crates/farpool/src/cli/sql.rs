@@ -56,7 +56,8 @@ pub struct Args {
     #[arg(long, value_name = "FORM", default_value_t)]
     results: ResultForm,
 
-    /// Also say, on standard error, what the pool is asked to do, its answers, and what is left to do here
+    /// Also say, on standard error, what the pool is asked to do, its answers, what is left to do here, what
+    /// that should cost and, at the end, what came of it
     #[arg(long)]
     explain: bool,
 
@@ -126,7 +127,8 @@ fn statements(texts: &[String]) -> Outcome<Vec<Statement>> {
 }
 
 async fn open_session(args: &Args) -> Outcome<Session> {
-    let options = SessionOptions { pushdown: !args.no_pushdown, ..SessionOptions::default() };
+    let rates = farpool::calibrated_rates();
+    let options = SessionOptions { pushdown: !args.no_pushdown, rates, ..SessionOptions::default() };
     let session = Session::new(options);
     if let Some(url) = &args.pool {
         let pool = farpool::connect_for(&url.to_string(), args.token.find().as_deref(), args.results).await?;
@@ -166,6 +168,9 @@ async fn run_statement(
     }
     drop(batches);
     add_receipt(receipt, &query.receipt());
+    if args.explain {
+        eprint!("{}", query.outcome());
+    }
     if args.format == Format::Table && !schema.fields().is_empty() {
         let rows = size::counted(farpool::model::cast::u64_from(rows), "row");
         eprintln!("({rows}, {})", size::duration(start.elapsed()));

@@ -54,7 +54,8 @@ fn failure(error: impl std::fmt::Display) -> Failure {
 impl Engine {
     /// An empty database.
     pub fn new(pushdown: bool) -> Engine {
-        let options = SessionOptions { pushdown, target_partitions: Some(PARTITIONS) };
+        let options =
+            SessionOptions { pushdown, target_partitions: Some(PARTITIONS), ..SessionOptions::default() };
         let pool = EmbeddedPool::open(POOL_BYTES).expect("a pool opens");
         Engine { session: Session::new(options), pool, moved: Vec::new() }
     }

@@ -1,0 +1,279 @@
+//! Whether a piece of a query should run at the pool: three formulas over a table of rates.
+//!
+//! A program can be done in three ways, of which the first needs the fewest bytes and the others leave the
+//! pool's workers alone. With `passed` rows after the filter, which always runs at the pool:
+//!
+//! ```text
+//! push   = latency + (filter + finish)/workers                + bytes of the result/link
+//! packed = latency +  filter/workers + (decode + finish)/threads + passed · packed width/link
+//! plain  = latency + (filter + decode)/workers + finish/threads  + passed · plain width/link
+//! ```
+//!
+//! `finish` is what comes after the filter (grouping, the first rows of an order), at the rates of the pool
+//! or of the engine. In process there is no link, and `packed` is not different from `plain`.
+//!
+//! Invariant: a choice is about time only; the answer is the same whichever it is.
+
+use crate::estimate;
+use farpool_model::{Expr, Output, Program, TableInfo};
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeSet;
+use std::fmt::{self, Write};
+
+/// Another way than pushing is taken only if it promises to be so much cheaper: estimates are rough, and
+/// what is pushed also spares the engine memory.
+const CHEAPER_BY: f64 = 0.8;
+
+/// Groups up to which a grouping table stays in the caches: 64 Ki entries of some 32 bytes are 2 MiB.
+const GROUPS_CACHED: f64 = 65_536.0;
+
+/// What one thread does in a second. Measured by `farpool calibrate`; what is not measured is guessed.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Rates {
+    /// Rows that the pool compares with a constant, on packed values.
+    pub pool_filter_rows: f64,
+    /// Rows whose string the pool matches with a pattern.
+    pub pool_match_rows: f64,
+    /// Rows that the pool aggregates into few groups.
+    pub pool_group_rows: f64,
+    /// Rows that the pool aggregates into more groups than the caches hold.
+    pub pool_spread_rows: f64,
+    /// Plain bytes that are decoded from packed columns.
+    pub decode_bytes: f64,
+    /// Rows that the engine aggregates into few groups.
+    pub engine_group_rows: f64,
+    /// Rows that the engine aggregates into more groups than the caches hold.
+    pub engine_spread_rows: f64,
+    /// Rows of which the engine keeps the first in an order.
+    pub engine_top_rows: f64,
+}
+
+impl Default for Rates {
+    /// Medians of `farpool calibrate` on two cores with AVX-512, 2026-11-22.
+    fn default() -> Self {
+        Rates {
+            pool_filter_rows: 2.0e9,
+            pool_match_rows: 2.0e7,
+            pool_group_rows: 2.0e8,
+            pool_spread_rows: 3.5e7,
+            decode_bytes: 2.4e9,
+            engine_group_rows: 6.0e7,
+            engine_spread_rows: 1.5e7,
+            engine_top_rows: 2.0e8,
+        }
+    }
+}
+
+impl Rates {
+    /// Whether every rate is one to divide by.
+    pub fn is_sound(&self) -> bool {
+        let rates = [
+            self.pool_filter_rows,
+            self.pool_match_rows,
+            self.pool_group_rows,
+            self.pool_spread_rows,
+            self.decode_bytes,
+            self.engine_group_rows,
+            self.engine_spread_rows,
+            self.engine_top_rows,
+        ];
+        rates.iter().all(|rate| rate.is_finite() && *rate > 0.0)
+    }
+}
+
+/// The way between a pool and the engine.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Link {
+    /// Bytes in a second.
+    pub bytes_per_s: f64,
+    /// From a request to its first answer.
+    pub latency_ns: f64,
+}
+
+impl Default for Link {
+    /// Until something is measured: Ethernet of 10 Gbit/s in one building.
+    fn default() -> Self {
+        Link { bytes_per_s: 1.25e9, latency_ns: 100_000.0 }
+    }
+}
+
+/// Where a piece could run.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Place {
+    /// `None` in process.
+    pub link: Option<Link>,
+    /// Threads of the pool.
+    pub workers: usize,
+    /// Threads of the engine.
+    pub threads: usize,
+}
+
+/// A way to do a piece of a query.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Choice {
+    /// The pool runs the program.
+    Push,
+    /// The pool filters and sends packed columns; the engine unpacks them and does the rest.
+    Packed,
+    /// The pool filters and sends columns; the engine does the rest.
+    Plain,
+}
+
+/// What a way would cost.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Cost {
+    /// Which way.
+    pub choice: Choice,
+    /// Rows that leave the pool.
+    pub rows: f64,
+    /// Bytes that leave the pool.
+    pub bytes: f64,
+    /// Time from the request to the last row.
+    pub ns: f64,
+}
+
+/// What every way would cost, and which one it is.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Estimate {
+    /// The ways there are, [`Choice::Push`] first.
+    pub costs: Vec<Cost>,
+    /// The one to go.
+    pub choice: Choice,
+}
+
+/// Estimates `program`, all of which the pool could run.
+pub fn estimate(program: &Program, info: &TableInfo, place: Place, rates: &Rates) -> Estimate {
+    let work = Work::of(program, info, rates);
+    let (workers, threads) = (place.workers.max(1) as f64, place.threads.max(1) as f64);
+    let (latency_ns, ns_per_byte) =
+        place.link.map_or((0.0, 0.0), |link| (link.latency_ns, 1e9 / link.bytes_per_s.max(1.0)));
+    let cost = |choice, rows, bytes: f64, computed: f64| Cost {
+        choice,
+        rows,
+        bytes,
+        ns: latency_ns + bytes * ns_per_byte + computed * 1e9,
+    };
+    let (rows, bytes) = (estimate::rows(program, info), estimate::bytes(program, info));
+    let mut costs = vec![cost(Choice::Push, rows, bytes, (work.filter + work.pool_finish) / workers)];
+    if place.link.is_some() {
+        let computed = work.filter / workers + (work.decode + work.engine_finish) / threads;
+        costs.push(cost(Choice::Packed, work.passed, work.bytes_packed, computed));
+    }
+    let computed = (work.filter + work.decode) / workers + work.engine_finish / threads;
+    costs.push(cost(Choice::Plain, work.passed, work.bytes_plain, computed));
+    let least = costs.iter().copied().reduce(|a, b| if b.ns < a.ns { b } else { a }).unwrap_or(costs[0]);
+    let choice = if least.ns < costs[0].ns * CHEAPER_BY { least.choice } else { Choice::Push };
+    Estimate { costs, choice }
+}
+
+/// What there is to do, in seconds of one thread.
+struct Work {
+    passed: f64,
+    bytes_plain: f64,
+    bytes_packed: f64,
+    filter: f64,
+    decode: f64,
+    pool_finish: f64,
+    engine_finish: f64,
+}
+
+impl Work {
+    fn of(program: &Program, info: &TableInfo, rates: &Rates) -> Self {
+        let passed = estimate::rows_passed(program, info);
+        let share = if info.rows > 0 { passed / info.rows as f64 } else { 0.0 };
+        let needed = columns_after_filter(program);
+        let width: f64 = needed.iter().map(|&c| estimate::width(&Expr::Column(c), info)).sum();
+        let encoded = |&c: &usize| info.columns.get(c).map_or(0.0, |column| column.bytes_encoded as f64);
+        let bytes_plain = passed * width;
+        let decode = bytes_plain / rates.decode_bytes;
+        let (pool_finish, engine_finish) = finish(program, info, passed, decode, rates);
+        Work {
+            passed,
+            bytes_plain,
+            bytes_packed: needed.iter().map(encoded).sum::<f64>() * share,
+            filter: program.filter.as_ref().map_or(0.0, |filter| filter_s(filter, info.rows as f64, rates)),
+            decode,
+            pool_finish,
+            engine_finish,
+        }
+    }
+}
+
+/// The columns that what comes after the filter reads.
+fn columns_after_filter(program: &Program) -> BTreeSet<usize> {
+    Program { filter: None, ..program.clone() }.columns()
+}
+
+/// Seconds for the conditions of a filter over `rows` rows.
+fn filter_s(filter: &Expr, rows: f64, rates: &Rates) -> f64 {
+    match filter {
+        Expr::Like { .. } => rows / rates.pool_match_rows,
+        Expr::Compare(..) | Expr::InList(..) | Expr::IsNull(_) => rows / rates.pool_filter_rows,
+        other => other.children().into_iter().map(|part| filter_s(part, rows, rates)).sum(),
+    }
+}
+
+/// Seconds for what comes after the filter, at the pool and at the engine.
+fn finish(program: &Program, info: &TableInfo, passed: f64, decode: f64, rates: &Rates) -> (f64, f64) {
+    let top = |rows: f64| if program.order.is_empty() { 0.0 } else { rows / rates.engine_top_rows };
+    match &program.output {
+        // The threshold of a top-k is a condition like any other, and few rows are decoded.
+        Output::Rows(_) if !program.order.is_empty() => (passed / rates.pool_filter_rows, top(passed)),
+        Output::Rows(_) => (decode * fraction_kept(program, info, passed), 0.0),
+        Output::Aggregate { keys, .. } => {
+            let groups = estimate::groups(keys.iter().map(|k| &k.expr), passed.max(1.0), info);
+            let (pool, engine) = if groups > GROUPS_CACHED {
+                (rates.pool_spread_rows, rates.engine_spread_rows)
+            } else {
+                (rates.pool_group_rows, rates.engine_group_rows)
+            };
+            (passed / pool, passed / engine + top(groups))
+        }
+    }
+}
+
+/// The share of the rows that pass which a limit leaves.
+fn fraction_kept(program: &Program, info: &TableInfo, passed: f64) -> f64 {
+    if passed > 0.0 { (estimate::rows(program, info) / passed).min(1.0) } else { 0.0 }
+}
+
+impl Choice {
+    /// For a person.
+    pub fn name(self) -> &'static str {
+        match self {
+            Choice::Push => "push",
+            Choice::Packed => "packed",
+            Choice::Plain => "plain",
+        }
+    }
+}
+
+impl fmt::Display for Cost {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (rows, ms) = (self.rows, self.ns / 1e6);
+        write!(f, "{} {ms:.1} ms, {rows:.0} rows, {}", self.choice.name(), bytes_shown(self.bytes))
+    }
+}
+
+impl fmt::Display for Estimate {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut ways = String::new();
+        for cost in &self.costs {
+            let _ = write!(ways, "{}{cost}", if ways.is_empty() { "" } else { "; " });
+        }
+        write!(f, "{ways}: {}", self.choice.name())
+    }
+}
+
+/// Bytes in the largest unit of which there is one.
+pub fn bytes_shown(bytes: f64) -> String {
+    let units = [("GiB", 1u64 << 30), ("MiB", 1 << 20), ("KiB", 1 << 10)];
+    match units.iter().find(|(_, size)| bytes >= *size as f64) {
+        Some((unit, size)) => format!("{:.1} {unit}", bytes / *size as f64),
+        None => format!("{bytes:.0} B"),
+    }
+}
+
+#[cfg(test)]
+mod tests;
