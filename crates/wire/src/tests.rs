@@ -407,6 +407,7 @@ fn the_page_has_the_limits_that_are_enforced() {
         ("levels of an expression", limits::EXPR_DEPTH_MAX),
         ("nodes of a program", limits::EXPR_NODES_MAX),
         ("values of an IN list", limits::IN_LIST_MAX),
+        ("bits of a key set, in bytes", limits::KEY_SET_BYTES_MAX),
         ("columns", limits::COLUMNS_MAX),
     ] {
         let row = doc_rows("## Limits").into_iter().find(|r| r[0] == name);

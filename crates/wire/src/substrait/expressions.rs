@@ -10,7 +10,7 @@ use super::read;
 use super::types::{self, TypeNames};
 use arrow_schema::{DataType, Schema};
 use bytes::Bytes;
-use farpool_model::{CompareOp, Error, Expr, Literal, Result, Value, limits};
+use farpool_model::{CompareOp, Error, Expr, KeySet, Literal, Result, Value, limits};
 use std::cell::Cell;
 use std::collections::HashMap;
 
@@ -245,6 +245,10 @@ impl<'a> Reader<'a> {
                 let high = self.compare(CompareOp::LtEq, value, high);
                 Some(Expr::And(vec![low, high]))
             }
+            (Function::InSet, (Some(value), Some(Expr::Literal(keys)), None, None)) => match keys.value() {
+                Value::Bytes(keys) => Some(Expr::InSet(Box::new(value), KeySet::from_bytes(keys)?)),
+                _ => None,
+            },
             (Function::Not, (Some(e), None, ..)) => Some(Expr::not(e)),
             (Function::IsNull, (Some(e), None, ..)) => Some(Expr::IsNull(Box::new(e))),
             (Function::IsNotNull, (Some(e), None, ..)) => Some(Expr::not(Expr::IsNull(Box::new(e)))),
