@@ -151,6 +151,7 @@ fn programs() -> Vec<Program> {
         Expr::Or(vec![like, Expr::not(Expr::IsNull(Box::new(Expr::Column(3))))]),
         Expr::compare(CompareOp::GtEq, Expr::Column(6), zoned),
         Expr::InList(Box::new(Expr::Column(0)), vec![Literal::new(Value::Int(1), DataType::Int64).unwrap()]),
+        Expr::InSet(Box::new(Expr::Column(1)), KeySet::new(&[-5, 3, 200]).unwrap()),
     ]);
     let named = |name: &str, expr| NamedExpr { name: name.into(), expr };
     let aggregate = |function, argument, data_type| Aggregate {

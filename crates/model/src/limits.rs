@@ -38,6 +38,10 @@ pub const EXPR_NODES_MAX: usize = 64 << 10;
 /// Values of one IN list.
 pub const IN_LIST_MAX: usize = 16 << 10;
 
+/// Bytes of the bitmap of one key set: one bit for each integer from the least key to the greatest. Two
+/// fit a plan, and one the L2 cache of a core that looks keys up.
+pub const KEY_SET_BYTES_MAX: usize = 1 << 20;
+
 /// Columns of one table, and of one result.
 pub const COLUMNS_MAX: usize = 4096;
 
@@ -83,6 +87,7 @@ pub const HANDSHAKE_MS_MAX: u64 = 10_000;
 const _: () = assert!(ROW_GROUP_ROWS.is_multiple_of(BATCH_ROWS));
 const _: () = assert!(BATCH_ROWS.is_multiple_of(BLOCK_ROWS));
 const _: () = assert!(PLAN_BYTES_MAX <= MESSAGE_BYTES_MAX);
+const _: () = assert!(2 * KEY_SET_BYTES_MAX < PLAN_BYTES_MAX);
 const _: () = assert!(FRAME_BYTES_MAX <= STREAM_WINDOW_BYTES);
 const _: () = assert!(STREAM_WINDOW_BYTES <= MESSAGE_BYTES_MAX);
 const _: () = assert!(STRING_BYTES_MAX <= MESSAGE_BYTES_MAX);

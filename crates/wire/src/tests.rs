@@ -409,6 +409,7 @@ fn the_page_has_the_limits_that_are_enforced() {
         ("nodes of a program", limits::EXPR_NODES_MAX),
         ("values of an IN list", limits::IN_LIST_MAX),
         ("keys of a sort", limits::SORT_KEYS_MAX),
+        ("bits of a key set, in bytes", limits::KEY_SET_BYTES_MAX),
         ("columns", limits::COLUMNS_MAX),
     ] {
         let row = doc_rows("## Limits").into_iter().find(|r| r[0] == name);

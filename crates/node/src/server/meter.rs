@@ -8,7 +8,7 @@ use std::net::IpAddr;
 
 /// What a client on this machine takes (`cargo run -p farpool-node --example loopback`): the cost of a byte there
 /// is that of copying it in and out of the system, and of making an array of it.
-const LOOPBACK_BYTES_PER_S: f64 = 1.2e9;
+const LOOPBACK_BYTES_PER_S: f64 = 0.8e9;
 
 /// What a client elsewhere takes: a network of 10 Gbit/s.
 const NETWORK_BYTES_PER_S: f64 = 1.25e9;

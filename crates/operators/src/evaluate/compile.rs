@@ -132,6 +132,7 @@ fn node_of(expr: &Expr, schema: &Schema) -> Result<Node> {
         Expr::Not(e) => Node::Not(boxed(e)?),
         Expr::IsNull(e) => Node::IsNull(boxed(e)?),
         Expr::InList(e, list) => Node::InList(boxed(e)?, Members::new(list)),
+        Expr::InSet(e, set) => Node::InList(boxed(e)?, Members::of_set(set)),
         Expr::Like { value, pattern, case_insensitive } => Node::Like {
             value: boxed(value)?,
             pattern: std::sync::Arc::new(arrow_array::StringViewArray::from(vec![pattern.as_str()])),

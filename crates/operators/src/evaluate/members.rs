@@ -10,7 +10,7 @@ use arrow_array::types::*;
 use arrow_array::{Array, ArrayRef, BooleanArray};
 use arrow_buffer::BooleanBuffer;
 use arrow_schema::DataType;
-use farpool_model::{Error, Literal, Result, Value};
+use farpool_model::{Error, KeySet, Literal, Result, Value};
 use hashbrown::HashSet;
 
 /// Values between the least and the greatest integer of a list up to which it gets a bitmap: 1 MiB of
@@ -24,6 +24,8 @@ const SCANNED_MAX: usize = 8;
 #[derive(Debug)]
 pub(crate) struct Members {
     ints: Vec<i128>,
+    /// Keys that came as a set, instead of everything else.
+    set: Option<KeySet>,
     /// A bit for each value from the least integer on; empty where a bitmap would be too large.
     bitmap: Vec<u64>,
     /// Bits of the widened floats.
@@ -38,6 +40,7 @@ impl Members {
     pub(crate) fn new(list: &[Literal]) -> Members {
         let mut members = Members {
             ints: Vec::new(),
+            set: None,
             bitmap: Vec::new(),
             floats: HashSet::default(),
             bytes: HashSet::default(),
@@ -64,6 +67,11 @@ impl Members {
         members.ints.dedup();
         members.bitmap = bitmap(&members.ints);
         members
+    }
+
+    /// The keys of `set`.
+    pub(crate) fn of_set(set: &KeySet) -> Members {
+        Members { set: Some(set.clone()), ..Members::new(&[]) }
     }
 
     /// Whether each value is a member, in SQL's logic.
@@ -135,6 +143,9 @@ impl Members {
     /// Whether the list has the integer `value`.
     #[inline]
     pub(crate) fn has_int(&self, value: i128) -> bool {
+        if let Some(set) = &self.set {
+            return i64::try_from(value).is_ok_and(|key| set.contains(key));
+        }
         if self.ints.len() <= SCANNED_MAX {
             return self.ints.contains(&value);
         }
@@ -145,9 +156,14 @@ impl Members {
         bit.is_some_and(|bit| self.bitmap.get(bit / 64).is_some_and(|word| word >> (bit % 64) & 1 == 1))
     }
 
-    /// The integers of the list, sorted.
+    /// The integers of the list, sorted; none of a set.
     pub(crate) fn ints(&self) -> &[i128] {
         &self.ints
+    }
+
+    /// The set, if it is one.
+    pub(crate) fn set(&self) -> Option<&KeySet> {
+        self.set.as_ref()
     }
 
     /// Whether NULL is in the list.

@@ -9,7 +9,7 @@ use crate::selection::Selection;
 use arrow_array::cast::AsArray;
 use arrow_array::{Array, BooleanArray};
 use farpool_columns::{Chunk, Dictionary, Integers, RowGroup};
-use farpool_model::{CompareOp, Result};
+use farpool_model::{CompareOp, KeySet, Result};
 use std::ops::Range;
 
 /// Runs of matching codes up to which each run is compared on the packed lanes; above, codes are unpacked
@@ -44,6 +44,11 @@ enum Bound<'a> {
     Members {
         integers: Integers<'a>,
         members: &'a Members,
+        chunk: &'a Chunk,
+    },
+    Set {
+        integers: Integers<'a>,
+        set: &'a KeySet,
         chunk: &'a Chunk,
     },
     Lanes {
@@ -154,6 +159,9 @@ fn in_range<'a>(integers: Integers<'a>, low: i128, high: i128, chunk: &'a Chunk)
 
 /// Lists with few members inside the chunk's bounds become ranges; long ones are looked up.
 fn in_members<'a>(integers: Integers<'a>, members: &'a Members, chunk: &'a Chunk) -> Bound<'a> {
+    if let Some(set) = members.set() {
+        return in_set(integers, set, chunk);
+    }
     let (min, max) = (i128::from(integers.min()), i128::from(integers.max()));
     let mut runs: Vec<(i128, i128)> = Vec::new();
     for value in members.ints().iter().copied().filter(|v| (min..=max).contains(v)) {
@@ -167,6 +175,14 @@ fn in_members<'a>(integers: Integers<'a>, members: &'a Members, chunk: &'a Chunk
         0..=RUNS_MAX => Bound::Ranges { integers, ranges: runs, chunk },
         _ => Bound::Members { integers, members, chunk },
     }
+}
+
+/// A set is looked up unless none of its keys can be in the chunk.
+fn in_set<'a>(integers: Integers<'a>, set: &'a KeySet, chunk: &'a Chunk) -> Bound<'a> {
+    if chunk.null_count() == 0 && (set.max() < integers.min() || integers.max() < set.min()) {
+        return Bound::Known(Some(false));
+    }
+    Bound::Set { integers, set, chunk }
 }
 
 /// The predicate on a dictionary's values, as ranges or a table of codes. `None` when the predicate is
@@ -244,6 +260,10 @@ impl Run<'_, '_> {
             }
             Bound::Members { integers, members, chunk } => {
                 let yes = self.per_value(integers, |v| members.has_int(v.into()));
+                Truth::with_validity(yes, self.validity(chunk), rows)
+            }
+            Bound::Set { integers, set, chunk } => {
+                let yes = self.per_value(integers, |key| set.contains(key));
                 Truth::with_validity(yes, self.validity(chunk), rows)
             }
             Bound::Lanes { op, left, right, general } => self.lanes(*op, *left, *right, general),

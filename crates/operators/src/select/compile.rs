@@ -157,7 +157,7 @@ fn predicate(expr: &Expr, schema: &Schema, lanes: &mut Lanes) -> Result<Predicat
             Predicate::IsNull(column)
         }
         Expr::Compare(op, l, r) => compare(expr, *op, l, r, schema, lanes)?,
-        _ => leaf(expr, form_of(expr, schema), zone_of(expr), schema)?,
+        _ => leaf(expr, form_of(expr, schema), zone_of(expr, schema), schema)?,
     })
 }
 
@@ -228,6 +228,11 @@ fn form_of(expr: &Expr, schema: &Schema) -> Form {
     {
         return Form::Members { column, members: Members::new(list) };
     }
+    if let Expr::InSet(value, set) = expr
+        && let Expr::Column(column) = **value
+    {
+        return Form::Members { column, members: Members::of_set(set) };
+    }
     let mut columns = std::collections::BTreeSet::new();
     expr.collect_columns(&mut columns);
     match columns.first() {
@@ -238,7 +243,13 @@ fn form_of(expr: &Expr, schema: &Schema) -> Form {
     }
 }
 
-fn zone_of(expr: &Expr) -> Option<ZoneTest> {
+fn zone_of(expr: &Expr, schema: &Schema) -> Option<ZoneTest> {
+    if let Expr::InSet(value, set) = expr
+        && let Expr::Column(column) = **value
+    {
+        let bound = |key: i64| Literal::new(Value::Int(key.into()), schema.field(column).data_type().clone());
+        return Some(ZoneTest::Members { column, min: bound(set.min()).ok()?, max: bound(set.max()).ok()? });
+    }
     let Expr::InList(value, list) = expr else { return None };
     let Expr::Column(column) = **value else { return None };
     if list.is_empty() || list.iter().any(Literal::is_null) {

@@ -113,6 +113,10 @@ pub(super) fn eval(expr: &Expr, row: &Row, schema: &Schema) -> Result<Value> {
                 Value::Bool(false)
             }
         }
+        Expr::InSet(e, set) => match eval(e, row, schema)? {
+            Value::Int(v) => Value::Bool(set.iter().any(|key| i128::from(key) == v)),
+            other => other,
+        },
         Expr::Like { value, pattern, case_insensitive } => match eval(value, row, schema)? {
             Value::Text(text) => {
                 let fold = |s: &str| if *case_insensitive { s.to_lowercase() } else { s.to_string() };

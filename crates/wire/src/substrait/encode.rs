@@ -171,6 +171,11 @@ impl Encoder<'_> {
                 let options = list.iter().map(|literal| self.literal(literal)).collect::<Result<_>>()?;
                 expression(RexType::SingularOrList(proto::SingularOrList { value, options }))
             }
+            Expr::InSet(value, set) => {
+                let keys = Literal::new(Value::Bytes(set.to_bytes()), DataType::BinaryView)?;
+                let arguments = vec![self.argument(value, depth)?, argument(self.literal(&keys)?)];
+                self.scalar_function(Function::InSet, arguments, Vec::new(), Some(DataType::Boolean))
+            }
             Expr::Cast(value, to) => {
                 let input = self.expression(value, depth)?;
                 let r#type = self

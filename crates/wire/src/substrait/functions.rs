@@ -35,6 +35,7 @@ pub(super) enum Function {
     Contains,
     Arithmetic(ArithmeticOp),
     Negate,
+    InSet,
     Opaque,
 }
 
@@ -65,6 +66,7 @@ pub(super) const SCALAR: &[(&str, &str, Function)] = &[
     ("contains", STRING, Function::Contains),
     // DataFusion's own name; the standard has `like` with an option.
     ("ilike", FARPOOL, Function::Like { case_insensitive: true }),
+    ("in_set", FARPOOL, Function::InSet),
     ("opaque", FARPOOL, Function::Opaque),
 ];
 
