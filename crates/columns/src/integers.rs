@@ -106,10 +106,14 @@ impl<'a> Integers<'a> {
         self.check_start(start, alive);
         let (min, max) = (i128::from(self.min()), i128::from(self.max()));
         if low > high || high < min || max < low {
-            return if inside { alive.fill(0) };
+            return if inside {
+                alive.fill(0)
+            };
         }
         if low <= min && max <= high {
-            return if !inside { alive.fill(0) };
+            return if !inside {
+                alive.fill(0)
+            };
         }
         // Both lie within the bounds now, and so do their distances.
         let (low, high) = (low.max(min), high.min(max));
@@ -129,29 +133,36 @@ impl<'a> Integers<'a> {
         self.check_start(start, alive);
         let offset = i128::from(self.min()) - i128::from(set.first);
         if self.packed.width == 0 {
-            return if set.contains(self.min()) != inside { alive.fill(0) };
+            return if set.contains(self.min()) != inside {
+                alive.fill(0)
+            };
         }
         if self.lane_bits() == 8 {
             let condition = MemberByte { set: &set.bytes_from(offset) };
             return Level::best().run(Retain { blocks: self.blocks(start), condition, inside, alive });
         }
-        // What is not of 64 bits lies so far apart that no value is a member.
         let last = i128::from(self.max()) - i128::from(set.first);
-        let (Ok(offset), Ok(_)) = (i64::try_from(offset), i64::try_from(last)) else {
+        let near = -(1 << 31)..1 << 31;
+        if !near.contains(&offset) || !near.contains(&last) {
             return self.retain_far_members(set, inside, start, alive);
-        };
-        let condition = Member { offset: offset as u64, set: &set.words };
-        with_lane!(self.packed.width, L => {
-            Level::best().run(Retain { blocks: self.blocks::<L>(start), condition, inside, alive });
-        });
+        }
+        // Sums below 0 come out as 2^31 and more, where no set reaches.
+        let condition = Member { offset: offset as u32, set: &set.words };
+        match self.lane_bits() {
+            16 => Level::best().run(Retain { blocks: self.blocks::<u16>(start), condition, inside, alive }),
+            _ => Level::best().run(Retain { blocks: self.blocks::<u32>(start), condition, inside, alive }),
+        }
     }
 
-    /// The members of `set` as ranges: a set far from most of the values is met rarely.
+    /// Row by row: of values that are spread so widely few are left, or few are members.
     fn retain_far_members(&self, set: &IntegerSet, inside: bool, start: usize, alive: &mut [u64]) {
-        for (index, word) in alive.iter_mut().enumerate() {
-            let bit = |bit: usize| u64::from(set.contains(self.packed.value_at(start + index * 64 + bit))) << bit;
-            let wanted = (0..64).filter(|bit| *word >> bit & 1 == 1);
-            let members = wanted.map(bit).fold(0, |bits, bit| bits | bit);
+        let last = set.first.saturating_add(set.words.len() as i64 * 32);
+        let mut near = alive.to_vec();
+        self.retain_within(set.first.into(), last.into(), true, start, &mut near);
+        for (index, (word, near)) in alive.iter_mut().zip(near).enumerate() {
+            let member = |bit: usize| set.contains(self.packed.value_at(start + index * 64 + bit));
+            let members = (0..64).filter(|bit| near >> bit & 1 == 1 && member(*bit));
+            let members = members.fold(0, |bits, bit| bits | 1 << bit);
             *word &= if inside { members } else { !members };
         }
     }
@@ -216,17 +227,26 @@ pub struct IntegerSet {
 }
 
 impl IntegerSet {
-    /// The integers `first + i` for which `holds(i)`, `i` being below `count`, which is below 2^32.
+    /// The integers `first + i` for which `holds(i)`, `i` being below `count`.
+    ///
+    /// # Panics
+    /// When `count` is 2^31 or more.
     pub fn new(first: i64, count: usize, holds: impl Fn(usize) -> bool) -> IntegerSet {
+        assert!(count < 1 << 31, "a bitmap of {count} bits");
         let bit = |i: usize| u32::from(i < count && holds(i)) << (i % 32);
         let word = |word: usize| (word * 32..word * 32 + 32).map(bit).fold(0, |bits, bit| bits | bit);
         IntegerSet { first, words: (0..count.div_ceil(32)).map(word).collect() }
     }
 
-    /// Integers in ascending order, the last of which is less than 2^32 above the first.
+    /// Integers in ascending order.
+    ///
+    /// # Panics
+    /// When the last is 2^31 or more above the first.
     pub fn of_sorted(integers: &[i64]) -> IntegerSet {
         let (first, last) = (integers.first().copied().unwrap_or(0), integers.last().copied().unwrap_or(0));
-        let mut words = vec![0; (last.wrapping_sub(first) as u64 / 32) as usize + 1];
+        let span = last.wrapping_sub(first) as u64;
+        assert!(span < (1 << 31) - 32, "a bitmap of {span} bits");
+        let mut words = vec![0; (span / 32) as usize + 1];
         for integer in integers {
             let bit = integer.wrapping_sub(first) as u64;
             words[(bit / 32) as usize] |= 1 << (bit % 32);

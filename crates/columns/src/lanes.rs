@@ -41,24 +41,21 @@ pub(crate) trait Lane: BitPacking + ArrowNativeType + Ord {
     /// The difference, modulo the type.
     fn minus(self, other: Self) -> Self;
 
-    /// A unit of equal lanes.
-    fn splat(self) -> Self::Unit;
-
     /// The unit that starts at `lanes[start]`.
     fn load(lanes: &[Self], start: usize) -> Self::Unit;
 
     /// [`Lane::part`] of each lane.
-    fn parts(low: &Self::Unit, high: &Self::Unit, shift: u32, mask: Self) -> Self::Unit;
-
-    /// [`Lane::minus`] of each lane.
-    fn all_minus(unit: &Self::Unit, other: Self) -> Self::Unit;
+    fn parts<S: Simd>(simd: S, low: &Self::Unit, high: &Self::Unit, shift: u32, mask: Self) -> Self::Unit;
 
     /// A bit for each lane: whether the left is no greater than the right.
     fn at_most<S: Simd>(simd: S, left: &Self::Unit, right: &Self::Unit) -> u64;
+
+    /// A bit for each lane: whether it is `low` or at most `span` above.
+    fn within<S: Simd>(simd: S, values: &Self::Unit, low: Self, span: Self) -> u64;
 }
 
 macro_rules! impl_lane {
-    ($($t:ty, $at_most:ident);*) => {$(
+    ($($t:ty, $parts:ident, $at_most:ident, $within:ident);*) => {$(
         impl Lane for $t {
             const BITS: u32 = <$t>::BITS;
 
@@ -92,40 +89,40 @@ macro_rules! impl_lane {
             }
 
             #[inline(always)]
-            fn splat(self) -> Self::Unit {
-                [self; 64 / size_of::<$t>()]
-            }
-
-            #[inline(always)]
             fn load(lanes: &[Self], start: usize) -> Self::Unit {
                 *lanes[start..].first_chunk().expect("a block is a whole number of units")
             }
 
             #[inline(always)]
-            fn parts(low: &Self::Unit, high: &Self::Unit, shift: u32, mask: Self) -> Self::Unit {
-                let mut parts = [0; 64 / size_of::<$t>()];
-                for i in 0..parts.len() {
-                    parts[i] = Self::part(low[i], high[i], shift, mask);
-                }
-                parts
-            }
-
-            #[inline(always)]
-            fn all_minus(unit: &Self::Unit, other: Self) -> Self::Unit {
-                let mut differences = *unit;
-                differences.iter_mut().for_each(|value| *value = value.wrapping_sub(other));
-                differences
+            fn parts<S: Simd>(
+                simd: S,
+                low: &Self::Unit,
+                high: &Self::Unit,
+                shift: u32,
+                mask: Self,
+            ) -> Self::Unit {
+                simd.$parts(low, high, shift, mask)
             }
 
             #[inline(always)]
             fn at_most<S: Simd>(simd: S, left: &Self::Unit, right: &Self::Unit) -> u64 {
                 simd.$at_most(left, right)
             }
+
+            #[inline(always)]
+            fn within<S: Simd>(simd: S, values: &Self::Unit, low: Self, span: Self) -> u64 {
+                simd.$within(values, low, span)
+            }
         }
     )*};
 }
 
-impl_lane!(u8, at_most_u8; u16, at_most_u16; u32, at_most_u32; u64, at_most_u64);
+impl_lane!(
+    u8, parts_u8, at_most_u8, within_u8;
+    u16, parts_u16, at_most_u16, within_u16;
+    u32, parts_u32, at_most_u32, within_u32;
+    u64, parts_u64, at_most_u64, within_u64
+);
 
 /// Bits of the narrowest lane for values of `width` bits.
 pub(crate) fn lane_bits(width: u32) -> u32 {
@@ -181,16 +178,19 @@ impl<'a, L: Lane> Pairs<'a, L> {
 
     /// Values of [`Lane::BITS`] pairs, in two halves, and the row of the block that the first of them is.
     #[inline(always)]
-    pub fn get(&self, number: u32) -> (usize, L::Unit, L::Unit) {
+    pub fn get<S: Simd>(&self, simd: S, number: u32) -> (usize, L::Unit, L::Unit) {
         let (word, shift) = (number * self.width / L::BITS, number * self.width % L::BITS);
         // Behind the last row nothing is wanted.
         let next = (word + 1).min(self.width - 1);
         let (low, high) = (word as usize * streams::<L>(), next as usize * streams::<L>());
-        let part = |half: usize| {
-            let (low, high) = (L::load(self.packed, low + half), L::load(self.packed, high + half));
-            L::parts(&low, &high, shift, self.mask)
-        };
-        (first_row(number as usize), part(0), part(streams::<L>() / 2))
+        let (low_half, high_half) = (low + streams::<L>() / 2, high + streams::<L>() / 2);
+        let (left, left_next) = (L::load(self.packed, low), L::load(self.packed, high));
+        let (right, right_next) = (L::load(self.packed, low_half), L::load(self.packed, high_half));
+        (
+            first_row(number as usize),
+            L::parts(simd, &left, &left_next, shift, self.mask),
+            L::parts(simd, &right, &right_next, shift, self.mask),
+        )
     }
 }
 

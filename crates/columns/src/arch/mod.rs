@@ -31,25 +31,55 @@ pub trait Kernel {
 
 /// What the compiler does not find by itself, 64 bytes of values at a time. The first value's answer is in
 /// the lowest bit.
+///
+/// A step on arrays of few values is by hand even if it is simple: the compiler would take the array apart
+/// before it looks for vectors.
 pub trait Simd: Copy {
     /// Where `left <= right`.
     fn at_most_u8(self, left: &[u8; 64], right: &[u8; 64]) -> u64;
 
+    /// Where `values - low`, modulo the type, is at most `span`.
+    fn within_u8(self, values: &[u8; 64], low: u8, span: u8) -> u64;
+
+    /// The bits of `high` and `low`, one behind the other, from `shift` on, as far as `mask` wants them.
+    fn parts_u8(self, low: &[u8; 64], high: &[u8; 64], shift: u32, mask: u8) -> [u8; 64];
+
     /// Where `left <= right`.
     fn at_most_u16(self, left: &[u16; 32], right: &[u16; 32]) -> u64;
+
+    /// Where `values - low`, modulo the type, is at most `span`.
+    fn within_u16(self, values: &[u16; 32], low: u16, span: u16) -> u64;
+
+    /// The bits of `high` and `low`, one behind the other, from `shift` on, as far as `mask` wants them.
+    fn parts_u16(self, low: &[u16; 32], high: &[u16; 32], shift: u32, mask: u16) -> [u16; 32];
 
     /// Where `left <= right`.
     fn at_most_u32(self, left: &[u32; 16], right: &[u32; 16]) -> u64;
 
+    /// Where `values - low`, modulo the type, is at most `span`.
+    fn within_u32(self, values: &[u32; 16], low: u32, span: u32) -> u64;
+
+    /// The bits of `high` and `low`, one behind the other, from `shift` on, as far as `mask` wants them.
+    fn parts_u32(self, low: &[u32; 16], high: &[u32; 16], shift: u32, mask: u32) -> [u32; 16];
+
     /// Where `left <= right`.
     fn at_most_u64(self, left: &[u64; 8], right: &[u64; 8]) -> u64;
+
+    /// Where `values - low`, modulo the type, is at most `span`.
+    fn within_u64(self, values: &[u64; 8], low: u64, span: u64) -> u64;
+
+    /// The bits of `high` and `low`, one behind the other, from `shift` on, as far as `mask` wants them.
+    fn parts_u64(self, low: &[u64; 8], high: &[u64; 8], shift: u32, mask: u64) -> [u64; 8];
 
     /// The bit of `set` at each index, the lowest bit of a byte first.
     fn bits_at_u8(self, set: &[u8; 32], indices: &[u8; 64]) -> u64;
 
-    /// The bit of `set` at each index, the lowest bit of a word first; clear behind the end of the set.
-    /// The set has at most `i32::MAX` words.
-    fn bits_at_u32(self, set: &[u32], indices: &[u32; 16]) -> u64;
+    /// The bit of `set` at each index, `offset` added modulo the type; the lowest bit of a word comes first;
+    /// clear behind the end of the set. The set has less than 2^31 bits.
+    fn bits_at_u16(self, set: &[u32], indices: &[u16; 32], offset: u32) -> u64;
+
+    /// The same for wider indices.
+    fn bits_at_u32(self, set: &[u32], indices: &[u32; 16], offset: u32) -> u64;
 }
 
 /// Instructions that this processor has.

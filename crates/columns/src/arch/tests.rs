@@ -31,21 +31,38 @@ fn lanes<T: Copy + Default, const N: usize>(values: &[u64], cut: impl Fn(u64) ->
     std::array::from_fn(|i| cut(values[i]))
 }
 
+/// What the steps gave, as text.
 impl Kernel for Steps<'_> {
-    type Output = [u64; 6];
+    type Output = Vec<String>;
 
     #[inline(always)]
-    fn run<S: Simd>(self, simd: S) -> [u64; 6] {
+    fn run<S: Simd>(self, simd: S) -> Vec<String> {
         let Steps { left, right, set } = self;
         let bytes: Vec<u8> = set.iter().flat_map(|word| word.to_le_bytes()).cycle().take(32).collect();
-        [
-            simd.at_most_u8(&lanes(left, |v| v as u8), &lanes(right, |v| v as u8)),
-            simd.at_most_u16(&lanes(left, |v| v as u16), &lanes(right, |v| v as u16)),
-            simd.at_most_u32(&lanes(left, |v| v as u32), &lanes(right, |v| v as u32)),
-            simd.at_most_u64(&lanes(left, |v| v), &lanes(right, |v| v)),
-            simd.bits_at_u8(bytes.first_chunk().expect("32 bytes"), &lanes(left, |v| v as u8)),
-            simd.bits_at_u32(set, &lanes(left, |v| v as u32)),
-        ]
+        let mut out = Vec::new();
+        macro_rules! steps {
+            ($($t:ty, $at_most:ident, $within:ident, $parts:ident);*) => {$(
+                let (l, r) = (lanes(left, |v| v as $t), lanes(right, |v| v as $t));
+                out.push(format!("{:x}", simd.$at_most(&l, &r)));
+                out.push(format!("{:x}", simd.$within(&l, r[0], r[1])));
+                for shift in [0, 1, 5, <$t>::BITS - 1] {
+                    out.push(format!("{:?}", simd.$parts(&l, &r, shift, <$t>::MAX >> 1)));
+                }
+            )*};
+        }
+        steps!(
+            u8, at_most_u8, within_u8, parts_u8;
+            u16, at_most_u16, within_u16, parts_u16;
+            u32, at_most_u32, within_u32, parts_u32;
+            u64, at_most_u64, within_u64, parts_u64
+        );
+        let bytes = bytes.first_chunk().expect("32 bytes");
+        out.push(format!("{:x}", simd.bits_at_u8(bytes, &lanes(left, |v| v as u8))));
+        for offset in [0, 7, 0u32.wrapping_sub(9)] {
+            out.push(format!("{:x}", simd.bits_at_u16(set, &lanes(left, |v| v as u16), offset)));
+            out.push(format!("{:x}", simd.bits_at_u32(set, &lanes(left, |v| v as u32), offset)));
+        }
+        out
     }
 }
 
@@ -59,13 +76,8 @@ fn every_level_takes_the_steps_of_the_portable_one() {
         let set: Vec<u32> = numbers(77 + seed as u64, 1 + seed % 40, 32).iter().map(|v| *v as u32).collect();
         let steps = || Steps { left: &left, right: &right, set: &set };
         let expected = Level::PORTABLE.run(steps());
-        let plain = |n: usize, cut: u64| {
-            (0..n).map(|i| u64::from(left[i] & cut <= right[i] & cut) << i).fold(0, |a, b| a | b)
-        };
-        assert_eq!(expected[0], plain(64, 0xff));
-        assert_eq!(expected[1], plain(32, 0xffff));
-        assert_eq!(expected[2], plain(16, 0xffff_ffff));
-        assert_eq!(expected[3], plain(8, u64::MAX));
+        let bytes = (0..64).map(|i| u64::from(left[i] as u8 <= right[i] as u8) << i);
+        assert_eq!(expected[0], format!("{:x}", bytes.fold(0, |a, b| a | b)));
         for level in Level::all() {
             assert_eq!(level.run(steps()), expected, "{level:?}, seed {seed}");
         }

@@ -44,7 +44,7 @@ impl<L: Lane, C: Condition<L>> Kernel for Retain<'_, L, C> {
             let pairs = Pairs::new(blocks.width, packed);
             let mut bits = [0; BLOCK_WORDS];
             for number in 0..L::BITS {
-                let (first, left, right) = pairs.get(number);
+                let (first, left, right) = pairs.get(simd, number);
                 put::<L>(&mut bits, first, [condition.bits(simd, &left), condition.bits(simd, &right)]);
             }
             keep(alive, &bits, inside);
@@ -85,46 +85,46 @@ impl<L: Lane> Condition<L> for Within<L> {
 
     #[inline(always)]
     fn bits<S: Simd>(&self, simd: S, unit: &L::Unit) -> u64 {
-        L::at_most(simd, &L::all_minus(unit, self.low), &self.span.splat())
+        L::within(simd, unit, self.low, self.span)
     }
 }
 
-/// The value, `offset` added, is a member of a set. A negative sum, as it is in 64 bits, is none.
+/// The value, `offset` added modulo 2^32, is the place of a set bit.
 pub(crate) struct Member<'a> {
-    pub offset: u64,
-    /// The lowest bit of a word first.
+    pub offset: u32,
+    /// The lowest bit of a word first; less than 2^31 bits.
     pub set: &'a [u32],
 }
 
 impl Member<'_> {
-    /// No set has so many bits as what does not fit.
     #[inline(always)]
-    fn index<L: Lane>(&self, value: L) -> u32 {
-        let sum = value.widen().wrapping_add(self.offset);
-        if sum > u64::from(u32::MAX) { u32::MAX } else { sum as u32 }
+    fn has(&self, index: u32) -> bool {
+        let index = index.wrapping_add(self.offset);
+        self.set.get((index >> 5) as usize).is_some_and(|word| word >> (index & 31) & 1 == 1)
     }
 }
 
-impl<L: Lane> Condition<L> for Member<'_> {
+impl Condition<u16> for Member<'_> {
     #[inline(always)]
-    fn holds(&self, value: L) -> bool {
-        let index = self.index(value);
-        self.set.get((index >> 5) as usize).is_some_and(|word| word >> (index & 31) & 1 == 1)
+    fn holds(&self, value: u16) -> bool {
+        self.has(value.into())
     }
 
     #[inline(always)]
-    fn bits<S: Simd>(&self, simd: S, unit: &L::Unit) -> u64 {
-        let unit = unit.as_ref();
-        let mut bits = 0;
-        for part in 0..unit.len().div_ceil(16) {
-            let mut indices = [u32::MAX; 16];
-            for i in 0..unit.len().min(16) {
-                indices[i] = self.index(unit[part * 16 + i]);
-            }
-            let used = if unit.len() < 16 { (1 << unit.len()) - 1 } else { u64::MAX };
-            bits |= (simd.bits_at_u32(self.set, &indices) & used) << (16 * part);
-        }
-        bits
+    fn bits<S: Simd>(&self, simd: S, unit: &[u16; 32]) -> u64 {
+        simd.bits_at_u16(self.set, unit, self.offset)
+    }
+}
+
+impl Condition<u32> for Member<'_> {
+    #[inline(always)]
+    fn holds(&self, value: u32) -> bool {
+        self.has(value)
+    }
+
+    #[inline(always)]
+    fn bits<S: Simd>(&self, simd: S, unit: &[u32; 16]) -> u64 {
+        simd.bits_at_u32(self.set, unit, self.offset)
     }
 }
 
@@ -163,7 +163,7 @@ impl<L: Lane, R: Lane, W: Lane> Kernel for RetainAtMost<'_, L, R, W> {
     fn run<S: Simd>(self, simd: S) {
         let RetainAtMost { left, left_offset, right, right_offset, inside, alive } = self;
         let (mut lefts, mut rights) = ([W::default(); BLOCK_ROWS], [W::default(); BLOCK_ROWS]);
-        let unit_lanes = W::default().splat().as_ref().len();
+        let unit_lanes = 512 / W::BITS as usize;
         for (block, alive) in alive.chunks_mut(BLOCK_WORDS).enumerate() {
             if alive.iter().all(|word| *word == 0) {
                 continue;
@@ -221,22 +221,41 @@ impl<T: Copy, L: Lane, F: Fn(T) -> L> Kernel for RetainPlain<'_, T, L, F> {
     #[inline(always)]
     fn run<S: Simd>(self, simd: S) {
         let RetainPlain { values, key, low, span, inside, alive } = self;
-        let spans = span.splat();
-        let unit_lanes = spans.as_ref().len();
-        for (values, alive) in values.chunks(64).zip(alive) {
-            if *alive == 0 {
-                continue;
+        let turned = if inside { 0 } else { u64::MAX };
+        let (whole, rest) = values.as_chunks::<64>();
+        let (words, last) = alive.split_at_mut(whole.len().min(alive.len()));
+        for (values, alive) in whole.iter().zip(words) {
+            if *alive != 0 {
+                *alive &= word_within(simd, values, &key, low, span) ^ turned;
             }
-            let mut bits = 0;
-            let mut keys = [L::default(); 64];
-            keys.iter_mut().zip(values).for_each(|(above, value)| *above = key(*value).minus(low));
-            for unit in 0..64 / unit_lanes {
-                let above = L::load(&keys, unit * unit_lanes);
-                bits |= L::at_most(simd, &above, &spans) << (unit * unit_lanes);
-            }
-            *alive &= if inside { bits } else { !bits };
+        }
+        if let (Some(alive), Some(first)) = (last.first_mut(), rest.first()) {
+            let mut values = [*first; 64];
+            values[..rest.len()].copy_from_slice(rest);
+            *alive &= word_within(simd, &values, &key, low, span) ^ turned;
         }
     }
+}
+
+/// A bit for each of 64 values.
+#[inline(always)]
+fn word_within<S: Simd, T: Copy, L: Lane>(
+    simd: S,
+    values: &[T; 64],
+    key: &impl Fn(T) -> L,
+    low: L,
+    span: L,
+) -> u64 {
+    let mut keys = [L::default(); 64];
+    for i in 0..64 {
+        keys[i] = key(values[i]);
+    }
+    let unit_lanes = 512 / L::BITS as usize;
+    let mut bits = 0;
+    for unit in 0..64 / unit_lanes {
+        bits |= L::within(simd, &L::load(&keys, unit * unit_lanes), low, span) << (unit * unit_lanes);
+    }
+    bits
 }
 
 #[inline(always)]

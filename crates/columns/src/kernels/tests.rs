@@ -3,6 +3,7 @@
 use super::*;
 use crate::arch::Level;
 use crate::arch::tests::numbers;
+use crate::kernels::retain::Condition;
 use crate::packed::with_lane;
 
 /// Blocks of values of `width` bits, packed by the library.
@@ -28,7 +29,13 @@ fn some_bits(seed: u64, words: usize) -> Vec<u64> {
     let (a, b) = (numbers(seed, words, 64), numbers(!seed, words, 64));
     let word = |i: usize| match (seed as usize + i / BLOCK_WORDS) % 4 {
         0 => 0,
-        1 => if i % BLOCK_WORDS == 5 { a[i] & b[i] & 0x1111 } else { 0 },
+        1 => {
+            if i % BLOCK_WORDS == 5 {
+                a[i] & b[i] & 0x1111
+            } else {
+                0
+            }
+        }
         2 => u64::MAX,
         _ => a[i] | b[i],
     };
@@ -68,11 +75,6 @@ fn every_predicate_keeps_what_a_loop_keeps() {
         let values = numbers(u64::from(width) + 100, 4 * BLOCK_ROWS, width);
         let mask = u64::MAX >> (64 - width);
         let edges = numbers(u64::from(width) + 200, 8, width);
-        let set: Vec<u32> = numbers(width.into(), 60, 32).iter().map(|v| *v as u32).collect();
-        let member = |v: u64, offset: u64| {
-            let index = v.wrapping_add(offset);
-            index < 32 * 60 && set[index as usize / 32] >> (index % 32) & 1 == 1
-        };
         with_lane!(width, L => {
             let packed = packed::<L>(width, &values);
             let blocks = Blocks { width, lanes: &packed };
@@ -86,16 +88,38 @@ fn every_predicate_keeps_what_a_loop_keeps() {
                 level.run(Retain { blocks, condition, inside, alive: &mut alive });
                 let expected = plain(&before, &values, |v| (low..=high).contains(&v) == inside);
                 assert_eq!(alive, expected, "{width} bits within {low} to {high}, {level:?}");
-
-                let offset = [0, 5, 900, 0u64.wrapping_sub(3)][seed as usize % 4];
-                let mut alive = before.clone();
-                let condition = Member { offset, set: &set };
-                level.run(Retain { blocks, condition, inside, alive: &mut alive });
-                let expected = plain(&before, &values, |v| member(v, offset) == inside);
-                assert_eq!(alive, expected, "{width} bits, members from {offset}, {level:?}");
             }
         });
     }
+}
+
+/// Members that are found by a set's bits.
+fn check_members<L: Lane>(width: u32)
+where
+    for<'a> Member<'a>: Condition<L>,
+{
+    let values = numbers(u64::from(width) + 100, 4 * BLOCK_ROWS, width);
+    let set: Vec<u32> = numbers(width.into(), 60, 32).iter().map(|v| *v as u32).collect();
+    let lanes = packed::<L>(width, &values);
+    let blocks = Blocks { width, lanes: &lanes };
+    for (seed, level) in (0..8).flat_map(|seed| Level::all().map(move |level| (seed, level))) {
+        let before = some_bits(seed, 4 * BLOCK_WORDS);
+        let (inside, offset) = (seed % 2 == 0, [0, 5, 900, 0u32.wrapping_sub(3)][seed as usize % 4]);
+        let mut alive = before.clone();
+        level.run(Retain { blocks, condition: Member { offset, set: &set }, inside, alive: &mut alive });
+        let member = |v: u64| {
+            let index = (v as u32).wrapping_add(offset);
+            index < 32 * 60 && set[index as usize / 32] >> (index % 32) & 1 == 1
+        };
+        let expected = plain(&before, &values, |v| member(v) == inside);
+        assert_eq!(alive, expected, "{width} bits, members from {offset}, {level:?}");
+    }
+}
+
+#[test]
+fn members_are_found_as_a_loop_does() {
+    (9..=16).for_each(check_members::<u16>);
+    (17..=32).for_each(check_members::<u32>);
 }
 
 #[test]
@@ -118,7 +142,8 @@ fn bytes_are_looked_up_as_a_loop_does() {
 
 #[test]
 fn columns_compare_as_a_loop_does() {
-    for (left_width, right_width) in [(3, 7), (0, 12), (12, 12), (9, 20), (31, 16), (40, 8), (64, 64), (5, 0)] {
+    for (left_width, right_width) in [(3, 7), (0, 12), (12, 12), (9, 20), (31, 16), (40, 8), (64, 64), (5, 0)]
+    {
         let value = |seed, width| match width {
             0 => vec![0; 2 * BLOCK_ROWS],
             _ => numbers(seed, 2 * BLOCK_ROWS, width),

@@ -16,15 +16,17 @@ impl<L: Lane, T, F: Fn(L) -> T> Kernel for UnpackBlock<'_, L, T, F> {
     type Output = ();
 
     #[inline(always)]
-    fn run<S: Simd>(self, _: S) {
+    fn run<S: Simd>(self, simd: S) {
         let UnpackBlock { width, packed, out, map } = self;
         let pairs = Pairs::new(width, packed);
+        let mut values = [L::default(); BLOCK_ROWS];
         for number in 0..L::BITS {
-            let (first, left, right) = pairs.get(number);
+            let (first, left, right) = pairs.get(simd, number);
             let (left, right) = (left.as_ref(), right.as_ref());
-            let (lefts, rights) = out[first..first + 2 * left.len()].split_at_mut(left.len());
-            lefts.iter_mut().zip(left).for_each(|(out, value)| *out = map(*value));
-            rights.iter_mut().zip(right).for_each(|(out, value)| *out = map(*value));
+            values[first..first + left.len()].copy_from_slice(left);
+            values[first + left.len()..first + 2 * left.len()].copy_from_slice(right);
         }
+        // By itself, because one long loop is what the compiler makes vectors of.
+        out.iter_mut().zip(&values).for_each(|(out, value)| *out = map(*value));
     }
 }

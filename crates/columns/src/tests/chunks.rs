@@ -110,16 +110,26 @@ fn check_integers(chunk: &Chunk, array: &ArrayRef, random: &mut Random) {
     for low in bounds {
         let high = bounds[random.below(bounds.len())];
         let inside = random.below(2) == 0;
-        check_predicate(&unpacked, random, |start, alive| {
-            integers.retain_within(low, high, inside, start, alive);
-        }, |value| (low <= i128::from(value) && i128::from(value) <= high) == inside);
+        check_predicate(
+            &unpacked,
+            random,
+            |start, alive| {
+                integers.retain_within(low, high, inside, start, alive);
+            },
+            |value| (low <= i128::from(value) && i128::from(value) <= high) == inside,
+        );
     }
     let first = unpacked[random.below(unpacked.len())].saturating_sub(random.below(50) as i64);
     let set = IntegerSet::new(first, 1 + random.below(300), |i| i % 3 == 0 || i % 7 == 1);
     for inside in [true, false] {
-        check_predicate(&unpacked, random, |start, alive| {
-            integers.retain_members(&set, inside, start, alive);
-        }, |value| set.contains(value) == inside);
+        check_predicate(
+            &unpacked,
+            random,
+            |start, alive| {
+                integers.retain_members(&set, inside, start, alive);
+            },
+            |value| set.contains(value) == inside,
+        );
     }
 }
 
@@ -179,23 +189,28 @@ fn holds(op: CompareOp, order: Ordering) -> bool {
 fn columns_compare_with_each_other() {
     let mut random = Random(5);
     let pool = pool(64);
-    let columns: Vec<(ArrayRef, Arc<Chunk>)> = [DataType::Int8, DataType::Int32, DataType::Int64, DataType::Int64]
-        .iter()
-        .flat_map(|t| SHAPES.map(|shape| (t, shape)))
-        .map(|(data_type, shape)| array(data_type, shape, 3000, 0, &mut random))
-        .map(|array| (Arc::clone(&array), encoded(&pool, &array)))
-        .collect();
+    let columns: Vec<(ArrayRef, Arc<Chunk>)> =
+        [DataType::Int8, DataType::Int32, DataType::Int64, DataType::Int64]
+            .iter()
+            .flat_map(|t| SHAPES.map(|shape| (t, shape)))
+            .map(|(data_type, shape)| array(data_type, shape, 3000, 0, &mut random))
+            .map(|array| (Arc::clone(&array), encoded(&pool, &array)))
+            .collect();
     for _ in 0..200 {
-        let (left, right) = (&columns[random.below(columns.len())].1, &columns[random.below(columns.len())].1);
+        let (left, right) =
+            (&columns[random.below(columns.len())].1, &columns[random.below(columns.len())].1);
         let (left, right) = (left.integers().unwrap(), right.integers().unwrap());
         let (mut lefts, mut rights) = (Vec::new(), Vec::new());
         left.unpack(0..3000, &mut lefts);
         right.unpack(0..3000, &mut rights);
         let op = OPS[random.below(6)];
         let rows: Vec<i64> = (0..3000).collect();
-        check_predicate(&rows, &mut random, |start, alive| left.retain_compared(op, &right, start, alive), |row| {
-            holds(op, lefts[row as usize].cmp(&rights[row as usize]))
-        });
+        check_predicate(
+            &rows,
+            &mut random,
+            |start, alive| left.retain_compared(op, &right, start, alive),
+            |row| holds(op, lefts[row as usize].cmp(&rights[row as usize])),
+        );
     }
 }
 
