@@ -110,10 +110,12 @@ impl KeySet {
 
     /// The keys in ascending order.
     pub fn iter(&self) -> impl Iterator<Item = i64> + '_ {
-        let bits = |word: u64| (0..64).filter(move |bit| word >> bit & 1 == 1);
         let words = self.words.iter().enumerate();
         words.flat_map(move |(place, word)| {
-            bits(*word).map(move |bit| self.first.wrapping_add((place * 64) as i64 + bit))
+            let first = self.first.wrapping_add((place * 64) as i64);
+            let left = std::iter::successors(Some(*word), |left| Some(left & left.wrapping_sub(1)));
+            let left = left.take_while(|left| *left != 0);
+            left.map(move |left| first.wrapping_add(i64::from(left.trailing_zeros())))
         })
     }
 }

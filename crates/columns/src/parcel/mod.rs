@@ -11,6 +11,7 @@
 //! them, as a kernel on a stored chunk does.
 
 mod array;
+#[expect(unsafe_code, reason = "strings that were checked once")]
 mod read;
 #[cfg(test)]
 mod tests;

@@ -10,6 +10,7 @@ use arrow_array::types::*;
 use arrow_array::{Array, ArrayRef, BooleanArray};
 use arrow_buffer::BooleanBuffer;
 use arrow_schema::DataType;
+use farpool_columns::IntegerSet;
 use farpool_model::{Error, KeySet, Literal, Result, Value};
 use hashbrown::HashSet;
 
@@ -24,10 +25,8 @@ const SCANNED_MAX: usize = 8;
 #[derive(Debug)]
 pub(crate) struct Members {
     ints: Vec<i128>,
-    /// Keys that came as a set, instead of everything else.
-    set: Option<KeySet>,
-    /// A bit for each value from the least integer on; empty where a bitmap would be too large.
-    bitmap: Vec<u64>,
+    /// The integers as a bitmap, if they lie close enough together.
+    set: Option<IntegerSet>,
     /// Bits of the widened floats.
     floats: HashSet<u64, ahash::RandomState>,
     bytes: HashSet<Vec<u8>, ahash::RandomState>,
@@ -41,7 +40,6 @@ impl Members {
         let mut members = Members {
             ints: Vec::new(),
             set: None,
-            bitmap: Vec::new(),
             floats: HashSet::default(),
             bytes: HashSet::default(),
             bools: [false; 2],
@@ -65,13 +63,14 @@ impl Members {
         }
         members.ints.sort_unstable();
         members.ints.dedup();
-        members.bitmap = bitmap(&members.ints);
+        members.set = set_of(&members.ints);
         members
     }
 
     /// The keys of `set`.
     pub(crate) fn of_set(set: &KeySet) -> Members {
-        Members { set: Some(set.clone()), ..Members::new(&[]) }
+        let ints: Vec<i128> = set.iter().map(i128::from).collect();
+        Members { set: set_of(&ints), ints, ..Members::new(&[]) }
     }
 
     /// Whether each value is a member, in SQL's logic.
@@ -143,27 +142,23 @@ impl Members {
     /// Whether the list has the integer `value`.
     #[inline]
     pub(crate) fn has_int(&self, value: i128) -> bool {
-        if let Some(set) = &self.set {
-            return i64::try_from(value).is_ok_and(|key| set.contains(key));
-        }
         if self.ints.len() <= SCANNED_MAX {
             return self.ints.contains(&value);
         }
-        if self.bitmap.is_empty() {
-            return self.ints.binary_search(&value).is_ok();
+        match &self.set {
+            Some(set) => i64::try_from(value).is_ok_and(|value| set.contains(value)),
+            None => self.ints.binary_search(&value).is_ok(),
         }
-        let bit = value.checked_sub(self.ints[0]).and_then(|bit| usize::try_from(bit).ok());
-        bit.is_some_and(|bit| self.bitmap.get(bit / 64).is_some_and(|word| word >> (bit % 64) & 1 == 1))
     }
 
-    /// The integers of the list, sorted; none of a set.
+    /// The integers of the list as a bitmap, if they lie close enough together.
+    pub(crate) fn set(&self) -> Option<&IntegerSet> {
+        self.set.as_ref()
+    }
+
+    /// The integers of the list, sorted.
     pub(crate) fn ints(&self) -> &[i128] {
         &self.ints
-    }
-
-    /// The set, if it is one.
-    pub(crate) fn set(&self) -> Option<&KeySet> {
-        self.set.as_ref()
     }
 
     /// Whether NULL is in the list.
@@ -172,19 +167,14 @@ impl Members {
     }
 }
 
-/// The bitmap of sorted integers; empty if they are few or too far apart.
-fn bitmap(ints: &[i128]) -> Vec<u64> {
-    let (Some(first), Some(last)) = (ints.first(), ints.last()) else { return Vec::new() };
-    let span = match last.checked_sub(*first) {
-        Some(span) if ints.len() > SCANNED_MAX && span < BITMAP_VALUES_MAX => span as usize,
-        _ => return Vec::new(),
-    };
-    let mut words = vec![0u64; span / 64 + 1];
-    for value in ints {
-        let bit = (value - first) as usize;
-        words[bit / 64] |= 1 << (bit % 64);
+/// The bitmap of sorted integers, unless they are few or too far apart.
+fn set_of(ints: &[i128]) -> Option<IntegerSet> {
+    let span = ints.last()?.checked_sub(*ints.first()?)?;
+    if ints.len() <= SCANNED_MAX || span >= BITMAP_VALUES_MAX {
+        return None;
     }
-    words
+    let ints: Vec<i64> = ints.iter().map(|value| i64::try_from(*value).ok()).collect::<Option<_>>()?;
+    Some(IntegerSet::of_sorted(&ints))
 }
 
 #[cfg(test)]

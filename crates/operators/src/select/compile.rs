@@ -40,6 +40,8 @@ pub(super) struct Leaf {
 pub(super) enum Form {
     /// `low <= column <= high`, of integers.
     Range { column: usize, low: i128, high: i128 },
+    /// A comparison of a float with a constant of its type.
+    Float { column: usize, op: CompareOp, literal: f64 },
     /// Membership in a sorted list of integers.
     Members { column: usize, members: Members },
     /// Any condition on one string or binary column: asked once for each value of a dictionary.
@@ -115,7 +117,7 @@ impl Predicate {
     }
 
     /// Cheap predicates run first. The order of those that may fail is kept.
-    fn cost(&self) -> u32 {
+    pub(super) fn cost(&self) -> u32 {
         if self.is_fallible() {
             return u32::MAX;
         }
@@ -128,6 +130,7 @@ impl Predicate {
             Predicate::Not(inner) => inner.cost(),
             Predicate::Leaf(leaf) => match &leaf.form {
                 Form::Range { .. } => 2,
+                Form::Float { .. } => 5,
                 Form::Members { .. } => 10,
                 Form::Bytes { .. } => 20,
                 Form::Lanes { .. } => 30,
@@ -204,7 +207,13 @@ fn compare(
             let range = leaf(&equal, Form::Range { column, low, high }, Some(zone), schema)?;
             Ok(Predicate::Not(Box::new(range)))
         }
-        None => leaf(expr, form_of(expr, schema), zone, schema),
+        None => {
+            let form = match literal.value() {
+                Value::Float(literal) => Form::Float { column, op, literal: *literal },
+                _ => form_of(expr, schema),
+            };
+            leaf(expr, form, zone, schema)
+        }
     }
 }
 
