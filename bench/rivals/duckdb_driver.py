@@ -2,7 +2,7 @@
 
 import duckdb
 
-from driver import Engine, read_table, serve
+from driver import Engine, map_table, serve
 
 
 class DuckDb(Engine):
@@ -16,7 +16,7 @@ class DuckDb(Engine):
         if file.endswith(".parquet"):
             self.connection.execute(f"CREATE OR REPLACE TABLE {table} AS FROM '{file}'")
         else:
-            source = read_table(file)  # found by its name
+            source = map_table(file)  # found by its name
             self.connection.execute(f"CREATE OR REPLACE TABLE {table} AS FROM source")
 
     def drop(self, table: str) -> None:

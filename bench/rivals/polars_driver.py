@@ -4,7 +4,7 @@ import os
 
 import pyarrow as pa
 
-from driver import Engine, read_table, serve
+from driver import Engine, map_table, serve
 from owned import Owned
 
 
@@ -20,7 +20,8 @@ class Polars(Engine):
         self.owned = Owned(threads)
 
     def load(self, table: str, file: str) -> None:
-        frame = self.polars.from_arrow(read_table(file), rechunk=True)
+        # Making one chunk of many copies them.
+        frame = self.polars.from_arrow(map_table(file), rechunk=True)
         self.context.register(table, frame)
         self.owned.add(table, frame.to_arrow())
 

@@ -11,7 +11,7 @@ import sys
 
 import duckdb
 
-from driver import Engine, Server, read_table, serve
+from driver import Engine, Server, map_table, serve
 
 TOKEN = "farpool_bench"
 
@@ -40,7 +40,7 @@ class ServerProcess(Engine):
         self.version = address
 
     def load(self, table: str, file: str) -> None:
-        source = read_table(file)  # found by its name
+        source = map_table(file)  # found by its name
         self.connection.execute(f"CREATE OR REPLACE TABLE {table} AS FROM source")
 
     def drop(self, table: str) -> None:

@@ -31,7 +31,8 @@ pub struct RivalDefinition {
     pub driver: String,
     pub environment: String,
     pub place: Place,
-    pub dialect: Option<String>,
+    #[serde(default)]
+    pub dialects: Vec<String>,
     #[serde(default)]
     pub only: bool,
     pub about: String,

@@ -1,5 +1,6 @@
 //! The suite as data: `bench/definitions/farview.toml`, which explains the fields.
 
+use crate::rival::RivalDefinition;
 use crate::tables::TableDefinition;
 use serde::Deserialize;
 use std::collections::BTreeMap;
@@ -41,6 +42,9 @@ pub struct Case {
     /// The statement where a dialect has its own.
     #[serde(default)]
     pub dialects: BTreeMap<String, String>,
+    /// Rivals that do not take part.
+    #[serde(default)]
+    pub without: Vec<String>,
     /// How many run it at once.
     #[serde(default = "one")]
     pub clients: usize,
@@ -78,12 +82,14 @@ impl Definition {
 }
 
 impl Case {
-    /// The statement for a dialect; `None` when there is no own one and only an own one will do.
-    pub fn statement(&self, dialect: Option<&str>, only_own: bool) -> Option<&str> {
-        let own = dialect.and_then(|dialect| self.dialects.get(dialect));
-        match own {
+    /// What a rival runs, if it takes part.
+    pub fn statement(&self, rival: &RivalDefinition) -> Option<&str> {
+        if self.without.contains(&rival.name) {
+            return None;
+        }
+        match rival.dialects.iter().find_map(|dialect| self.dialects.get(dialect)) {
             Some(own) => Some(own),
-            None if only_own => None,
+            None if rival.only => None,
             None => Some(&self.sql),
         }
     }
@@ -139,12 +145,18 @@ mod tests {
     }
 
     #[test]
-    fn a_dialect_takes_its_own_statement() {
+    fn rivals_take_the_first_statement_in_their_dialects() {
         let definition = definition();
-        let regex = definition.cases.iter().find(|case| case.name == "regex, 16 bytes").expect("it is there");
-        assert!(regex.statement(Some("chdb"), false).is_some_and(|sql| sql.contains("match(")));
-        assert_eq!(regex.statement(None, false), Some(regex.sql.as_str()));
-        let distinct = definition.cases.iter().find(|case| case.name == "distinct 16").expect("it is there");
-        assert_eq!(distinct.statement(Some("re2"), true), None);
+        let statement = |case: &str, rival: &str| {
+            let case = definition.cases.iter().find(|other| other.name == case).expect(case);
+            case.statement(&RivalDefinition::named(rival).expect(rival)).map(str::to_string)
+        };
+        let has = |found: Option<String>, part: &str| found.is_some_and(|found| found.contains(part));
+        assert!(has(statement("regex, 16 bytes", "chDB"), "match("));
+        assert!(has(statement("regex, 16 bytes", "Polars"), "regexp_like("));
+        assert!(has(statement("regex, 16 bytes", "Quack"), "regexp_matches("));
+        assert!(has(statement("distinct 8 M", "Quack"), "FROM remote.s"));
+        assert_eq!(statement("distinct 8 M", "RE2"), None);
+        assert_eq!(statement("distinct 8 M", "Flight"), None);
     }
 }

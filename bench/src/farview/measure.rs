@@ -83,7 +83,7 @@ impl Run<'_> {
             bytes_plain: info.bytes_plain,
             bytes_encoded: info.bytes_encoded,
         });
-        let wanted = |rival: &Rival| cases.iter().any(|case| statement(rival, case).is_some());
+        let wanted = |rival: &Rival| cases.iter().any(|case| case.statement(&rival.definition).is_some());
         let (mut taking_part, absent): (Vec<_>, Vec<_>) =
             std::mem::take(&mut self.rivals).into_iter().partition(wanted);
         self.load_rivals(&mut taking_part, &table.name, &file);
@@ -123,7 +123,7 @@ impl Run<'_> {
     ) -> Result<CaseResult> {
         let clients = self.remote.clients(case.clients).await?;
         let mut expected: Option<(String, Digest)> = None;
-        if !rivals.iter().any(|rival| statement(rival, case).is_some()) {
+        if !rivals.iter().any(|rival| case.statement(&rival.definition).is_some()) {
             let digest = self.remote.without_pushdown(&case.sql).await?;
             expected = Some(("farpool without push-down".to_string(), digest));
         }
@@ -140,7 +140,9 @@ impl Run<'_> {
             }
             for rival in rivals.iter_mut() {
                 let name = rival.definition.name.clone();
-                let Some(text) = statement(rival, case).filter(|_| !failed.contains(&name)) else { continue };
+                let Some(text) = case.statement(&rival.definition).filter(|_| !failed.contains(&name)) else {
+                    continue;
+                };
                 let statement =
                     Statement { text, table: &case.table, columns: &case.columns, clients: case.clients };
                 match rival.run(&statement) {
@@ -197,11 +199,6 @@ impl Run<'_> {
         }
         Ok(result)
     }
-}
-
-/// What a rival runs in a case, if it takes part.
-fn statement<'a>(rival: &Rival, case: &'a Case) -> Option<&'a str> {
-    case.statement(rival.definition.dialect.as_deref(), rival.definition.only)
 }
 
 /// The first answer is the one that all others must give.
