@@ -133,6 +133,8 @@ fn programs() -> Vec<Program> {
     let table = || TableName::new("items").unwrap();
     let literal = |value, data_type| Expr::Literal(Literal::new(value, data_type).unwrap());
     let int = |v: i128| literal(Value::Int(v), DataType::Int64);
+    let pattern = Pattern::new("^a+(b|c)", true).unwrap();
+    let regex = Expr::Regex { value: Box::new(Expr::Column(7)), pattern };
     let like =
         Expr::Like { value: Box::new(Expr::Column(7)), pattern: "%a\\_b%".into(), case_insensitive: true };
     let case = Expr::Case {
@@ -142,7 +144,7 @@ fn programs() -> Vec<Program> {
     let zoned = literal(Value::Int(5), schema.field(6).data_type().clone());
     let filter = Expr::And(vec![
         Expr::compare(CompareOp::Lt, Expr::Column(0), int(7)),
-        Expr::Or(vec![like, Expr::not(Expr::IsNull(Box::new(Expr::Column(3))))]),
+        Expr::Or(vec![like, regex, Expr::not(Expr::IsNull(Box::new(Expr::Column(3))))]),
         Expr::compare(CompareOp::GtEq, Expr::Column(6), zoned),
         Expr::InList(Box::new(Expr::Column(0)), vec![Literal::new(Value::Int(1), DataType::Int64).unwrap()]),
     ]);
@@ -155,14 +157,19 @@ fn programs() -> Vec<Program> {
         data_type,
     };
     let product = Expr::arithmetic(ArithmeticOp::Multiply, Expr::Column(0), int(3));
+    let order = vec![
+        SortKey { column: 1, descending: true, nulls_first: false },
+        SortKey { column: 0, descending: false, nulls_first: true },
+    ];
     vec![
         Program::scan(table(), &schema, &[0, 7]),
         Program { filter: Some(filter), limit: Some(9), ..Program::scan(table(), &schema, &[]) },
         Program {
             table: table(),
             version: Some(Version(4)),
-            filter: Some(Expr::Opaque { reason: "strange".into() }),
+            filter: Some(Expr::opaque("strange", vec![Expr::Column(0)])),
             output: Output::Rows(vec![named("p", product), named("c", case)]),
+            order: Vec::new(),
             limit: None,
         },
         Program {
@@ -176,8 +183,10 @@ fn programs() -> Vec<Program> {
                     aggregate(AggregateFunction::Count, None, DataType::Int64),
                 ],
             },
+            order: Vec::new(),
             limit: None,
         },
+        Program { order, limit: Some(5), ..Program::scan(table(), &schema, &[7, 3]) },
     ]
 }
 

@@ -11,7 +11,9 @@ use datafusion::common::{DFSchema, ScalarValue};
 use datafusion::logical_expr::expr::AggregateFunction as Call;
 use datafusion::logical_expr::logical_plan::{FetchType, SkipType};
 use datafusion::logical_expr::{self as logical, Expr as Logical, ExprSchemable, LogicalPlan};
-use farpool_model::{Aggregate, AggregateFunction, Answer, Expr, NamedExpr, OperatorAnswer, Output, Program};
+use farpool_model::{
+    Aggregate, AggregateFunction, Answer, Expr, NamedExpr, OperatorAnswer, Output, Program, SortKey,
+};
 use farpool_planner::split;
 
 /// A piece of a plan that a program can say.
@@ -21,6 +23,7 @@ pub(crate) struct Piece {
     /// What each column of the piece is, over the table; of an aggregation, of its input.
     columns: Vec<Expr>,
     aggregation: Option<(Vec<NamedExpr>, Vec<Aggregate>)>,
+    order: Vec<SortKey>,
     limit: Option<u64>,
     /// Whether it is more than what a scan does by itself.
     pub worth_a_node: bool,
@@ -79,8 +82,52 @@ impl Piece {
             version: Some(self.table.info().version),
             filter: split::conjunction(self.filters.iter().cloned()),
             output,
+            order: self.order.clone(),
             limit: self.limit,
         }
+    }
+
+    /// Where in the piece, whose schema is `schema`, the columns are that `exprs` are. What is not there yet
+    /// is added at the end, if the piece is one of rows.
+    pub(crate) fn sort_columns(&mut self, exprs: &[Logical], schema: &DFSchema) -> Result<Vec<usize>, Ends> {
+        if self.limit.is_some() || exprs.is_empty() {
+            return Err(Ends::Silently);
+        }
+        exprs.iter().map(|expr| self.sort_column(expr, schema)).collect()
+    }
+
+    fn sort_column(&mut self, expr: &Logical, schema: &DFSchema) -> Result<usize, Ends> {
+        let because = |reason: &str| Ends::because("top-k", expr.human_display().to_string(), reason);
+        if let Logical::Column(column) = expr
+            && let Some(place) = schema.maybe_index_of_column(column)
+        {
+            return Ok(place);
+        }
+        if self.aggregation.is_some() {
+            return Err(because("it is computed of groups"));
+        }
+        let named = &self.columns[..schema.fields().len()];
+        let wanted = Scope { table: &self.table.info().schema, input: schema, columns: named }.value(expr);
+        if let Some(reason) = wanted.opaque_reason() {
+            return Err(because(reason));
+        }
+        let known = self.columns.iter().position(|column| *column == wanted);
+        Ok(known.unwrap_or_else(|| {
+            self.columns.push(wanted);
+            self.columns.len() - 1
+        }))
+    }
+
+    /// Lets only the first `limit` rows in this order through.
+    pub(crate) fn order(&mut self, order: Vec<SortKey>, limit: u64) {
+        (self.order, self.limit, self.worth_a_node) = (order, Some(limit), true);
+    }
+
+    /// The types of the columns of rows from this one on.
+    pub(crate) fn types_from(&self, first: usize) -> Vec<DataType> {
+        let schema = &self.table.info().schema;
+        let columns = if self.aggregation.is_some() { &[] } else { self.columns.get(first..).unwrap_or(&[]) };
+        columns.iter().filter_map(|column| column.data_type(schema).ok()).collect()
     }
 
     fn scan(scan: &logical::TableScan) -> Result<Self, Ends> {
@@ -102,7 +149,15 @@ impl Piece {
         };
         let columns = columns.ok_or(Ends::Silently)?.into_iter().map(Expr::Column).collect();
         let limit = scan.fetch.map(farpool_model::cast::u64_from);
-        Ok(Piece { table, filters, columns, aggregation: None, limit, worth_a_node: false })
+        Ok(Piece {
+            table,
+            filters,
+            columns,
+            aggregation: None,
+            order: Vec::new(),
+            limit,
+            worth_a_node: false,
+        })
     }
 
     fn scope<'a>(&'a self, input: &'a DFSchema) -> Scope<'a> {

@@ -2,12 +2,15 @@
 //! become programs; DataFusion plans the rest.
 //!
 //! It comes after all of DataFusion's own rules, and as the query planner rather than as another rule,
-//! because it may then ask the pools: a piece is taken out only once its pool has answered `exact`.
+//! because it may then ask the pools: a piece is taken out only once its pool has answered `exact`, or that
+//! it gives groups in parts, which [`crate::finish`] merges.
 //! Invariant: a replaced piece keeps its schema, names and qualifiers included.
 
 use crate::absorb::{Ends, Piece};
 use crate::exec::PoolExec;
 use crate::file::with_kept;
+use crate::finish::Finish;
+use crate::order::SortedPiece;
 use crate::table::PoolTable;
 use async_trait::async_trait;
 use datafusion::catalog::Session;
@@ -17,7 +20,8 @@ use datafusion::error::{DataFusionError, Result};
 use datafusion::execution::context::QueryPlanner;
 use datafusion::logical_expr::physical_planning_context::PhysicalPlanningContext;
 use datafusion::logical_expr::{
-    Expr as Logical, Extension, LogicalPlan, TableScan, UserDefinedLogicalNode, UserDefinedLogicalNodeCore,
+    Expr as Logical, Extension, LogicalPlan, Sort, TableScan, UserDefinedLogicalNode,
+    UserDefinedLogicalNodeCore,
 };
 use datafusion::physical_plan::ExecutionPlan;
 use datafusion::physical_planner::{DefaultPhysicalPlanner, ExtensionPlanner, PhysicalPlanner};
@@ -69,8 +73,15 @@ impl ExtensionPlanner for PoolPlanner {
 /// not, each with the reason.
 fn rewrite(plan: LogicalPlan, kept: Vec<OperatorAnswer>) -> BoxFuture<'static, Result<LogicalPlan>> {
     Box::pin(async move {
+        let mut kept = kept;
+        if let LogicalPlan::Sort(sort) = &plan {
+            match push_sorted(sort, &plan, &kept).await? {
+                Ok(pushed) => return Ok(pushed),
+                Err(answer) => kept.extend(answer),
+            }
+        }
         let ended = match Piece::read(&plan) {
-            Ok(piece) if piece.worth_a_node => match push(&piece, &plan, &kept).await? {
+            Ok(piece) if piece.worth_a_node => match push(&piece, &plan, plan.schema(), &kept).await? {
                 Ok(pushed) => return Ok(pushed),
                 Err(answer) => answer,
             },
@@ -123,14 +134,31 @@ async fn rewrite_below(plan: LogicalPlan, kept: Vec<OperatorAnswer>) -> Result<L
     Ok(plan.data)
 }
 
-/// The node that replaces `plan`, or what to say about it if it stays.
+/// A new plan, or what to say about the old one if it stays.
+type Replacement = std::result::Result<LogicalPlan, Option<OperatorAnswer>>;
+
+/// The plan of a sort of which the pool keeps the first rows.
+async fn push_sorted(sort: &Sort, plan: &LogicalPlan, kept: &[OperatorAnswer]) -> Result<Replacement> {
+    let sorted = match SortedPiece::read(sort) {
+        Ok(sorted) => sorted,
+        Err(Ends::Silently) => return Ok(Err(None)),
+        Err(Ends::Because(answer)) => return Ok(Err(Some(*answer))),
+    };
+    match push(&sorted.piece, plan, &sorted.schema, kept).await? {
+        Ok(pushed) => Ok(Ok(sorted.rebuilt(plan.clone(), pushed)?)),
+        Err(answer) => Ok(Err(answer)),
+    }
+}
+
+/// The node that replaces `plan` and has the columns of `schema`.
 async fn push(
     piece: &Piece,
     plan: &LogicalPlan,
+    schema: &DFSchemaRef,
     kept: &[OperatorAnswer],
-) -> Result<Result<LogicalPlan, Option<OperatorAnswer>>> {
+) -> Result<Replacement> {
     let info = piece.table.info();
-    let program = piece.program(plan.schema());
+    let program = piece.program(schema);
     let stays = |reason: String| {
         let detail = plan.display().to_string();
         let answer = farpool_model::Answer::Refused;
@@ -143,14 +171,35 @@ async fn push(
         return stays(reason);
     }
     let prepared = piece.table.pool().prepare(&program).await.map_err(crate::error::wrap)?;
+    if let Some(finish) = Finish::of(&program, &prepared, &info.schema) {
+        return finished(piece, schema, kept, prepared, &finish).map(Ok);
+    }
     if !prepared.is_exact() {
         let refused = prepared.answers.into_iter().find(|a| a.answer != farpool_model::Answer::Exact);
         return Ok(Err(refused));
     }
     let table = piece.table.clone().with_kept(kept.iter().cloned());
-    let schema = Arc::clone(plan.schema());
+    let schema = Arc::clone(schema);
     let node = Arc::new(Pushed { table, program, prepared, schema });
     Ok(Ok(LogicalPlan::Extension(Extension { node })))
+}
+
+/// The node that replaces a piece with schema `whole` where the pool gives groups in parts, and what merges
+/// them above it.
+fn finished(
+    piece: &Piece,
+    whole: &DFSchemaRef,
+    kept: &[OperatorAnswer],
+    prepared: Prepared,
+    finish: &Finish,
+) -> Result<LogicalPlan> {
+    let limit = prepared.answers.iter().filter(|a| matches!(a.name.as_str(), "limit" | "top-k")).cloned();
+    let table = piece.table.clone().with_kept(kept.iter().cloned().chain(limit));
+    let schema = finish.parts_schema(whole)?;
+    // Sent in the form of its parts, it gives rows of one schema whatever the pool answers then.
+    let program = prepared.effective.clone();
+    let node = Arc::new(Pushed { table, program, prepared, schema });
+    finish.above(LogicalPlan::Extension(Extension { node }), whole)
 }
 
 /// A piece of a plan that has become a program.

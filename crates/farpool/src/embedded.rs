@@ -5,7 +5,7 @@
 use crate::morsels;
 use arrow::datatypes::SchemaRef;
 use async_trait::async_trait;
-use farpool_model::{LoadMode, Prepared, Program, Result, Status, TableInfo, TableName, TenantName};
+use farpool_model::{LoadMode, Prepared, Program, Result, Status, TableInfo, TableName, TenantName, limits};
 use farpool_node::{Node, NodeConfig};
 use farpool_transfer::{BatchStream, Execution, Pool};
 use futures::StreamExt;
@@ -44,7 +44,16 @@ impl EmbeddedPool {
     /// # Errors
     /// What the system says about the memory.
     pub fn open(memory_bytes: usize) -> Result<Arc<Self>> {
-        let node = Node::start(NodeConfig { memory_bytes, workers: 0, tokens: None })?;
+        Self::open_within(memory_bytes, limits::GROUP_BYTES_MAX)
+    }
+
+    /// The same with `group_bytes` for the groups of one program; what may not fit leaves the pool in parts
+    /// and is merged by the engine.
+    ///
+    /// # Errors
+    /// As [`EmbeddedPool::open`].
+    pub fn open_within(memory_bytes: usize, group_bytes: usize) -> Result<Arc<Self>> {
+        let node = Node::start_within(NodeConfig { memory_bytes, workers: 0, tokens: None }, group_bytes)?;
         Ok(Self::over(node, TenantName::default()))
     }
 

@@ -39,6 +39,7 @@ type Watch = dyn Fn(String, &FileLoad) -> Box<dyn Any + Send> + Send + Sync;
 /// ```
 pub struct QueryFiles {
     memory_bytes: usize,
+    group_bytes: usize,
     watch: Option<Box<Watch>>,
     state: Mutex<State>,
 }
@@ -70,7 +71,19 @@ type Stamp = (PathBuf, u64, Option<SystemTime>);
 impl QueryFiles {
     /// Files go to a pool of at most `memory_bytes`, made when the first is named.
     pub fn new(memory_bytes: usize) -> Self {
-        QueryFiles { memory_bytes, watch: None, state: Mutex::default() }
+        QueryFiles {
+            memory_bytes,
+            group_bytes: limits::GROUP_BYTES_MAX,
+            watch: None,
+            state: Mutex::default(),
+        }
+    }
+
+    /// Lets the groups of one program take `bytes` in the pool; what may not fit is merged by the engine.
+    #[must_use]
+    pub fn with_group_memory(mut self, bytes: usize) -> Self {
+        self.group_bytes = bytes;
+        self
     }
 
     /// Has `watch` told of each load, for progress bars.
@@ -115,7 +128,10 @@ impl FileOpener for QueryFiles {
         let mut state = self.state.lock().await;
         let pool = match &state.pool {
             Some(pool) => pool.clone(),
-            None => state.pool.insert(EmbeddedPool::open(self.memory_bytes)?).clone(),
+            None => {
+                let pool = EmbeddedPool::open_within(self.memory_bytes, self.group_bytes)?;
+                state.pool.insert(pool).clone()
+            }
         };
         let info = match state.loaded.iter().find(|known| known.has(path, &columns, &stamps)) {
             Some(known) => known.info.clone(),

@@ -10,7 +10,8 @@ use serde::{Deserialize, Serialize};
 pub enum Answer {
     /// Completely: the host need not look again.
     Exact,
-    /// A filter that lets all right rows pass and perhaps others: the host must apply it again.
+    /// A filter that lets all right rows pass and perhaps others: the host must apply it again. A grouping
+    /// that may give several rows for a group: the host must merge them ([`crate::partial`]).
     Superset,
     /// Not at all: the host must do it.
     Refused,
@@ -19,7 +20,7 @@ pub enum Answer {
 /// The answer for one operator.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct OperatorAnswer {
-    /// The operator: `scan`, `filter`, `project`, `aggregate`, `group`, `distinct`, `limit`.
+    /// The operator: `scan`, `filter`, `project`, `aggregate`, `group`, `distinct`, `limit`, `top-k`.
     pub name: String,
     /// What it works on, as SQL would write it.
     pub detail: String,
@@ -37,7 +38,8 @@ pub struct Prepared {
     /// The answers, in the order in which the operators run.
     pub answers: Vec<OperatorAnswer>,
     /// What runs: the program that was asked for, less what was refused. Where an aggregation was refused
-    /// it gives the columns that the host needs to do it, under their own names.
+    /// it gives the columns that the host needs to do it, under their own names; where it is `superset`, it
+    /// is in the [`crate::PartialForm`].
     pub effective: Program,
     /// The schema of the effective program's result.
     pub schema: SchemaRef,
@@ -47,5 +49,13 @@ impl Prepared {
     /// Whether everything that was asked for is done at the node.
     pub fn is_exact(&self) -> bool {
         self.answers.iter().all(|a| a.answer == Answer::Exact)
+    }
+
+    /// Whether the result may have several rows for a group, which the host has to merge.
+    pub fn is_partial(&self) -> bool {
+        let merges = |a: &OperatorAnswer| {
+            a.answer == Answer::Superset && matches!(a.name.as_str(), "group" | "distinct")
+        };
+        self.answers.iter().any(merges)
     }
 }

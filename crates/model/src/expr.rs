@@ -7,7 +7,7 @@
 //! Floats compare in the total order of IEEE 754, as Arrow's kernels do, except that -0.0 equals 0.0, as
 //! SQL has it.
 
-use crate::{Error, Literal, Result, limits, schema};
+use crate::{Error, Literal, Pattern, Result, limits, schema};
 use arrow_schema::{DECIMAL128_MAX_PRECISION, DECIMAL128_MAX_SCALE, DataType, Schema};
 use std::collections::BTreeSet;
 use std::fmt;
@@ -124,6 +124,13 @@ pub enum Expr {
         /// ILIKE: letters match whatever their case (Unicode simple case folding).
         case_insensitive: bool,
     },
+    /// Whether a string has a match of a regular expression.
+    Regex {
+        /// The string that is searched.
+        value: Box<Expr>,
+        /// What for.
+        pattern: Pattern,
+    },
     /// Arithmetic on two numbers: two of one integer or float type, or two decimals of any precision.
     Arithmetic(ArithmeticOp, Box<Expr>, Box<Expr>),
     /// The negative of a signed number.
@@ -143,6 +150,9 @@ pub enum Expr {
     Opaque {
         /// What it was, for a person.
         reason: String,
+        /// What it was computed of, as far as that is known: the host, which has to compute it, needs the
+        /// columns of these.
+        inputs: Vec<Expr>,
     },
 }
 
@@ -163,6 +173,11 @@ impl Expr {
         Expr::Not(Box::new(inner))
     }
 
+    /// Something that farpool has no operator for, of these `inputs`.
+    pub fn opaque(reason: impl Into<String>, inputs: Vec<Expr>) -> Expr {
+        Expr::Opaque { reason: reason.into(), inputs }
+    }
+
     /// The conjunction of `parts`; `None` of none.
     pub fn all(mut parts: Vec<Expr>) -> Option<Expr> {
         match parts.len() {
@@ -175,13 +190,13 @@ impl Expr {
     /// The direct sub-expressions, left to right.
     pub fn children(&self) -> Vec<&Expr> {
         match self {
-            Expr::Column(_) | Expr::Literal(_) | Expr::Opaque { .. } => Vec::new(),
+            Expr::Column(_) | Expr::Literal(_) => Vec::new(),
             Expr::Compare(_, l, r) | Expr::Arithmetic(_, l, r) => vec![l, r],
-            Expr::And(parts) | Expr::Or(parts) => parts.iter().collect(),
+            Expr::And(parts) | Expr::Or(parts) | Expr::Opaque { inputs: parts, .. } => parts.iter().collect(),
             Expr::Not(e) | Expr::IsNull(e) | Expr::InList(e, _) | Expr::Negate(e) | Expr::Cast(e, _) => {
                 vec![e]
             }
-            Expr::Like { value, .. } => vec![value],
+            Expr::Like { value, .. } | Expr::Regex { value, .. } => vec![value],
             Expr::Case { branches, otherwise } => {
                 branches.iter().flat_map(|(when, then)| [when, then]).chain(otherwise.as_deref()).collect()
             }
@@ -199,7 +214,7 @@ impl Expr {
     /// The reason of the first part that cannot run here, if there is one.
     pub fn opaque_reason(&self) -> Option<&str> {
         match self {
-            Expr::Opaque { reason } => Some(reason),
+            Expr::Opaque { reason, .. } => Some(reason),
             _ => self.children().into_iter().find_map(Expr::opaque_reason),
         }
     }
@@ -283,6 +298,10 @@ impl Expr {
                 same_type("LIKE", &value.typed(schema, depth)?, &DataType::Utf8View)
                     .map(|()| DataType::Boolean)
             }
+            Expr::Regex { value, .. } => {
+                same_type("a regular expression", &value.typed(schema, depth)?, &DataType::Utf8View)
+                    .map(|()| DataType::Boolean)
+            }
             Expr::Arithmetic(op, l, r) => {
                 arithmetic_type(*op, &l.typed(schema, depth)?, &r.typed(schema, depth)?)
             }
@@ -313,7 +332,7 @@ impl Expr {
                 }
                 Ok(data_type)
             }
-            Expr::Opaque { reason } => Err(Error::invalid(reason.clone())),
+            Expr::Opaque { reason, .. } => Err(Error::invalid(reason.clone())),
         }
     }
 
@@ -437,6 +456,10 @@ impl fmt::Display for Shown<'_> {
                 let word = if *case_insensitive { "ILIKE" } else { "LIKE" };
                 write!(f, "{} {word} '{}'", at(value), pattern.replace('\'', "''"))
             }
+            Expr::Regex { value, pattern } => {
+                let word = if pattern.is_case_insensitive() { "~*" } else { "~" };
+                write!(f, "{} {word} '{}'", at(value), pattern.as_str().replace('\'', "''"))
+            }
             Expr::Arithmetic(op, l, r) => write!(f, "({} {} {})", at(l), op.symbol(), at(r)),
             Expr::Negate(e) => write!(f, "(-{})", at(e)),
             Expr::Cast(e, to) => write!(f, "CAST({} AS {to})", at(e)),
@@ -450,7 +473,7 @@ impl fmt::Display for Shown<'_> {
                 }
                 f.write_str(" END")
             }
-            Expr::Opaque { reason } => write!(f, "<{reason}>"),
+            Expr::Opaque { reason, .. } => write!(f, "<{reason}>"),
         }
     }
 }

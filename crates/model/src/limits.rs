@@ -47,11 +47,24 @@ pub const NAME_BYTES_MAX: usize = 255;
 /// Bytes of one string or binary value.
 pub const STRING_BYTES_MAX: usize = 64 << 20;
 
-/// Bytes of a LIKE pattern.
+/// Bytes of a LIKE pattern or a regular expression.
 pub const PATTERN_BYTES_MAX: usize = 64 << 10;
 
-/// Bytes that the grouping tables of one program may hold at the node.
+/// Bytes of a regular expression once it is compiled: some hundred Unicode classes, and less than the engines
+/// above allow, so that what is refused here can still run there.
+pub const REGEX_BYTES_MAX: usize = 4 << 20;
+
+/// Bytes that the grouping tables of one program may hold at the node, if it is not told otherwise. What
+/// does not fit leaves in parts, which the client merges: half as much memory for one program would let two
+/// run, and more would hardly let another query stay whole.
 pub const GROUP_BYTES_MAX: usize = 4 << 30;
+
+/// Rows of a program that has an order: those of one row group. With more a sort is most of the work, each
+/// worker holds as many, and the engine, which has more memory for it, sorts as well.
+pub const TOP_ROWS_MAX: usize = ROW_GROUP_ROWS;
+
+/// Columns of an order. Engines drop those that others imply; beyond a few none decides anything.
+pub const SORT_KEYS_MAX: usize = 64;
 
 /// Requests that one connection may have open at once.
 pub const STREAMS_PER_CONNECTION_MAX: usize = 64;
@@ -78,5 +91,6 @@ const _: () = assert!(FRAME_BYTES_MAX <= STREAM_WINDOW_BYTES);
 const _: () = assert!(STREAM_WINDOW_BYTES <= MESSAGE_BYTES_MAX);
 const _: () = assert!(STRING_BYTES_MAX <= MESSAGE_BYTES_MAX);
 const _: () = assert!(PATTERN_BYTES_MAX <= PLAN_BYTES_MAX);
+const _: () = assert!(SORT_KEYS_MAX <= COLUMNS_MAX);
 const _: () = assert!(PAGE_BYTES.is_power_of_two());
 const _: () = assert!(ROW_GROUP_ROWS <= u32::MAX as usize);

@@ -1,10 +1,11 @@
 //! The operator pipeline that a client asks a memory node to run, as plain data (Farview, section 5).
 //!
-//! A program reads one table and does, in this order: filter, then compute rows or aggregates, then limit.
-//! Expressions name columns of the table throughout. Everything that a program does not say (which bytes
+//! A program reads one table and does, in this order: filter, then compute rows or aggregates, then limit,
+//! with an order the first rows of it. Expressions name columns of the table throughout; only the order
+//! names columns of the result. Everything that a program does not say (which bytes
 //! are read, in which order, by how many workers) is the node's choice.
 
-use crate::{Error, Expr, Result, TableName, Version, limits, schema};
+use crate::{Error, Expr, Result, SortKey, TableName, Version, cast, limits, order, schema};
 use arrow_schema::{DataType, Field, Schema, SchemaRef};
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -20,7 +21,9 @@ pub struct Program {
     pub filter: Option<Expr>,
     /// What is made of the rows that pass.
     pub output: Output,
-    /// At most this many rows leave; which ones is not defined.
+    /// Which rows come first; only with a limit. It says which rows leave, not in which order they do.
+    pub order: Vec<SortKey>,
+    /// At most this many rows leave: the first in the order; without one it is not defined which.
     pub limit: Option<u64>,
 }
 
@@ -130,7 +133,14 @@ impl Program {
     /// All rows of the columns at `columns`, nothing pushed down.
     pub fn scan(table: TableName, schema: &Schema, columns: &[usize]) -> Self {
         let rows = columns.iter().map(|&index| NamedExpr::column(schema, index)).collect();
-        Program { table, version: None, filter: None, output: Output::Rows(rows), limit: None }
+        Program {
+            table,
+            version: None,
+            filter: None,
+            output: Output::Rows(rows),
+            order: Vec::new(),
+            limit: None,
+        }
     }
 
     /// Every expression of the program.
@@ -185,7 +195,25 @@ impl Program {
         if fields.len() > limits::COLUMNS_MAX {
             return Err(Error::over_limit(format!("a result may have {} columns", limits::COLUMNS_MAX)));
         }
+        self.check_order()?;
         Ok(Arc::new(Schema::new(fields)))
+    }
+
+    /// Checks the order by itself.
+    ///
+    /// # Errors
+    /// `Invalid` when there is no limit or no column of a name, `OverLimit` when there are too many keys.
+    pub fn check_order(&self) -> Result<()> {
+        let width = match &self.output {
+            Output::Rows(columns) => columns.len(),
+            Output::Aggregate { keys, aggregates } => keys.len() + aggregates.len(),
+        };
+        order::check(&self.order, self.limit, width)
+    }
+
+    /// Whether the rows with an order are more than a node keeps.
+    pub fn top_is_too_large(&self) -> bool {
+        !self.order.is_empty() && self.limit.is_some_and(|limit| limit > cast::u64_from(limits::TOP_ROWS_MAX))
     }
 }
 

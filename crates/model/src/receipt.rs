@@ -12,6 +12,10 @@ pub struct Receipt {
     pub rows_skipped: u64,
     /// Rows of the result.
     pub rows_returned: u64,
+    /// Rows that passed the filter of a grouping and left without having been grouped, one by one, because
+    /// the memory for groups was full; they are among the rows of the result.
+    #[serde(default)]
+    pub rows_bypassed: u64,
     /// Encoded bytes of the column chunks that were read.
     pub bytes_scanned: u64,
     /// Encoded bytes of the table's column chunks that were not read: other columns, other row groups.
@@ -32,6 +36,7 @@ impl Receipt {
         self.rows_scanned += other.rows_scanned;
         self.rows_skipped += other.rows_skipped;
         self.rows_returned += other.rows_returned;
+        self.rows_bypassed += other.rows_bypassed;
         self.bytes_scanned += other.bytes_scanned;
         self.bytes_skipped += other.bytes_skipped;
         self.bytes_on_wire += other.bytes_on_wire;

@@ -142,3 +142,19 @@ fn receipts_add_up() {
     a.merge(&Receipt { rows_scanned: 2, bytes_on_wire: 7, elapsed_ns: 3, ..Receipt::default() });
     assert_eq!((a.rows_scanned, a.bytes_on_wire, a.elapsed_ns), (3, 7, 5));
 }
+
+#[test]
+fn an_order_is_checked_with_its_program() {
+    let schema = Schema::new(vec![Field::new("a", DataType::Int64, true)]);
+    let key = |column| SortKey { column, descending: true, nulls_first: true };
+    let scan = Program::scan(TableName::new("t").unwrap(), &schema, &[0]);
+    let kind = |order: Vec<SortKey>, limit| {
+        Program { order, limit, ..scan.clone() }.result_schema(&schema).err().map(|error| error.kind)
+    };
+    assert_eq!(kind(vec![key(0)], Some(5)), None);
+    assert_eq!(kind(vec![key(0)], None), Some(ErrorKind::Invalid));
+    assert_eq!(kind(vec![key(1)], Some(5)), Some(ErrorKind::Invalid));
+    assert_eq!(kind(vec![key(0); limits::SORT_KEYS_MAX + 1], Some(5)), Some(ErrorKind::OverLimit));
+    assert_eq!(key(0).display("a"), "a DESC");
+    assert_eq!(SortKey { descending: false, ..key(0) }.display("a"), "a NULLS FIRST");
+}

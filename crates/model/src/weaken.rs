@@ -49,7 +49,7 @@ mod tests {
     use super::*;
 
     fn opaque() -> Expr {
-        Expr::Opaque { reason: "f".into() }
+        Expr::opaque("f", Vec::new())
     }
 
     fn column(i: usize) -> Expr {

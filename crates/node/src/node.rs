@@ -11,9 +11,10 @@ use farpool_memory::{Pool, PoolConfig};
 use farpool_model::{
     Error, Prepared, Program, Receipt, Result, Status, TenantName, cast, limits, status::TenantStatus,
 };
-use farpool_pipeline::{Region, Run, Scheduler, Sink};
+use farpool_pipeline::{Budget, Region, Run, Scheduler, Sink};
 use farpool_store::Catalog;
 use parking_lot::Mutex;
+use std::num::NonZero;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -37,6 +38,7 @@ pub struct Node {
     scheduler: Arc<Scheduler>,
     workers: Mutex<Vec<JoinHandle<()>>>,
     workers_count: usize,
+    budget: Budget,
     tokens: Option<Tokens>,
     totals: Arc<Totals>,
     connections: AtomicU64,
@@ -49,6 +51,18 @@ impl Node {
     /// # Errors
     /// What the system says about the memory or the threads.
     pub fn start(config: NodeConfig) -> Result<Arc<Self>> {
+        Node::start_within(config, limits::GROUP_BYTES_MAX)
+    }
+
+    /// The same with `group_bytes` for the groups of one program; what may not fit leaves in parts, for the
+    /// client to merge.
+    ///
+    /// # Errors
+    /// As [`Node::start`].
+    pub fn start_within(config: NodeConfig, group_bytes: usize) -> Result<Arc<Self>> {
+        // Without workers, threads of the owner do the work: as many as there are processors.
+        let threads = || std::thread::available_parallelism().map_or(1, NonZero::get);
+        let workers_expected = if config.workers > 0 { config.workers } else { threads() };
         let pool = Pool::new(PoolConfig { bytes_limit: config.memory_bytes })?;
         let scheduler = Scheduler::new();
         let workers = (0..config.workers)
@@ -61,11 +75,17 @@ impl Node {
             scheduler,
             workers: Mutex::new(workers),
             workers_count: config.workers,
+            budget: Budget { state_bytes_max: group_bytes, workers: workers_expected },
             tokens: config.tokens,
             totals: Arc::default(),
             connections: AtomicU64::new(0),
             started: Stopwatch::start(),
         }))
+    }
+
+    /// What each program may use.
+    pub fn budget(&self) -> Budget {
+        self.budget
     }
 
     /// The tables.
@@ -79,7 +99,7 @@ impl Node {
     /// `NotFound` for the table, or what is wrong with the program.
     pub fn prepare(&self, tenant: &TenantName, program: &Program) -> Result<Prepared> {
         let (version, table) = self.catalog.get(tenant, &program.table)?;
-        farpool_pipeline::prepare(program, &table.schema, version)
+        farpool_pipeline::prepare_within(program, &table, version, self.budget)
     }
 
     /// Binds `program` to the newest version of its table. Nothing runs until somebody steps the run or
@@ -89,8 +109,8 @@ impl Node {
     /// `NotFound` for the table, or what is wrong with the program.
     pub fn start_run(&self, tenant: &TenantName, program: &Program) -> Result<Arc<Run>> {
         let (version, table) = self.catalog.get(tenant, &program.table)?;
-        let prepared = farpool_pipeline::prepare(program, &table.schema, version)?;
-        Run::start(prepared, table)
+        let prepared = farpool_pipeline::prepare_within(program, &table, version, self.budget)?;
+        Run::start_within(prepared, table, self.budget)
     }
 
     /// Has the workers run `run` within the share of `region`; `sink` gets its batches and in the end its

@@ -103,7 +103,14 @@ fn aggregate(function: AggregateFunction, argument: Option<Expr>) -> Aggregate {
 fn program(filter: Option<Expr>, keys: &[usize], aggregates: Vec<Aggregate>) -> Program {
     let keys = keys.iter().map(|k| NamedExpr::column(&schema(), *k)).collect();
     let output = Output::Aggregate { keys, aggregates };
-    Program { table: TableName::new("lineitem").expect("a name"), version: None, filter, output, limit: None }
+    Program {
+        table: TableName::new("lineitem").expect("a name"),
+        version: None,
+        filter,
+        output,
+        order: Vec::new(),
+        limit: None,
+    }
 }
 
 fn programs() -> Vec<(&'static str, Program)> {

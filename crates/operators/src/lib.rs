@@ -1,4 +1,4 @@
-//! The kernels that run next to the data: select, project, aggregate, group, distinct (Farview, section 5).
+//! The kernels that run next to the data: select, project, aggregate, group, distinct, top-k (Farview, section 5).
 //!
 //! A [`Plan`] is a [`farpool_model::Program`] compiled for one table schema. It is immutable and shared by
 //! all workers; what a worker changes is its own [`State`]. For each row group a worker calls
@@ -21,5 +21,6 @@ mod select;
 mod selection;
 #[cfg(test)]
 mod tests;
+mod topk;
 
-pub use plan::{Merge, Plan, State, Verdict, Work};
+pub use plan::{Memory, Merge, Plan, Shared, State, Verdict, Work};

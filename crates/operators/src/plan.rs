@@ -5,11 +5,13 @@ use crate::lanes::LaneBuffers;
 use crate::project::{Pending, Projection};
 use crate::select::{BoundFilter, Filter};
 use crate::selection::Selection;
+use crate::topk::{Candidates, Collector, Threshold, Top, TopRows};
 use arrow_array::RecordBatch;
 use arrow_schema::SchemaRef;
-use farpool_columns::RowGroup;
+use farpool_columns::{RowGroup, Table};
 use farpool_model::{Error, Output, Program, Result, cast, limits};
 use parking_lot::Mutex;
+use std::borrow::Borrow;
 use std::collections::BTreeSet;
 use std::fmt;
 use std::ops::ControlFlow;
@@ -26,11 +28,20 @@ struct CompiledPlan {
     filter: Option<Filter>,
     output: Operator,
     columns: Vec<usize>,
+    /// Which groups leave; of rows the operator knows.
+    top_groups: Option<Top>,
 }
 
 enum Operator {
     Rows(Projection),
     Aggregate(Aggregation),
+    Top(TopRows),
+}
+
+/// What the workers of one run tell each other while they scan.
+#[derive(Clone, Debug, Default)]
+pub struct Shared {
+    threshold: Arc<Threshold>,
 }
 
 /// What one worker changes while it runs a plan: scratch memory, rows that wait until a batch is full, and
@@ -43,6 +54,7 @@ pub struct State {
 enum Held {
     Rows(Pending),
     Aggregate(Partial),
+    Top(Candidates),
 }
 
 /// The states of all workers, to be brought together in independent tasks.
@@ -54,7 +66,24 @@ pub struct Merge {
 enum MergeWork {
     /// Each task takes its own.
     Rows(Vec<Mutex<Pending>>),
-    Aggregate(Merging),
+    Aggregate(Merging, Option<Collector>),
+    Top(Vec<RecordBatch>),
+}
+
+/// What grouping may use.
+#[derive(Clone, Copy, Debug)]
+pub struct Memory {
+    /// Bytes that the groups of all workers together may take.
+    pub bytes_max: usize,
+    /// Workers that there will be.
+    pub workers: usize,
+}
+
+impl Memory {
+    /// Bytes for each worker.
+    pub fn share(self) -> usize {
+        self.bytes_max / self.workers.max(1)
+    }
 }
 
 /// Which fast paths a plan may take. All of them, except where a test compares them with their twins.
@@ -69,6 +98,35 @@ pub(crate) struct Paths {
 impl Paths {
     /// All.
     pub(crate) const ALL: Paths = Paths { encoded: true, fused: true };
+}
+
+impl CompiledPlan {
+    fn new(program: &Program, table_schema: &SchemaRef, paths: Paths) -> Result<CompiledPlan> {
+        let schema = program.result_schema(table_schema)?;
+        let filter = program.filter.as_ref().map(|f| Filter::new(f, table_schema)).transpose()?;
+        let filter = filter.map(|f| if paths.encoded { f } else { f.plain() });
+        let top = Top::of(program)?;
+        let mut top_groups = None;
+        let output = match (&program.output, top) {
+            (Output::Rows(columns), Some(top)) => {
+                Operator::Top(TopRows::new(top, columns, table_schema, schema.clone(), paths.encoded)?)
+            }
+            (Output::Rows(columns), None) => {
+                Operator::Rows(Projection::new(columns, table_schema, schema.clone(), program.limit)?)
+            }
+            (Output::Aggregate { keys, aggregates }, top) => {
+                top_groups = top;
+                let aggregation = Aggregation::new(keys, aggregates, table_schema, schema.clone())?;
+                Operator::Aggregate(aggregation.with_paths(paths))
+            }
+        };
+        let columns = match &output {
+            Operator::Rows(projection) => projection.columns().to_vec(),
+            Operator::Aggregate(aggregation) => aggregation.columns().to_vec(),
+            Operator::Top(_) => Vec::new(),
+        };
+        Ok(CompiledPlan { schema, filter, output, columns, top_groups })
+    }
 }
 
 /// What the zone maps of a row group say about the plan's filter.
@@ -89,6 +147,8 @@ pub struct Work {
     pub rows_in: u64,
     /// Rows that passed the filter.
     pub rows_passed: u64,
+    /// Rows that left without having been grouped, for want of room.
+    pub rows_bypassed: u64,
     /// Encoded bytes of the column chunks that were read.
     pub bytes_read: u64,
 }
@@ -102,25 +162,55 @@ impl Plan {
         Plan::compile_with(program, table_schema, Paths::ALL)
     }
 
+    /// The same for row groups of one table, the only ones that will be run: what their zone maps say may
+    /// choose another way. Operators keep to `memory` if they can ([`Plan::fits`]).
+    ///
+    /// # Errors
+    /// As [`Plan::compile`].
+    pub fn compile_for(program: &Program, table: &Table, memory: Memory) -> Result<Plan> {
+        let groups: Vec<&RowGroup> = table.row_groups.iter().map(|group| &**group).collect();
+        Plan::compile_fitted(program, &table.schema, &groups, memory, Paths::ALL)
+    }
+
     /// The same with a choice of paths.
     pub(crate) fn compile_with(program: &Program, table_schema: &SchemaRef, paths: Paths) -> Result<Plan> {
-        let schema = program.result_schema(table_schema)?;
-        let filter = program.filter.as_ref().map(|f| Filter::new(f, table_schema)).transpose()?;
-        let filter = filter.map(|f| if paths.encoded { f } else { f.plain() });
-        let output = match &program.output {
-            Output::Rows(columns) => {
-                Operator::Rows(Projection::new(columns, table_schema, schema.clone(), program.limit)?)
+        Ok(Plan { compiled: Arc::new(CompiledPlan::new(program, table_schema, paths)?) })
+    }
+
+    pub(crate) fn compile_fitted(
+        program: &Program,
+        table_schema: &SchemaRef,
+        groups: &[&RowGroup],
+        memory: Memory,
+        paths: Paths,
+    ) -> Result<Plan> {
+        let mut compiled = CompiledPlan::new(program, table_schema, paths)?;
+        let (filter, output) = (&compiled.filter, &mut compiled.output);
+        if let Operator::Aggregate(aggregation) = output {
+            let open = |group: &&&RowGroup| filter.as_ref().is_none_or(|f| f.verdict(group) != Verdict::None);
+            let groups: Vec<&RowGroup> = groups.iter().filter(open).copied().collect();
+            aggregation.fit(&groups, memory.share());
+        }
+        Ok(Plan { compiled: Arc::new(compiled) })
+    }
+
+    /// Whether the states of all workers surely keep within `memory`. If not, states that are given less
+    /// room ([`State::set_room`]) let groups go early.
+    pub fn fits(&self, memory: Memory) -> bool {
+        match &self.compiled.output {
+            Operator::Rows(_) | Operator::Top(_) => true,
+            Operator::Aggregate(aggregation) => {
+                aggregation.bytes_bound().is_some_and(|bytes| bytes <= memory.share())
             }
-            Output::Aggregate { keys, aggregates } => {
-                let aggregation = Aggregation::new(keys, aggregates, table_schema, schema.clone())?;
-                Operator::Aggregate(aggregation.with_paths(paths))
-            }
-        };
-        let columns = match &output {
-            Operator::Rows(projection) => projection.columns().to_vec(),
-            Operator::Aggregate(aggregation) => aggregation.columns().to_vec(),
-        };
-        Ok(Plan { compiled: Arc::new(CompiledPlan { schema, filter, output, columns }) })
+        }
+    }
+
+    /// Whether sums of decimals in any part of the rows keep within 38 digits.
+    pub fn partial_sums_fit(&self) -> bool {
+        match &self.compiled.output {
+            Operator::Rows(_) | Operator::Top(_) => true,
+            Operator::Aggregate(aggregation) => aggregation.sums_fit(),
+        }
     }
 
     /// The schema of the result.
@@ -128,11 +218,17 @@ impl Plan {
         &self.compiled.schema
     }
 
-    /// An empty state for one worker.
+    /// An empty state for a lone worker.
     pub fn new_state(&self) -> State {
+        self.new_state_in(&Shared::default())
+    }
+
+    /// An empty state for one worker of the run that has `shared`.
+    pub fn new_state_in(&self, shared: &Shared) -> State {
         let held = match &self.compiled.output {
             Operator::Rows(projection) => Held::Rows(projection.pending()),
             Operator::Aggregate(aggregation) => Held::Aggregate(aggregation.partial()),
+            Operator::Top(top) => Held::Top(top.candidates(shared.threshold.clone())),
         };
         State { buffers: LaneBuffers::default(), held }
     }
@@ -142,10 +238,26 @@ impl Plan {
         self.compiled.filter.as_ref().map_or(Verdict::All, |filter| filter.verdict(group))
     }
 
+    /// Whether what the workers found so far rules `group` out, as its zone maps have it.
+    pub fn is_beaten(&self, group: &RowGroup, shared: &Shared) -> bool {
+        match &self.compiled.output {
+            Operator::Top(top) => top.is_beaten(group, &shared.threshold),
+            _ => false,
+        }
+    }
+
+    /// The order in which it is best to process `groups`, by their positions, if it matters.
+    pub fn favourable<G: Borrow<RowGroup>>(&self, groups: &[G]) -> Option<Vec<usize>> {
+        match &self.compiled.output {
+            Operator::Top(top) => top.favourable(groups),
+            _ => None,
+        }
+    }
+
     /// Runs the plan over one row group; rows leave through `emit` until it breaks.
     ///
     /// # Errors
-    /// `Invalid` when an expression fails on a value, `OverLimit` when the groups need too much memory.
+    /// `Invalid` when an expression fails on a value.
     pub fn process(
         &self,
         group: &RowGroup,
@@ -158,30 +270,29 @@ impl Plan {
             (Some(filter), Verdict::Some) => Some(filter.bind(group)?),
             _ => None,
         };
-        work.rows_passed = match (&self.compiled.output, &mut state.held) {
+        let of_passed = |passed: u64| if passed > 0 { &self.compiled.columns[..] } else { &[] };
+        let (passed, columns) = match (&self.compiled.output, &mut state.held) {
             (Operator::Rows(projection), Held::Rows(pending)) => {
-                run_rows(projection, group, filter.as_ref(), &mut state.buffers, pending, emit)?
+                let passed = run_rows(projection, group, filter.as_ref(), &mut state.buffers, pending, emit)?;
+                (passed, of_passed(passed))
             }
             (Operator::Aggregate(aggregation), Held::Aggregate(partial)) => {
-                aggregation.run(group, filter.as_ref(), &mut state.buffers, partial)?
+                let passed = aggregation.run(group, filter.as_ref(), &mut state.buffers, partial, emit)?;
+                work.rows_bypassed = passed.bypassed;
+                if passed.unread {
+                    return Ok(Work { rows_passed: passed.rows, ..work });
+                }
+                (passed.rows, of_passed(passed.rows))
+            }
+            (Operator::Top(top), Held::Top(candidates)) => {
+                let scanned = top.run(group, filter.as_ref(), &mut state.buffers, candidates)?;
+                (scanned.passed, scanned.columns)
             }
             _ => return Err(Error::internal("the state of another plan")),
         };
-        work.bytes_read = self.bytes_read(group, filter.is_some(), work.rows_passed > 0);
-        if state.bytes() > limits::GROUP_BYTES_MAX {
-            return Err(Error::over_limit(format!(
-                "the groups take {} MiB, {} MiB are allowed",
-                state.bytes() >> 20,
-                limits::GROUP_BYTES_MAX >> 20
-            ))
-            .advise("filter more, group by fewer values, or run the query without push-down"));
-        }
+        work.rows_passed = passed;
+        work.bytes_read = self.bytes_read(group, filter.is_some(), columns);
         Ok(work)
-    }
-
-    /// Whether no row leaves before [`Plan::merge`].
-    pub fn is_blocking(&self) -> bool {
-        matches!(self.compiled.output, Operator::Aggregate(_))
     }
 
     /// Takes the states of all workers, after all row groups. Not only partial aggregations wait in them, but
@@ -198,23 +309,31 @@ impl Plan {
             Operator::Aggregate(aggregation) => {
                 let partials = states.into_iter().filter_map(|s| match s.held {
                     Held::Aggregate(partial) => Some(partial),
-                    Held::Rows(_) => None,
+                    _ => None,
                 });
-                MergeWork::Aggregate(Merging::new(aggregation, partials.collect()))
+                let merging = Merging::new(aggregation, partials.collect());
+                let top = self.compiled.top_groups.clone();
+                let collector = top.map(|top| Collector::new(top, self.schema().clone(), merging.tasks()));
+                MergeWork::Aggregate(merging, collector)
+            }
+            Operator::Top(_) => {
+                let held = states.into_iter().flat_map(|s| match s.held {
+                    Held::Top(candidates) => candidates.into_rows(),
+                    _ => Vec::new(),
+                });
+                MergeWork::Top(held.collect())
             }
         };
         Merge { plan: self.clone(), work }
     }
 
-    fn bytes_read(&self, group: &RowGroup, filtered: bool, passed: bool) -> u64 {
-        let mut read = BTreeSet::new();
+    /// The encoded bytes of `columns`, and of the filter's if it was looked at.
+    fn bytes_read(&self, group: &RowGroup, filtered: bool, columns: &[usize]) -> u64 {
+        let mut read: BTreeSet<&usize> = columns.iter().collect();
         if let (Some(filter), true) = (&self.compiled.filter, filtered) {
             read.extend(filter.columns());
         }
-        if passed {
-            read.extend(&self.compiled.columns);
-        }
-        read.into_iter().map(|column: &usize| cast::u64_from(group.chunks[*column].bytes_encoded())).sum()
+        read.into_iter().map(|column| cast::u64_from(group.chunks[*column].bytes_encoded())).sum()
     }
 }
 
@@ -254,11 +373,20 @@ pub(crate) fn batches<'a>(
 }
 
 impl State {
+    /// Lets the groups of this state take `bytes` from now on. Those that outgrow it leave early, as partial
+    /// results that whoever gets them has to merge; a plan that fits its memory needs no such thing.
+    pub fn set_room(&mut self, bytes: usize) {
+        if let Held::Aggregate(partial) = &mut self.held {
+            partial.set_room(bytes);
+        }
+    }
+
     /// Bytes that the state holds.
     pub fn bytes(&self) -> usize {
         let held = match &self.held {
             Held::Rows(pending) => pending.bytes(),
             Held::Aggregate(partial) => partial.bytes(),
+            Held::Top(candidates) => candidates.bytes(),
         };
         held + self.buffers.bytes()
     }
@@ -269,7 +397,8 @@ impl Merge {
     pub fn tasks(&self) -> usize {
         match &self.work {
             MergeWork::Rows(pending) => pending.len(),
-            MergeWork::Aggregate(merging) => merging.tasks(),
+            MergeWork::Aggregate(merging, _) => merging.tasks(),
+            MergeWork::Top(held) => usize::from(!held.is_empty()),
         }
     }
 
@@ -282,9 +411,13 @@ impl Merge {
             (Operator::Rows(projection), MergeWork::Rows(pending)) => {
                 projection.finish(&mut pending[task].lock(), emit).map(|_| ())
             }
-            (Operator::Aggregate(aggregation), MergeWork::Aggregate(merging)) => {
+            (Operator::Aggregate(aggregation), MergeWork::Aggregate(merging, None)) => {
                 merging.run(aggregation, task, emit)
             }
+            (Operator::Aggregate(aggregation), MergeWork::Aggregate(merging, Some(collector))) => {
+                collector.run(|emit| merging.run(aggregation, task, emit), emit)
+            }
+            (Operator::Top(top), MergeWork::Top(held)) => top.finish(held, emit),
             _ => Err(Error::internal("the states of another plan")),
         }
     }

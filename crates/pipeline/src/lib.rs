@@ -10,12 +10,14 @@
 
 #![forbid(unsafe_code)]
 
+mod budget;
 mod dispenser;
 mod prepare;
 mod run;
 mod scheduler;
 mod tally;
 
+pub use budget::{Budget, prepare_within};
 pub use prepare::prepare;
-pub use run::{Budget, Run, Step};
+pub use run::{Run, Step};
 pub use scheduler::{Region, Scheduler, Sink};

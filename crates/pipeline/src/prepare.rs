@@ -6,13 +6,13 @@
 //! follow it, the columns that it reads must stay in the result, and nothing that may fail on some row
 //! may run, for the row may be one that the host's filter removes.
 //!
-//! An [`Expr::Opaque`] part does not say which columns it reads; a host that asks for one has to ask for
-//! those columns elsewhere in the program, or with a plain scan once it sees the refusal.
+//! An [`Expr::Opaque`] part says which columns it reads as far as its decoder could tell; a host that uses
+//! stranger ones has to ask for those columns elsewhere in the program.
 
 use arrow_schema::{Schema, SchemaRef};
 use farpool_model::{
-    Aggregate, Answer, Error, Expr, NamedExpr, OperatorAnswer, Output, Prepared, Program, Result, Version,
-    Weakened, limits, weaken,
+    Aggregate, Answer, Error, Expr, NamedExpr, OperatorAnswer, Output, Prepared, Program, Result, SortKey,
+    Version, Weakened, limits, weaken,
 };
 use std::collections::BTreeSet;
 
@@ -28,16 +28,18 @@ pub fn prepare(program: &Program, table_schema: &SchemaRef, version: Version) ->
     check_version(program, version)?;
     check_size(program)?;
     check_columns(program, table_schema)?;
+    program.check_order()?;
     let filter = FilterPart::of(program, table_schema)?;
     check_output(program, table_schema)?;
     let output = OutputPart::of(program, &filter, table_schema);
-    let limit = LimitPart::of(program, &filter, &output);
+    let limit = LimitPart::of(program, &filter, &output, table_schema);
 
     let effective = Program {
         table: program.table.clone(),
         version: program.version,
         filter: filter.effective,
         output: output.effective,
+        order: limit.order,
         limit: limit.effective,
     };
     let schema = effective.result_schema(table_schema)?;
@@ -135,7 +137,8 @@ fn without_failures(weaker: Expr) -> Option<Expr> {
 }
 
 fn check_filter(program: &Program, filter: Option<&Expr>, table_schema: &Schema) -> Result<()> {
-    let probe = Program { filter: filter.cloned(), output: Output::Rows(Vec::new()), ..program.clone() };
+    let output = Output::Rows(Vec::new());
+    let probe = Program { filter: filter.cloned(), output, order: Vec::new(), ..program.clone() };
     probe.result_schema(table_schema).map(|_| ())
 }
 
@@ -153,7 +156,7 @@ fn check_output(program: &Program, table_schema: &Schema) -> Result<()> {
             Output::Aggregate { keys, aggregates }
         }
     };
-    let probe = Program { filter: None, output, ..program.clone() };
+    let probe = Program { filter: None, output, order: Vec::new(), ..program.clone() };
     probe.result_schema(table_schema).map(|_| ())
 }
 
@@ -171,6 +174,8 @@ struct OutputPart {
     answer: Option<OperatorAnswer>,
     /// Whether the effective output has a row for each row that the program asks for.
     keeps_rows: bool,
+    /// Whether it is what the program asks for.
+    is_whole: bool,
 }
 
 impl OutputPart {
@@ -179,14 +184,15 @@ impl OutputPart {
             Output::Rows(columns) => project_refusal(columns, filter),
             Output::Aggregate { keys, aggregates } => aggregate_refusal(keys, aggregates, filter),
         };
-        let keeps_rows = refusal.is_none() || matches!(program.output, Output::Rows(_));
+        let is_whole = refusal.is_none();
+        let keeps_rows = is_whole || matches!(program.output, Output::Rows(_));
         let effective = match refusal {
             None => program.output.clone(),
             Some(_) => raw_columns(program, table_schema),
         };
         let refusal = refusal.map(|reason| (Answer::Refused, reason));
         let answer = output_answer(&program.output, refusal, table_schema);
-        OutputPart { effective, answer, keeps_rows }
+        OutputPart { effective, answer, keeps_rows, is_whole }
     }
 }
 
@@ -214,7 +220,7 @@ fn aggregate_refusal(keys: &[NamedExpr], aggregates: &[Aggregate], filter: &Filt
 }
 
 /// Every column that some part of the program reads, under its own name.
-fn raw_columns(program: &Program, table_schema: &Schema) -> Output {
+pub(crate) fn raw_columns(program: &Program, table_schema: &Schema) -> Output {
     let columns = program.columns();
     Output::Rows(columns.into_iter().map(|index| NamedExpr::column(table_schema, index)).collect())
 }
@@ -257,30 +263,51 @@ fn aggregate_detail(aggregate: &Aggregate, table_schema: &Schema) -> String {
     format!("{}({argument}){filter}", aggregate.function.name())
 }
 
-/// The limit.
+/// The limit, and the order that says which rows it leaves.
 struct LimitPart {
     effective: Option<u64>,
+    order: Vec<SortKey>,
     answer: Option<OperatorAnswer>,
 }
 
 impl LimitPart {
-    fn of(program: &Program, filter: &FilterPart, output: &OutputPart) -> Self {
+    fn of(program: &Program, filter: &FilterPart, output: &OutputPart, table_schema: &Schema) -> Self {
         let Some(limit) = program.limit else {
-            return LimitPart { effective: None, answer: None };
+            return LimitPart { effective: None, order: Vec::new(), answer: None };
         };
         let reason = if !filter.is_exact() {
             Some("the host filters its input again")
         } else if !output.keeps_rows {
             Some("it comes after an operator that the host does")
+        } else if !output.is_whole && !program.order.is_empty() {
+            Some("it is by columns that the host computes")
+        } else if program.top_is_too_large() {
+            Some("so many rows the host sorts as well")
         } else {
             None
         };
         let refusal = reason.map(|reason| (Answer::Refused, reason.to_string()));
+        let (name, detail) = match program.order.as_slice() {
+            [] => ("limit", limit.to_string()),
+            order => ("top-k", format!("{limit} by {}", order_detail(order, &program.output, table_schema))),
+        };
         LimitPart {
             effective: reason.is_none().then_some(limit),
-            answer: Some(answer("limit", limit.to_string(), refusal)),
+            order: if reason.is_none() { program.order.clone() } else { Vec::new() },
+            answer: Some(answer(name, detail, refusal)),
         }
     }
+}
+
+fn order_detail(order: &[SortKey], output: &Output, table_schema: &Schema) -> String {
+    let shown = |place: usize| match output {
+        Output::Rows(columns) => columns[place].expr.display(table_schema).to_string(),
+        Output::Aggregate { keys, aggregates } => match keys.get(place) {
+            Some(key) => key.expr.display(table_schema).to_string(),
+            None => aggregate_detail(&aggregates[place - keys.len()], table_schema),
+        },
+    };
+    listed(order.iter().map(|key| key.display(&shown(key.column))))
 }
 
 fn scan_detail(program: &Program, effective: &Program, table_schema: &Schema) -> String {

@@ -7,6 +7,7 @@
 //! Invariant: a run goes from scanning, perhaps over merging, to done, or from anywhere before that to
 //! stopped (cancelled or failed), and once done or stopped it no longer holds the table.
 
+use crate::budget::Budget;
 use crate::dispenser::Dispenser;
 use crate::tally::Tally;
 use arrow_array::RecordBatch;
@@ -14,7 +15,7 @@ use arrow_schema::SchemaRef;
 use arrow_select::concat::concat_batches;
 use farpool_columns::{RowGroup, Table};
 use farpool_model::{Error, ErrorKind, Prepared, Receipt, Result, cast, limits};
-use farpool_operators::{Merge, Plan, State, Verdict};
+use farpool_operators::{Merge, Plan, Shared, State, Verdict};
 use parking_lot::Mutex;
 use std::fmt;
 use std::ops::ControlFlow;
@@ -35,29 +36,20 @@ pub enum Step {
     Done,
 }
 
-/// What a run may use.
-#[derive(Clone, Copy, Debug)]
-pub struct Budget {
-    /// Bytes that the operator states of all threads may hold together: grouping tables, above all.
-    pub state_bytes_max: usize,
-}
-
-impl Default for Budget {
-    fn default() -> Self {
-        Budget { state_bytes_max: limits::GROUP_BYTES_MAX }
-    }
-}
-
 /// See the file's comment.
 pub struct Run {
     prepared: Prepared,
     plan: Plan,
+    shared: Shared,
     budget: Budget,
     groups: Dispenser,
+    /// The row groups in the order in which they are handed out, where it is not that of the table.
+    sequence: Option<Vec<usize>>,
     tally: Tally,
     /// Rows that may still leave; without a limit more than there can be.
     rows_left: AtomicU64,
-    state_bytes: AtomicUsize,
+    /// States that there are, each with its share of the budget.
+    states: AtomicUsize,
     /// Set when the phase becomes `Stopped`, for threads in the middle of a morsel.
     stopped: AtomicBool,
     held: Mutex<Held>,
@@ -98,14 +90,16 @@ impl Run {
     /// # Errors
     /// As [`Run::start`].
     pub fn start_within(prepared: Prepared, table: Arc<Table>, budget: Budget) -> Result<Arc<Self>> {
-        let plan = Plan::compile(&prepared.effective, &table.schema)?;
+        let plan = Plan::compile_for(&prepared.effective, &table, budget.memory())?;
         let run = Run {
+            sequence: plan.favourable(&table.row_groups),
             plan,
+            shared: Shared::default(),
             budget,
             groups: Dispenser::new(table.row_groups.len()),
             tally: Tally::default(),
             rows_left: AtomicU64::new(prepared.effective.limit.unwrap_or(u64::MAX)),
-            state_bytes: AtomicUsize::new(0),
+            states: AtomicUsize::new(0),
             stopped: AtomicBool::new(false),
             held: Mutex::new(Held { phase: Phase::Scanning, table: Some(table.clone()), states: Vec::new() }),
             on_stop: Mutex::new(None),
@@ -188,10 +182,10 @@ impl Run {
         let Some(table) = self.table()? else {
             return Ok(Step::Done);
         };
-        while let Some(index) = self.groups.claim() {
+        while let Some(task) = self.groups.claim() {
             self.check()?;
-            let group = &table.row_groups[index];
-            if self.plan.verdict(group) != Verdict::None {
+            let group = self.group(&table, task);
+            if self.plan.verdict(group) != Verdict::None && !self.plan.is_beaten(group, &self.shared) {
                 return self.scan(group, &table);
             }
             self.tally.skipped(group);
@@ -209,6 +203,11 @@ impl Run {
         }
     }
 
+    /// The row group of a task.
+    fn group<'t>(&self, table: &'t Table, task: usize) -> &'t RowGroup {
+        &table.row_groups[self.sequence.as_ref().map_or(task, |sequence| sequence[task])]
+    }
+
     /// The table; `None` when the run is done.
     fn table(&self) -> Result<Option<Arc<Table>>> {
         let held = self.held.lock();
@@ -224,12 +223,14 @@ impl Run {
 
     fn scan(&self, group: &RowGroup, table: &Table) -> Result<Step> {
         let pooled = self.held.lock().states.pop();
-        let mut state = pooled.unwrap_or_else(|| self.plan.new_state());
-        let bytes_before = state.bytes();
+        let mut state = pooled.unwrap_or_else(|| self.new_state());
+        if self.prepared.is_partial() {
+            state.set_room(self.budget.share(self.states.load(Ordering::Relaxed)));
+        }
         let mut batches = Vec::new();
         let work = self.plan.process(group, &mut state, &mut |batch| self.accept(batch, &mut batches))?;
         self.tally.scanned(group, work.bytes_read);
-        self.charge(bytes_before, state.bytes())?;
+        self.tally.bypassed(work.rows_bypassed);
         self.check()?;
         self.held.lock().states.push(state);
         let step = self.give(batches)?;
@@ -283,28 +284,15 @@ impl Run {
         Ok(if batches.is_empty() { Step::Worked } else { Step::Batches(batches) })
     }
 
-    fn charge(&self, before: usize, after: usize) -> Result<()> {
-        if after < before {
-            self.state_bytes.fetch_sub(before - after, Ordering::Relaxed);
-            return Ok(());
-        }
-        let total = self.state_bytes.fetch_add(after - before, Ordering::Relaxed) + (after - before);
-        if total <= self.budget.state_bytes_max {
-            return Ok(());
-        }
-        let mib = |bytes: usize| bytes.div_ceil(1 << 20);
-        Err(Error::over_limit(format!(
-            "the groups of this query take {} MiB at the node, {} MiB are allowed",
-            mib(total),
-            mib(self.budget.state_bytes_max)
-        ))
-        .advise("filter more, group by fewer values, or run the query without push-down"))
+    fn new_state(&self) -> State {
+        self.states.fetch_add(1, Ordering::Relaxed);
+        self.plan.new_state_in(&self.shared)
     }
 
     fn skip_unclaimed(&self, table: &Table) {
         let unclaimed = self.groups.close();
         let count = unclaimed.len();
-        table.row_groups[unclaimed].iter().for_each(|group| self.tally.skipped(group));
+        unclaimed.for_each(|task| self.tally.skipped(self.group(table, task)));
         self.complete_groups(count);
     }
 

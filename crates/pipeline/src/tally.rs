@@ -13,6 +13,7 @@ pub(crate) struct Tally {
     rows_scanned: AtomicU64,
     rows_skipped: AtomicU64,
     rows_returned: AtomicU64,
+    rows_bypassed: AtomicU64,
     bytes_scanned: AtomicU64,
     bytes_skipped: AtomicU64,
     cpu_ns: AtomicU64,
@@ -37,6 +38,11 @@ impl Tally {
         self.rows_returned.fetch_add(cast::u64_from(rows), Relaxed);
     }
 
+    /// Rows left without having been grouped.
+    pub(crate) fn bypassed(&self, rows: u64) {
+        self.rows_bypassed.fetch_add(rows, Relaxed);
+    }
+
     /// A worker spent CPU time.
     pub(crate) fn add_cpu(&self, ns: u64) {
         self.cpu_ns.fetch_add(ns, Relaxed);
@@ -53,6 +59,7 @@ impl Tally {
             rows_scanned: self.rows_scanned.load(Relaxed),
             rows_skipped: self.rows_skipped.load(Relaxed),
             rows_returned: self.rows_returned.load(Relaxed),
+            rows_bypassed: self.rows_bypassed.load(Relaxed),
             bytes_scanned: self.bytes_scanned.load(Relaxed),
             bytes_skipped: self.bytes_skipped.load(Relaxed),
             bytes_on_wire: 0,

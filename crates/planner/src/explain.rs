@@ -1,7 +1,7 @@
 //! A program and its answers as text for a person: a line for each operator, with how far the pool
 //! carries it out and why no further.
 
-use farpool_model::{Answer, OperatorAnswer, Output, Prepared, Program, TableInfo};
+use farpool_model::{Answer, NamedExpr, OperatorAnswer, Output, Prepared, Program, SortKey, TableInfo};
 use std::fmt::Write;
 
 /// The program as the pool will run it, indented by two spaces below a heading line.
@@ -63,10 +63,29 @@ pub fn one_line(program: &Program, info: &TableInfo) -> String {
             }
         }
     }
+    if !program.order.is_empty() {
+        let key = |key: &SortKey| key.display(&output_shown(program, key.column, info));
+        let shown: Vec<String> = program.order.iter().map(key).collect();
+        let _ = write!(text, ", order=[{}]", shown.join(", "));
+    }
     if let Some(limit) = program.limit {
         let _ = write!(text, ", limit={limit}");
     }
     text
+}
+
+/// A column of the result, as SQL would write it.
+fn output_shown(program: &Program, place: usize, info: &TableInfo) -> String {
+    let of_rows =
+        |columns: &[NamedExpr]| columns.get(place).map(|c| c.expr.display(&info.schema).to_string());
+    let shown = match &program.output {
+        Output::Rows(columns) => of_rows(columns),
+        Output::Aggregate { keys, aggregates } => {
+            let of_aggregate = |place: usize| aggregates.get(place).map(|a| aggregate(a, info));
+            of_rows(keys).or_else(|| of_aggregate(place.checked_sub(keys.len())?))
+        }
+    };
+    shown.unwrap_or_else(|| format!("column {place}"))
 }
 
 fn aggregate(aggregate: &farpool_model::Aggregate, info: &TableInfo) -> String {

@@ -73,6 +73,8 @@ fn check(condition: &Expr, schema: &Schema) -> Result<(), String> {
 /// The reason why not.
 pub fn worthwhile(program: &Program, info: &TableInfo, is_remote: bool) -> Result<(), String> {
     match &program.output {
+        // The first rows are few, whatever they consist of.
+        _ if !program.order.is_empty() => Ok(()),
         Output::Aggregate { .. } if is_remote => Ok(()),
         Output::Aggregate { keys, .. } => {
             let rows = estimate::rows_passed(program, info).max(1.0);

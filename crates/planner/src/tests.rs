@@ -108,7 +108,7 @@ fn groups_are_bounded_by_rows_and_by_keys() {
 }
 
 fn program(filter: Option<Expr>, output: Output) -> Program {
-    Program { table: info().name, version: None, filter, output, limit: None }
+    Program { table: info().name, version: None, filter, output, order: Vec::new(), limit: None }
 }
 
 fn by_word() -> Output {
@@ -135,7 +135,7 @@ fn rows_follow_filter_output_and_limit() {
 #[test]
 fn a_condition_is_placed_where_it_can_be_decided() {
     let schema = info().schema;
-    let opaque = Expr::Opaque { reason: "the function f".into() };
+    let opaque = Expr::opaque("the function f", Vec::new());
     let plain = compare(0, CompareOp::Lt, int(5));
     assert_eq!(place(plain.clone(), &schema).answer, Answer::Exact);
     let mixed = place(Expr::And(vec![plain.clone(), opaque.clone()]), &schema);
@@ -256,7 +256,7 @@ fn expr() -> impl Strategy<Value = Expr> {
         (0usize..6).prop_map(Expr::Column),
         literal().prop_map(Expr::Literal),
         (0usize..6, op.clone(), literal()).prop_map(|(c, op, l)| compare(c, op, l)),
-        Just(Expr::Opaque { reason: "f".into() }),
+        Just(Expr::opaque("f", vec![Expr::Column(0)])),
     ];
     leaf.prop_recursive(4, 40, 4, move |inner| {
         prop_oneof![

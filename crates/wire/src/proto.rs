@@ -145,6 +145,8 @@ pub struct Receipt {
     pub elapsed_ns: u64,
     #[prost(bytes = "bytes", repeated, tag = "9")]
     pub operators: Vec<Bytes>,
+    #[prost(uint64, tag = "10")]
+    pub rows_bypassed: u64,
 }
 
 /// A value of a column's type.

@@ -132,6 +132,7 @@ fn every_response_round_trips() {
         rows_scanned: 1,
         rows_skipped: 2,
         rows_returned: 3,
+        rows_bypassed: 8,
         bytes_scanned: 4,
         bytes_skipped: 5,
         bytes_on_wire: 6,
@@ -402,6 +403,7 @@ fn the_page_has_the_limits_that_are_enforced() {
         ("levels of an expression", limits::EXPR_DEPTH_MAX),
         ("nodes of a program", limits::EXPR_NODES_MAX),
         ("values of an IN list", limits::IN_LIST_MAX),
+        ("keys of a sort", limits::SORT_KEYS_MAX),
         ("columns", limits::COLUMNS_MAX),
     ] {
         let row = doc_rows("## Limits").into_iter().find(|r| r[0] == name);

@@ -241,6 +241,12 @@ async fn run(
         frame = frame.filter(expr(filter)).map_err(failed)?;
     }
     frame = output(frame, program, &expr).map_err(failed)?;
+    if !program.order.is_empty() {
+        let column = |place: usize| Logical::Column(Column::from(frame.schema().qualified_field(place)));
+        let keys = program.order.iter().map(|k| column(k.column).sort(!k.descending, k.nulls_first));
+        let keys = keys.collect();
+        frame = frame.sort(keys).map_err(failed)?;
+    }
     if let Some(limit) = program.limit {
         frame = frame.limit(0, Some(usize::try_from(limit).unwrap())).map_err(failed)?;
     }
@@ -307,6 +313,13 @@ fn logical(expr: &Expr, table: &SchemaRef) -> Logical {
             escape_char: None,
             case_insensitive: *case_insensitive,
         }),
+        Expr::Regex { value, pattern } => {
+            let op = match pattern.is_case_insensitive() {
+                true => Operator::RegexIMatch,
+                false => Operator::RegexMatch,
+            };
+            binary_expr(to(value), op, lit(pattern.as_str()))
+        }
         Expr::Arithmetic(op, l, r) => {
             let op = match op {
                 ArithmeticOp::Add => Operator::Plus,
@@ -329,7 +342,7 @@ fn logical(expr: &Expr, table: &SchemaRef) -> Logical {
                 None => builder.end().unwrap(),
             }
         }
-        Expr::Opaque { reason } => panic!("the pool was asked to run {reason}"),
+        Expr::Opaque { reason, .. } => panic!("the pool was asked to run {reason}"),
     }
 }
 

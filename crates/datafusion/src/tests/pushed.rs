@@ -104,6 +104,32 @@ async fn limits_and_computed_columns_go_along() {
 }
 
 #[tokio::test]
+async fn the_first_rows_of_an_order_go_along() {
+    let pool = filled(Fake::default()).await;
+    for (sql, expected) in [
+        (
+            "SELECT id FROM t WHERE k > 1 ORDER BY d DESC LIMIT 5 OFFSET 2",
+            "table=t, filter=k > 1, rows=[id, d], order=[d DESC], limit=7",
+        ),
+        (
+            "SELECT id FROM t ORDER BY id % 7 NULLS FIRST, s LIMIT 3",
+            "table=t, rows=[id, s, (id % 7)], order=[(id % 7) NULLS FIRST, s], limit=3",
+        ),
+        ("SELECT upper(s) FROM t ORDER BY id LIMIT 3", "table=t, rows=[id, s], order=[id], limit=3"),
+        (
+            "SELECT k, sum(d) AS total FROM t GROUP BY k ORDER BY total DESC, k LIMIT 3",
+            "table=t, keys=[k], aggregates=[sum(d)], order=[sum(d) DESC, k], limit=3",
+        ),
+        // Not by what only the engine can compute, and not above another limit.
+        ("SELECT id FROM t ORDER BY upper(s) LIMIT 3", "table=t, rows=[id, s]"),
+        ("SELECT id FROM (SELECT id FROM t LIMIT 9) x ORDER BY id LIMIT 3", "table=t, rows=[id], limit=9"),
+        ("SELECT k FROM t GROUP BY k ORDER BY k + 1 LIMIT 3", "table=t, keys=[k]"),
+    ] {
+        check(&pool, sql, &[expected]).await;
+    }
+}
+
+#[tokio::test]
 async fn parts_of_larger_queries_go() {
     let pool = filled(Fake::default()).await;
     check(

@@ -33,6 +33,10 @@ pub struct Args {
     #[arg(long, value_name = "SIZE", value_parser = size::parse)]
     memory: Option<usize>,
 
+    /// Memory for the groups of one query; clients merge what does not fit
+    #[arg(long, value_name = "SIZE", value_parser = size::parse, default_value = "4GiB")]
+    group_memory: usize,
+
     /// Threads that run queries [default: one for each processor]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1024))]
     workers: Option<u16>,
@@ -55,7 +59,7 @@ pub fn run(args: Args) -> Outcome {
         let stop = stop_signal()?;
         let listener = listen(&args.listen).await?;
         let address = listener.local_addr().map_err(|error| cannot_listen(&args.listen, &error))?;
-        let node = Node::start(config)?;
+        let node = Node::start_within(config, args.group_memory)?;
         announce(&node, address, guarded)?;
         server::serve(node.clone(), listener, stop).await?;
         eprintln!("stopped");

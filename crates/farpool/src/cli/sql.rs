@@ -25,7 +25,7 @@ columns that the query needs are read, into a pool in this process. With --pool,
 of that node.
 With --format json a row is one object on a line; with arrow, each statement is one IPC stream. Several
 statements give their results one after the other.
-The receipt is one JSON object: rows_scanned, rows_skipped, rows_returned, bytes_scanned, bytes_skipped,
+The receipt is one JSON object: rows_scanned, rows_skipped, rows_returned, rows_bypassed, bytes_scanned, bytes_skipped,
 bytes_on_wire, cpu_ns, elapsed_ns, operators: [{name, detail, answer, reason}]; of all statements together.";
 
 /// Run SQL on files, or on the tables of a memory node
@@ -66,6 +66,10 @@ pub struct Args {
     /// Memory for files that are queried [default: half of what the machine has]
     #[arg(long, value_name = "SIZE", value_parser = size::parse)]
     memory: Option<usize>,
+
+    /// Memory for the groups of one query of files; the rest of its groups is merged later
+    #[arg(long, value_name = "SIZE", value_parser = size::parse, default_value = "4GiB")]
+    group_memory: usize,
 }
 
 /// Runs the statements in order, up to the first that fails.
@@ -124,7 +128,9 @@ async fn open_session(args: &Args) -> Outcome<Session> {
         session.register_pool("farpool", pool).await?;
     }
     let files = farpool::QueryFiles::new(args.memory.unwrap_or_else(farpool::memory_bytes_default));
-    let files = files.on_load(|label, load| Box::new(super::load::watch(label, load)));
+    let files = files
+        .with_group_memory(args.group_memory)
+        .on_load(|label, load| Box::new(super::load::watch(label, load)));
     session.set_file_opener(Arc::new(files));
     Ok(session)
 }

@@ -27,7 +27,14 @@ async fn pool() -> Arc<EmbeddedPool> {
 }
 
 fn program(output: Output) -> Program {
-    Program { table: TableName::new("numbers").unwrap(), version: None, filter: None, output, limit: None }
+    Program {
+        table: TableName::new("numbers").unwrap(),
+        version: None,
+        filter: None,
+        output,
+        order: Vec::new(),
+        limit: None,
+    }
 }
 
 fn rows() -> Program {

@@ -1,6 +1,6 @@
 //! A pool to test against: one node, reached in this process and over loopback TCP at the same time.
 
-use farpool::model::TenantName;
+use farpool::model::{TenantName, limits};
 use farpool::node::{Node, NodeConfig, server};
 use farpool::{EmbeddedPool, LoadMode, Pool, Session, SessionOptions, TableInfo, TableName};
 use futures::stream;
@@ -20,7 +20,13 @@ pub struct Pools {
 impl Pools {
     /// Starts a node that may use `memory_bytes`.
     pub async fn start(memory_bytes: usize) -> Pools {
-        let node = Node::start(NodeConfig { memory_bytes, workers: 2, tokens: None }).expect("a node starts");
+        Pools::start_within(memory_bytes, limits::GROUP_BYTES_MAX).await
+    }
+
+    /// The same with `group_bytes` for the groups of one program.
+    pub async fn start_within(memory_bytes: usize, group_bytes: usize) -> Pools {
+        let config = NodeConfig { memory_bytes, workers: 2, tokens: None };
+        let node = Node::start_within(config, group_bytes).expect("a node starts");
         let embedded = EmbeddedPool::over(node.clone(), TenantName::default());
         let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.expect("a free port");
         let url = format!("farpool://{}", listener.local_addr().expect("an address"));

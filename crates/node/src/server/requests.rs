@@ -44,7 +44,7 @@ fn outcome(connection: &Arc<Connection>, message: &Message) -> Result<Option<Res
     Ok(Some(match Request::decode(message, None)? {
         Request::Prepare { plan } => {
             let (program, version, table) = read_plan(connection, &plan)?;
-            let prepared = farpool_pipeline::prepare(&program, &table.schema, version)?;
+            let prepared = farpool_pipeline::prepare_within(&program, &table, version, node.budget())?;
             Response::Prepared { prepared, table_schema: table.schema.clone() }
         }
         Request::Execute { plan } => return execute(connection, message.stream, &plan).map(|()| None),
@@ -63,8 +63,9 @@ fn outcome(connection: &Arc<Connection>, message: &Message) -> Result<Option<Res
 fn execute(connection: &Arc<Connection>, stream: u32, plan: &[u8]) -> Result<()> {
     let (program, version, table) = read_plan(connection, plan)?;
     let table_schema = table.schema.clone();
-    let prepared = farpool_pipeline::prepare(&program, &table.schema, version)?;
-    let run = Run::start(prepared.clone(), table)?;
+    let budget = connection.node.budget();
+    let prepared = farpool_pipeline::prepare_within(&program, &table, version, budget)?;
+    let run = Run::start_within(prepared.clone(), table, budget)?;
     let answers = Response::Prepared { prepared, table_schema }.encode()?;
     let open = connection.outbox.with(|lanes| {
         let Some(work) = lanes.work(stream) else { return false };

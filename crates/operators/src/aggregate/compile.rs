@@ -1,10 +1,13 @@
 //! The keys, arguments, filters and accumulators of an aggregation, each distinct one once.
 
+use super::bound;
+use super::whole::Whole;
 use crate::evaluate::Compiled;
 use crate::lanes::{LaneId, Lanes};
 use crate::plan::Paths;
 use crate::select::Filter;
 use arrow_schema::{DataType, Schema, SchemaRef};
+use farpool_columns::RowGroup;
 use farpool_model::{Aggregate, AggregateFunction, Expr, NamedExpr, Result};
 use std::collections::BTreeSet;
 
@@ -20,6 +23,14 @@ pub(crate) struct Aggregation {
     pub(super) columns: Vec<usize>,
     pub(super) schema: SchemaRef,
     pub(super) paths: Paths,
+    /// For each accumulator, whether it only counts rows to tell whether there are any, and there are.
+    pub(super) present: Vec<bool>,
+    /// The whole-table way, if the aggregation was fitted to a table that is eligible.
+    pub(super) whole: Option<Whole>,
+    /// Bytes that the groups of one worker can take, if that is known.
+    pub(super) bytes_bound: Option<usize>,
+    /// Whether every sum of decimals keeps within 38 digits whatever rows it is of.
+    pub(super) sums_fit: bool,
 }
 
 /// A grouping key.
@@ -113,11 +124,16 @@ impl Aggregation {
         arguments.iter().for_each(|a| columns.extend(a.compiled.columns()));
         conditions.iter().for_each(|c| columns.extend(c.compiled.columns()));
         let key_types = keys.iter().map(|k| k.compiled.data_type().clone()).collect();
+        let bytes_bound = if keys.is_empty() { Some(0) } else { None };
         Ok(Aggregation {
             keys,
             key_types,
             arguments,
             conditions,
+            present: vec![false; builder.accumulators.len()],
+            whole: None,
+            bytes_bound,
+            sums_fit: false,
             accumulators: builder.accumulators,
             results,
             lanes: builder.lanes,
@@ -130,6 +146,51 @@ impl Aggregation {
     /// The same, with only these paths allowed.
     pub(crate) fn with_paths(self, paths: Paths) -> Self {
         Aggregation { paths, ..self }
+    }
+
+    /// Takes into account what the row groups `groups` are like: the only ones that will be run. A worker
+    /// may hold `bytes_max`.
+    pub(crate) fn fit(&mut self, groups: &[&RowGroup], bytes_max: usize) {
+        if self.keys.is_empty() {
+            return;
+        }
+        if self.paths.fused {
+            self.present = (0..self.accumulators.len()).map(|a| self.is_present(a, groups)).collect();
+            self.whole = Whole::fit(self, groups, bytes_max);
+        }
+        self.bytes_bound = match &self.whole {
+            Some(whole) => Some(whole.bytes()),
+            None => bound::bytes_of_groups(self, groups),
+        };
+        self.sums_fit = bound::sums_fit(self, groups);
+    }
+
+    /// Bytes that the groups of one worker can take, if that is known.
+    pub(crate) fn bytes_bound(&self) -> Option<usize> {
+        self.bytes_bound
+    }
+
+    /// Whether every sum of decimals keeps within 38 digits whatever rows it is of.
+    pub(crate) fn sums_fit(&self) -> bool {
+        self.sums_fit
+    }
+
+    fn is_present(&self, accumulator: usize, groups: &[&RowGroup]) -> bool {
+        let counts = |r: &AggregateResult| match r.function {
+            AggregateFunction::Count => r.value == accumulator,
+            AggregateFunction::Avg => r.count == accumulator,
+            _ => false,
+        };
+        let Accumulator { kind, argument, condition } = self.accumulators[accumulator];
+        let never_null = |argument: usize| {
+            let Argument { compiled, lane } = &self.arguments[argument];
+            (lane.is_some() || compiled.as_column().is_some())
+                && compiled.columns().iter().all(|c| groups.iter().all(|g| g.chunks[*c].null_count() == 0))
+        };
+        kind == Kind::Count
+            && condition.is_none()
+            && argument.is_none_or(never_null)
+            && !self.results.iter().any(counts)
     }
 
     /// The columns that are read, sorted.

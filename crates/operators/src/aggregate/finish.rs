@@ -31,12 +31,19 @@ fn finish_one(result: &AggregateResult, values: &Store, counts: &Store, groups: 
     if result.function == AggregateFunction::Count {
         return Ok(Arc::new(groups().map(|g| counts.count(g)).collect::<Int64Array>()));
     }
-    let seen: Vec<bool> = groups().map(|g| counts.count(g) > 0).collect();
-    let nulls = || Some(NullBuffer::from(seen.clone())).filter(|n| n.null_count() > 0);
+    let seen = match counts {
+        Store::Count(counts) => Some(groups().map(|g| counts[g] > 0).collect::<NullBuffer>()),
+        _ => None,
+    };
+    let seen = seen.filter(|n| n.null_count() > 0);
+    let nulls = || seen.clone();
     let is_avg = result.function == AggregateFunction::Avg;
     Ok(match values {
-        Store::Count(_) => return Err(Error::internal("a count where a value is wanted")),
+        Store::Present | Store::Count(_) => return Err(Error::internal("a count where a value is wanted")),
         Store::Sum(sums) if is_avg => averages(result, sums, counts, groups())?,
+        Store::Sum(Sums::Narrow(sums)) if result.data_type == DataType::Int64 => {
+            Arc::new(Int64Array::new(groups().map(|g| sums[g]).collect::<Vec<_>>().into(), nulls()))
+        }
         Store::Sum(sums) => {
             let range = range_of(&result.data_type);
             let sum = |g| sums.exact(g).filter(|s| range.contains(s)).ok_or_else(|| overflow("sum", result));

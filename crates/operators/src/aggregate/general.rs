@@ -1,13 +1,16 @@
 //! Aggregation of decoded arrays: the way that everything can go, and the plain twin of the fused way.
 
-use super::compile::{Accumulator, Aggregation, Condition};
+use super::compile::{Aggregation, Condition};
 use super::fused::Fused;
 use super::mixed::Mixed;
+use super::spill::Spill;
 use super::store::{Input, Store};
+use super::whole::WholeTable;
 use crate::evaluate::{Frame, truth};
 use crate::group::Groups;
 use crate::lanes::LaneBuffers;
 use crate::plan::batches;
+use crate::project::Emit;
 use crate::select::BoundFilter;
 use crate::selection::Selection;
 use arrow_array::cast::AsArray;
@@ -23,22 +26,37 @@ pub(crate) struct Partial {
     pub(super) stores: Vec<Store>,
     /// The groups of the rows of a batch.
     pub(super) ids: Vec<u32>,
+    /// The groups of the whole-table way, which then holds all.
+    pub(super) whole: Option<WholeTable>,
+    pub(super) spill: Spill,
+}
+
+/// How many rows of a row group there were.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Passed {
+    /// That passed the filter.
+    pub(crate) rows: u64,
+    /// That left as they were, without having been grouped.
+    pub(crate) bypassed: u64,
+    /// Whether the zone maps told all there was to know.
+    pub(crate) unread: bool,
 }
 
 impl Aggregation {
     /// An empty partial aggregation.
     pub(crate) fn partial(&self) -> Partial {
-        let store = |a: Accumulator| Store::new(a.kind, self.argument_type(&a));
         let mut partial = Partial {
             groups: Groups::new(&self.key_types),
-            stores: self.accumulators.iter().copied().map(store).collect(),
+            stores: self.stores(),
             ids: Vec::new(),
+            whole: None,
+            spill: Spill::default(),
         };
         partial.make_room();
         partial
     }
 
-    /// Adds the rows of `group` that pass `filter`; returns how many there were.
+    /// Adds the rows of `group` that pass `filter`. Groups that outgrow their room leave through `emit`.
     ///
     /// # Errors
     /// `Invalid` when an expression fails on one of them.
@@ -48,19 +66,62 @@ impl Aggregation {
         filter: Option<&BoundFilter<'_>>,
         buffers: &mut LaneBuffers,
         partial: &mut Partial,
-    ) -> Result<u64> {
-        if let Some(fused) = Fused::bind(self, group)? {
-            return fused.run(filter, buffers, partial);
+        emit: &mut Emit<'_>,
+    ) -> Result<Passed> {
+        if filter.is_none()
+            && let Some(passed) = self.run_zones(group, partial)
+        {
+            return Ok(passed);
         }
-        let mut mixed = if self.paths.fused { Some(Mixed::bind(self, group)?) } else { None };
-        let mut passed = 0;
+        if self.is_complete(partial) {
+            return Ok(Passed { unread: true, ..Passed::default() });
+        }
+        if let Some(whole) = &self.whole {
+            let table = partial.whole.get_or_insert_with(|| WholeTable::new(whole));
+            let rows = Fused::bind_whole(self, whole, group)?.run_whole(filter, buffers, table)?;
+            return Ok(Passed { rows, ..Passed::default() });
+        }
+        if let Some(fused) = Fused::bind(self, group)? {
+            let rows = fused.run(filter, buffers, partial)?;
+            partial.spill.rows += rows;
+            self.spill(partial, emit)?;
+            return Ok(Passed { rows, ..Passed::default() });
+        }
+        self.run_batches(group, filter, buffers, partial, emit)
+    }
+
+    fn run_batches(
+        &self,
+        group: &RowGroup,
+        filter: Option<&BoundFilter<'_>>,
+        buffers: &mut LaneBuffers,
+        partial: &mut Partial,
+        emit: &mut Emit<'_>,
+    ) -> Result<Passed> {
+        let bind = || if self.paths.fused { Mixed::bind(self, group).map(Some) } else { Ok(None) };
+        let mut mixed = bind()?;
+        let mut passed = Passed::default();
         for selection in batches(group, filter) {
             let selection = selection(buffers)?;
-            passed += u64_from(selection.count);
+            if selection.count == 0 {
+                continue;
+            }
+            let rows = u64_from(selection.count);
+            passed.rows += rows;
+            if partial.spill.bypass > 0 {
+                partial.spill.bypass = partial.spill.bypass.saturating_sub(rows);
+                passed.bypassed += rows;
+                self.bypass(group, &selection, emit)?;
+                continue;
+            }
             match &mut mixed {
-                _ if selection.count == 0 => {}
                 Some(mixed) => mixed.add(&selection, buffers, partial)?,
                 None => self.add_general(group, &selection, partial)?,
+            }
+            partial.spill.rows += rows;
+            if self.spill(partial, emit)? {
+                // It knows the numbers of groups that are gone.
+                mixed = bind()?;
             }
         }
         Ok(passed)
@@ -70,6 +131,12 @@ impl Aggregation {
     #[cfg(test)]
     pub(crate) fn fuses(&self, group: &RowGroup) -> bool {
         Fused::bind(self, group).is_ok_and(|fused| fused.is_some())
+    }
+
+    /// Whether row groups go the whole-table way.
+    #[cfg(test)]
+    pub(crate) fn is_whole(&self) -> bool {
+        self.whole.is_some()
     }
 
     /// Adds the selected rows of one batch.
@@ -87,7 +154,7 @@ impl Aggregation {
         let ids = std::mem::take(&mut partial.ids);
         let groups = (!self.keys.is_empty()).then_some(ids.as_slice());
         let masks = self.condition_masks(&frame)?;
-        self.add_arrays(&frame, groups, &masks, partial, |_| true)?;
+        self.add_arrays(&frame, groups, &masks, &mut partial.stores, |_| true)?;
         partial.ids = ids;
         Ok(())
     }
@@ -104,11 +171,11 @@ impl Aggregation {
         frame: &Frame,
         groups: Option<&[u32]>,
         masks: &[BooleanArray],
-        partial: &mut Partial,
+        stores: &mut [Store],
         takes: impl Fn(usize) -> bool,
     ) -> Result<()> {
         let mut arguments: Vec<Option<ArrayRef>> = vec![None; self.arguments.len()];
-        let stores = self.accumulators.iter().zip(&mut partial.stores).enumerate();
+        let stores = self.accumulators.iter().zip(stores).enumerate();
         for (_, (accumulator, store)) in stores.filter(|(index, _)| takes(*index)) {
             let mask = accumulator.condition.map(|c| &masks[c]);
             let Some(index) = accumulator.argument else {
@@ -136,7 +203,18 @@ impl Aggregation {
 impl Partial {
     /// Bytes held.
     pub(crate) fn bytes(&self) -> usize {
-        self.groups.bytes() + self.stores.iter().map(Store::bytes).sum::<usize>() + self.ids.capacity() * 4
+        let whole = self.whole.as_ref().map_or(0, WholeTable::bytes);
+        self.group_bytes() + whole + self.ids.capacity() * 4
+    }
+
+    /// Bytes that groups take that can be let go.
+    pub(super) fn group_bytes(&self) -> usize {
+        self.groups.bytes() + self.stores.iter().map(Store::bytes).sum::<usize>()
+    }
+
+    /// Lets the groups take `bytes` from now on; more leave early.
+    pub(crate) fn set_room(&mut self, bytes: usize) {
+        self.spill.room = bytes;
     }
 
     /// Gives each group its place in every accumulator.

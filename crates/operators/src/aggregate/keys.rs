@@ -1,23 +1,40 @@
 //! Group numbers computed from key codes: the mixed-radix number whose digits are the codes of the keys.
+//!
+//! The codes are those of one row group, or, within [`KeyFrame`]s, those of a whole table.
 
 use super::compile::Key;
 use crate::evaluate::array_of_ints;
 use crate::failure;
 use crate::lanes::{BoundLanes, LaneBuffers, LaneId, RowSet};
 use arrow_array::cast::AsArray;
-use arrow_array::{ArrayRef, BooleanArray, UInt32Array};
+use arrow_array::{ArrayRef, BooleanArray, UInt32Array, new_null_array};
 use arrow_buffer::NullBuffer;
 use arrow_schema::DataType;
 use arrow_select::take::take;
 use farpool_columns::{Chunk, EncodingKind, Integers, RowGroup};
-use farpool_model::Result;
 use farpool_model::cast::u32_checked;
+use farpool_model::{Error, Result};
 
 /// The keys of one row group.
 pub(super) struct DenseKeys<'a> {
     keys: Vec<DenseKey<'a>>,
     /// The product of the keys' domains.
     pub(super) domain: usize,
+    /// The group of a row whose codes are all 0.
+    base: u32,
+}
+
+/// The codes of a key over a whole table.
+#[derive(Clone, Debug)]
+pub(super) struct KeyFrame {
+    /// The value of code 0.
+    pub(super) min: i64,
+    /// Codes that there are; the last one stands for NULL if the key can be NULL.
+    pub(super) domain: usize,
+    /// What one step of this key's code adds to the group number.
+    pub(super) stride: usize,
+    pub(super) nullable: bool,
+    pub(super) data_type: DataType,
 }
 
 struct DenseKey<'a> {
@@ -34,6 +51,8 @@ struct DenseKey<'a> {
 enum Codes<'a> {
     /// The same value, as an array of length one, in all rows.
     Constant(ArrayRef),
+    /// NULL in all rows.
+    Null,
     Boolean(&'a Chunk),
     /// Codes from `min()` into the values of a dictionary.
     Dictionary(Integers<'a>, &'a ArrayRef),
@@ -47,6 +66,7 @@ enum Codes<'a> {
 pub(super) struct KeyBuffers {
     bytes: Vec<u8>,
     shorts: Vec<u16>,
+    ints: Vec<u32>,
     longs: Vec<i64>,
 }
 
@@ -58,7 +78,7 @@ impl<'a> DenseKeys<'a> {
         group: &'a RowGroup,
         limit: usize,
     ) -> Result<Option<Self>> {
-        let mut dense = DenseKeys { keys: Vec::with_capacity(keys.len()), domain: 1 };
+        let mut dense = DenseKeys { keys: Vec::with_capacity(keys.len()), domain: 1, base: 0 };
         for key in keys {
             let Some((codes, values)) = codes_of(key, lanes, group)? else { return Ok(None) };
             let is_constant = matches!(codes, Codes::Constant(_));
@@ -74,6 +94,29 @@ impl<'a> DenseKeys<'a> {
             dense.keys.push(DenseKey { codes, data_type, domain, stride, nullable });
         }
         Ok(Some(dense))
+    }
+
+    /// The keys over `group` with the codes that `frames` give.
+    ///
+    /// # Errors
+    /// `Internal` when a key leaves its frame.
+    pub(super) fn within(
+        keys: &[Key],
+        frames: &[KeyFrame],
+        lanes: &BoundLanes<'a>,
+        group: &'a RowGroup,
+    ) -> Result<Self> {
+        let mut dense = DenseKeys { keys: Vec::with_capacity(keys.len()), domain: 1, base: 0 };
+        for (key, frame) in keys.iter().zip(frames) {
+            let (codes, first) = codes_within(key, frame, lanes, group)?;
+            let columns = key.compiled.columns().iter().map(|column| &*group.chunks[*column]);
+            let nullable: Vec<&Chunk> = columns.filter(|c| c.null_count() > 0).collect();
+            let KeyFrame { domain, stride, ref data_type, .. } = *frame;
+            dense.base += u32_checked(first * stride);
+            dense.domain *= domain;
+            dense.keys.push(DenseKey { codes, data_type: data_type.clone(), domain, stride, nullable });
+        }
+        Ok(dense)
     }
 
     /// Whether there are no keys.
@@ -98,11 +141,11 @@ impl<'a> DenseKeys<'a> {
         groups: &mut Vec<u32>,
     ) -> Result<()> {
         groups.clear();
-        groups.resize(rows.len(), 0);
+        groups.resize(rows.len(), self.base);
         for key in &self.keys {
             let stride = key.stride as u32;
             match &key.codes {
-                Codes::Constant(_) => {}
+                Codes::Constant(_) | Codes::Null => {}
                 Codes::Boolean(chunk) => {
                     let values = match rows {
                         RowSet::Range(start, end) => chunk.decode(start..end)?,
@@ -150,7 +193,28 @@ impl<'a> DenseKeys<'a> {
     }
 }
 
+impl KeyFrame {
+    /// The values of the codes in some group numbers.
+    ///
+    /// # Errors
+    /// None but defects.
+    pub(super) fn array(&self, groups: &[u32]) -> Result<ArrayRef> {
+        let (stride, domain) = (u32_checked(self.stride), u32_checked(self.domain));
+        let codes: Vec<u32> = groups.iter().map(|g| g / stride % domain).collect();
+        let null = domain - 1;
+        let nulls = self.nullable.then(|| codes.iter().map(|code| *code != null).collect::<NullBuffer>());
+        let nulls = nulls.filter(|n| n.null_count() > 0);
+        if self.data_type == DataType::Boolean {
+            let values: Vec<bool> = codes.iter().map(|code| *code == 1).collect();
+            return Ok(std::sync::Arc::new(BooleanArray::new(values.into(), nulls)));
+        }
+        let values = codes.iter().map(|code| i128::from(self.min) + i128::from(*code));
+        array_of_ints(&self.data_type, values, nulls)
+    }
+}
+
 impl DenseKey<'_> {
+    /// The values of this row group's codes: not those of a frame.
     fn array(&self, groups: &[u32]) -> Result<ArrayRef> {
         let codes = || groups.iter().map(|g| *g as usize / self.stride % self.domain);
         let null = (!self.nullable.is_empty()).then_some(self.domain - 1);
@@ -171,6 +235,7 @@ impl DenseKey<'_> {
                 let indices: Vec<u32> = codes().map(|code| u32_checked(first + code_or_0(code))).collect();
                 take(values, &UInt32Array::new(indices.into(), nulls), None).map_err(failure::of_kernel)?
             }
+            Codes::Null => new_null_array(&self.data_type, groups.len()),
             Codes::Integers(integers) => self.ints(integers.min(), codes().map(code_or_0), nulls)?,
             Codes::Lane(_, min) => self.ints(*min, codes().map(code_or_0), nulls)?,
         })
@@ -214,6 +279,27 @@ fn codes_of<'a>(
     Ok(domain(min, max).map(|domain| (codes, domain)))
 }
 
+/// How the codes of a key are read within a frame, and the frame's code of the row group's least value.
+fn codes_within<'a>(
+    key: &Key,
+    frame: &KeyFrame,
+    lanes: &BoundLanes<'a>,
+    group: &'a RowGroup,
+) -> Result<(Codes<'a>, usize)> {
+    if *key.compiled.data_type() == DataType::Boolean {
+        let column = key.compiled.as_column().ok_or_else(|| Error::internal("a key without codes"))?;
+        return Ok((Codes::Boolean(&group.chunks[column]), 0));
+    }
+    let lane = key.lane.ok_or_else(|| Error::internal("a key without codes"))?;
+    let Some((min, max)) = lanes.interval(lane) else { return Ok((Codes::Null, 0)) };
+    let values = frame.domain - usize::from(frame.nullable);
+    if min < frame.min || domain(frame.min, max).is_none_or(|last| last > values) {
+        return Err(Error::internal("a row group of another table"));
+    }
+    let codes = lanes.integers(lane).map_or(Codes::Lane(lane, min), Codes::Integers);
+    Ok((codes, min.abs_diff(frame.min) as usize))
+}
+
 fn domain(min: i64, max: i64) -> Option<usize> {
     usize::try_from(i128::from(max) - i128::from(min) + 1).ok()
 }
@@ -234,6 +320,10 @@ fn add_codes(
         (RowSet::Range(start, end), 16) => {
             integers.unpack_deltas_u16(start..end, &mut buffers.shorts);
             groups.iter_mut().zip(&buffers.shorts).for_each(|(g, code)| *g += u32::from(*code) * stride);
+        }
+        (RowSet::Range(start, end), 32) => {
+            integers.unpack_deltas_u32(start..end, &mut buffers.ints);
+            groups.iter_mut().zip(&buffers.ints).for_each(|(g, code)| *g += code * stride);
         }
         (RowSet::Range(start, end), _) => {
             integers.unpack(start..end, &mut buffers.longs);

@@ -7,6 +7,7 @@
 use super::compile::Aggregation;
 use super::general::Partial;
 use super::store::Store;
+use super::whole::WholeTables;
 use crate::failure;
 use crate::group::Groups;
 use crate::project::Emit;
@@ -22,6 +23,8 @@ const PARTITION_BITS: u32 = 4;
 
 /// Partial aggregations on their way to the result.
 pub(crate) struct Merging {
+    /// Of the whole-table way, which then has all.
+    whole: Option<WholeTables>,
     partials: Vec<Partial>,
     /// For each partial, its groups by partition.
     partitions: Vec<Vec<Vec<u32>>>,
@@ -31,6 +34,12 @@ pub(crate) struct Merging {
 impl Merging {
     /// Takes the partials of all workers.
     pub(crate) fn new(aggregation: &Aggregation, mut partials: Vec<Partial>) -> Self {
+        if let Some(whole) = &aggregation.whole {
+            let tables = partials.into_iter().filter_map(|p| p.whole).collect();
+            let whole = WholeTables::new(whole, tables);
+            let tasks = whole.tasks();
+            return Merging { whole: Some(whole), partials: Vec::new(), partitions: Vec::new(), tasks };
+        }
         if aggregation.keys.is_empty() {
             if partials.is_empty() {
                 partials.push(aggregation.partial());
@@ -48,7 +57,7 @@ impl Merging {
             0 | 1 => Vec::new(),
             _ => partials.iter().map(|p| partitions(&p.groups, tasks)).collect(),
         };
-        Merging { partials, partitions, tasks }
+        Merging { whole: None, partials, partitions, tasks }
     }
 
     /// The number of tasks.
@@ -61,6 +70,9 @@ impl Merging {
     /// # Errors
     /// `Invalid` when a sum does not fit its type.
     pub(crate) fn run(&self, aggregation: &Aggregation, task: usize, emit: &mut Emit<'_>) -> Result<()> {
+        if let (Some(tables), Some(whole)) = (&self.whole, &aggregation.whole) {
+            return tables.run(aggregation, whole, task, emit);
+        }
         if let [partial] = self.partials.as_slice() {
             let groups = partial.groups.len();
             let (first, last) = (groups * task / self.tasks, groups * (task + 1) / self.tasks);
@@ -94,7 +106,11 @@ fn partitions(groups: &Groups, tasks: usize) -> Vec<Vec<u32>> {
     partitions
 }
 
-fn give(
+/// Lets the groups `wanted` go.
+///
+/// # Errors
+/// `Invalid` when a sum does not fit its type.
+pub(super) fn give(
     aggregation: &Aggregation,
     groups: &Groups,
     stores: &[Store],

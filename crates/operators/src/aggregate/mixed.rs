@@ -118,7 +118,8 @@ impl<'a> Mixed<'a> {
         let groups = (!self.aggregation.keys.is_empty()).then_some(ids.as_slice());
         let masks = self.aggregation.condition_masks(&frame)?;
         self.add_lanes(rows, groups, &masks, buffers, partial);
-        self.aggregation.add_arrays(&frame, groups, &masks, partial, |a| self.arguments[a].is_none())?;
+        let stores = &mut partial.stores;
+        self.aggregation.add_arrays(&frame, groups, &masks, stores, |a| self.arguments[a].is_none())?;
         partial.ids = ids;
         Ok(())
     }

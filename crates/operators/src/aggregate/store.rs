@@ -9,12 +9,14 @@ use arrow_array::types::*;
 use arrow_array::{Array, ArrayRef, BooleanArray};
 use arrow_buffer::{BooleanBuffer, i256};
 use arrow_schema::{DataType, TimeUnit};
-use farpool_model::{Error, Result};
+use farpool_model::{Error, Literal, Result, Value};
 use std::cmp::Ordering;
 
 /// The running values of one accumulator.
 #[derive(Debug)]
 pub(super) enum Store {
+    /// At least 1 in every group, and nobody asks for more.
+    Present,
     Count(Vec<i64>),
     /// Exact sums of integers.
     Sum(Sums),
@@ -35,11 +37,12 @@ pub(super) enum Store {
     },
 }
 
-/// Sums of 128 bits and, once one has overflowed, the signed number of times that each did.
-#[derive(Debug, Default)]
-pub(super) struct Sums {
-    low: Vec<i128>,
-    carries: Vec<i64>,
+/// Exact sums of integers: of 64 bits until one overflows; then of 128 bits and, once one of those has
+/// overflowed, the signed number of times that each did.
+#[derive(Debug)]
+pub(super) enum Sums {
+    Narrow(Vec<i64>),
+    Wide { low: Vec<i128>, carries: Vec<i64> },
 }
 
 /// Some values and the groups that they belong to.
@@ -54,11 +57,11 @@ pub(super) struct Input<'a> {
 impl Store {
     /// An accumulator without groups, of an argument of type `argument`.
     pub(super) fn new(kind: Kind, argument: Option<&DataType>) -> Store {
-        let wanted = if kind == Kind::Min { Ordering::Less } else { Ordering::Greater };
+        let wanted = wanted(kind);
         match (kind, argument) {
             (Kind::Count, _) | (_, None) => Store::Count(Vec::new()),
             (Kind::Sum, Some(t)) if t.is_floating() => Store::FloatSum(Vec::new()),
-            (Kind::Sum, _) => Store::Sum(Sums::default()),
+            (Kind::Sum, _) => Store::Sum(Sums::Narrow(Vec::new())),
             (_, Some(t)) if t.is_floating() => Store::FloatExtreme { values: Vec::new(), wanted },
             (_, Some(DataType::Utf8View | DataType::BinaryView)) => {
                 Store::BytesExtreme { values: Vec::new(), wanted, bytes: 0 }
@@ -67,9 +70,25 @@ impl Store {
         }
     }
 
+    /// Counts that are known.
+    pub(super) fn of_counts(counts: Vec<i64>) -> Store {
+        Store::Count(counts)
+    }
+
+    /// Sums that are known.
+    pub(super) fn of_sums(sums: Vec<i64>) -> Store {
+        Store::Sum(Sums::Narrow(sums))
+    }
+
+    /// Extremes that are known.
+    pub(super) fn of_extremes(values: Vec<i128>, kind: Kind) -> Store {
+        Store::IntExtreme { values, wanted: wanted(kind) }
+    }
+
     /// Makes room for `groups` groups.
     pub(super) fn resize(&mut self, groups: usize) {
         match self {
+            Store::Present => {}
             Store::Count(values) => values.resize(groups, 0),
             Store::Sum(sums) => sums.resize(groups),
             Store::FloatSum(values) => values.resize(groups, 0.0),
@@ -82,8 +101,10 @@ impl Store {
     /// Bytes held.
     pub(super) fn bytes(&self) -> usize {
         match self {
+            Store::Present => 0,
             Store::Count(values) => values.capacity() * 8,
-            Store::Sum(sums) => sums.low.capacity() * 16 + sums.carries.capacity() * 8,
+            Store::Sum(Sums::Narrow(sums)) => sums.capacity() * 8,
+            Store::Sum(Sums::Wide { low, carries }) => low.capacity() * 16 + carries.capacity() * 8,
             Store::FloatSum(values) | Store::FloatExtreme { values, .. } => values.capacity() * 8,
             Store::IntExtreme { values, .. } => values.capacity() * 16,
             Store::BytesExtreme { values, bytes, .. } => values.capacity() * 16 + bytes,
@@ -92,7 +113,11 @@ impl Store {
 
     /// Adds `rows` rows to the counts.
     pub(super) fn count_rows(&mut self, rows: usize, groups: Option<&[u32]>, mask: Option<&BooleanArray>) {
-        let Store::Count(counts) = self else { unreachable!("only counts count rows") };
+        let counts = match self {
+            Store::Present => return,
+            Store::Count(counts) => counts,
+            _ => unreachable!("only counts count rows"),
+        };
         match (groups, mask) {
             (None, None) => counts[0] += rows as i64,
             (None, Some(mask)) => counts[0] += mask.true_count() as i64,
@@ -106,6 +131,7 @@ impl Store {
     /// Adds the values that are not NULL.
     pub(super) fn update(&mut self, input: &Input<'_>) -> Result<()> {
         match self {
+            Store::Present => {}
             Store::Count(counts) => input.for_each_valid(|group, _| counts[group] += 1),
             Store::Sum(sums) => return input.for_each_int(|group, value| sums.add(group, value)),
             Store::FloatSum(values) => return input.for_each_float(|group, value| values[group] += value),
@@ -142,9 +168,10 @@ impl Store {
     pub(super) fn update_lanes(&mut self, groups: Option<&[u32]>, values: &[i64], valid: Option<&[u64]>) {
         let group = |row: usize| groups.map_or(0, |g| g[row] as usize);
         match self {
+            Store::Present => {}
             Store::Count(counts) => each_row(values.len(), valid, |row| counts[group(row)] += 1),
             Store::Sum(sums) => {
-                each_row(values.len(), valid, |row| sums.add(group(row), i128::from(values[row])));
+                each_row(values.len(), valid, |row| sums.add_narrow(group(row), values[row]));
             }
             Store::IntExtreme { values: extremes, wanted } => {
                 let wanted = *wanted;
@@ -159,10 +186,35 @@ impl Store {
     /// Adds an integer that stands for several rows: a partial count, sum or extreme.
     pub(super) fn add_partial(&mut self, group: usize, value: i64) {
         match self {
+            Store::Present => {}
             Store::Count(counts) => counts[group] += value,
-            Store::Sum(sums) => sums.add(group, i128::from(value)),
+            Store::Sum(sums) => sums.add_narrow(group, value),
             Store::IntExtreme { values, wanted } => keep_int(&mut values[group], i128::from(value), *wanted),
             _ => unreachable!("lanes hold integers"),
+        }
+    }
+
+    /// Takes one value into account, a bound of this accumulator's argument.
+    pub(super) fn keep(&mut self, group: usize, value: &Literal) {
+        match (self, value.value()) {
+            (Store::IntExtreme { values, wanted }, Value::Int(value)) => {
+                keep_int(&mut values[group], *value, *wanted);
+            }
+            (Store::IntExtreme { values, wanted }, Value::Bool(value)) => {
+                keep_int(&mut values[group], i128::from(*value), *wanted);
+            }
+            (Store::FloatExtreme { values, wanted }, Value::Float(value)) => {
+                keep_float(&mut values[group], *value, *wanted);
+            }
+            (Store::BytesExtreme { values, wanted, bytes }, value) => {
+                let value = match value {
+                    Value::Text(text) => text.as_bytes(),
+                    Value::Bytes(bytes) => bytes,
+                    _ => unreachable!("a bound has its column's type"),
+                };
+                *bytes = bytes.wrapping_add_signed(keep_bytes(&mut values[group], value, *wanted));
+            }
+            _ => unreachable!("a bound has its column's type"),
         }
     }
 
@@ -170,6 +222,7 @@ impl Store {
     pub(super) fn merge(&mut self, other: &Store, from: &[u32], to: &[u32]) -> Result<()> {
         let pairs = from.iter().zip(to).map(|(f, t)| (*f as usize, *t as usize));
         match (self, other) {
+            (Store::Present, Store::Present) => {}
             (Store::Count(values), Store::Count(others)) => pairs.for_each(|(f, t)| values[t] += others[f]),
             (Store::FloatSum(values), Store::FloatSum(others)) => {
                 pairs.for_each(|(f, t)| values[t] += others[f]);
@@ -196,6 +249,7 @@ impl Store {
     /// The count of a group.
     pub(super) fn count(&self, group: usize) -> i64 {
         match self {
+            Store::Present => 1,
             Store::Count(counts) => counts[group],
             _ => unreachable!("only counts count"),
         }
@@ -204,47 +258,96 @@ impl Store {
 
 impl Sums {
     fn resize(&mut self, groups: usize) {
-        self.low.resize(groups, 0);
-        if !self.carries.is_empty() {
-            self.carries.resize(groups, 0);
+        match self {
+            Sums::Narrow(sums) => sums.resize(groups, 0),
+            Sums::Wide { low, carries } => {
+                low.resize(groups, 0);
+                if !carries.is_empty() {
+                    carries.resize(groups, 0);
+                }
+            }
         }
     }
 
     #[inline]
+    fn add_narrow(&mut self, group: usize, value: i64) {
+        if let Sums::Narrow(sums) = self
+            && let Some(sum) = sums[group].checked_add(value)
+        {
+            sums[group] = sum;
+            return;
+        }
+        self.add(group, i128::from(value));
+    }
+
+    #[inline]
     fn add(&mut self, group: usize, value: i128) {
-        let (sum, overflow) = self.low[group].overflowing_add(value);
-        self.low[group] = sum;
-        if overflow {
-            self.carry(group, if value < 0 { -1 } else { 1 });
+        match self {
+            Sums::Narrow(sums) => {
+                let sum = i64::try_from(value).ok().and_then(|value| sums[group].checked_add(value));
+                match sum {
+                    Some(sum) => sums[group] = sum,
+                    None => {
+                        self.widen();
+                        self.add(group, value);
+                    }
+                }
+            }
+            Sums::Wide { low, carries } => {
+                let (sum, overflow) = low[group].overflowing_add(value);
+                low[group] = sum;
+                if overflow {
+                    carries.resize(low.len(), 0);
+                    carries[group] += if value < 0 { -1 } else { 1 };
+                }
+            }
         }
     }
 
     #[cold]
-    fn carry(&mut self, group: usize, by: i64) {
-        self.carries.resize(self.low.len(), 0);
-        self.carries[group] += by;
+    fn widen(&mut self) {
+        if let Sums::Narrow(sums) = self {
+            let low = sums.iter().map(|sum| i128::from(*sum)).collect();
+            *self = Sums::Wide { low, carries: Vec::new() };
+        }
     }
 
     fn add_sum(&mut self, group: usize, other: &Sums, from: usize) {
-        self.add(group, other.low[from]);
-        if let Some(carries) = other.carries.get(from)
-            && *carries != 0
-        {
-            self.carry(group, *carries);
+        match other {
+            Sums::Narrow(sums) => self.add_narrow(group, sums[from]),
+            Sums::Wide { low, carries } => {
+                self.add(group, low[from]);
+                if let Some(others) = carries.get(from).filter(|carries| **carries != 0) {
+                    self.widen();
+                    let Sums::Wide { low, carries } = self else { return };
+                    carries.resize(low.len(), 0);
+                    carries[group] += others;
+                }
+            }
         }
     }
 
     /// The sum of a group; `None` when it does not fit 128 bits.
     pub(super) fn exact(&self, group: usize) -> Option<i128> {
-        let carried = self.carries.get(group).is_some_and(|c| *c != 0);
-        (!carried).then(|| self.low[group])
+        match self {
+            Sums::Narrow(sums) => Some(i128::from(sums[group])),
+            Sums::Wide { low, carries } => {
+                let carried = carries.get(group).is_some_and(|c| *c != 0);
+                (!carried).then(|| low[group])
+            }
+        }
     }
 
     /// The sum of a group, whatever it is.
     pub(super) fn wide(&self, group: usize) -> i256 {
-        let low = self.low[group];
-        let carries = self.carries.get(group).copied().unwrap_or(0);
-        i256::from_parts(low.cast_unsigned(), i128::from(carries) + if low < 0 { -1 } else { 0 })
+        match self {
+            Sums::Narrow(sums) => i256::from_i128(i128::from(sums[group])),
+            Sums::Wide { low, carries } => {
+                let low = low[group];
+                let carries = carries.get(group).copied().unwrap_or(0);
+                i256::from_parts(low.cast_unsigned(), i128::from(carries) + if low < 0 { -1 } else { 0 })
+            }
+        }
     }
 }
 
@@ -322,6 +425,10 @@ fn each_row(rows: usize, valid: Option<&[u64]>, f: impl FnMut(usize)) {
         None => (0..rows).for_each(f),
         Some(valid) => crate::bits::for_each(valid, f),
     }
+}
+
+fn wanted(kind: Kind) -> Ordering {
+    if kind == Kind::Min { Ordering::Less } else { Ordering::Greater }
 }
 
 fn neutral_int(wanted: Ordering) -> i128 {

@@ -12,6 +12,7 @@ mod compile;
 mod frame;
 mod kernels;
 mod members;
+mod pieces;
 mod scalar;
 
 pub(crate) use compile::Compiled;
@@ -20,4 +21,4 @@ pub(crate) use compile::{fallible, scalar_of};
 pub(crate) use frame::Frame;
 pub(crate) use kernels::truth;
 pub(crate) use members::Members;
-pub(crate) use scalar::array_of_ints;
+pub(crate) use scalar::{array_of_ints, literal_at};

@@ -1,9 +1,10 @@
 //! Constants and lane values as Arrow arrays of a canonical type.
 
+use arrow_array::cast::AsArray;
 use arrow_array::types::*;
 use arrow_array::{
-    ArrayRef, ArrowPrimitiveType, BinaryViewArray, BooleanArray, Float32Array, Float64Array, PrimitiveArray,
-    StringViewArray, new_null_array,
+    Array, ArrayRef, ArrowPrimitiveType, BinaryViewArray, BooleanArray, Float32Array, Float64Array,
+    PrimitiveArray, StringViewArray, new_null_array,
 };
 use arrow_buffer::NullBuffer;
 use arrow_schema::{DataType, TimeUnit};
@@ -23,6 +24,39 @@ pub(super) fn of_literal(literal: &Literal) -> Result<ArrayRef> {
         Value::Text(v) => Arc::new(StringViewArray::from(vec![v.as_str()])),
         Value::Bytes(v) => Arc::new(BinaryViewArray::from(vec![v.as_slice()])),
     })
+}
+
+/// The value at `row` of an array of a canonical type; the reverse of [`of_literal`].
+pub(crate) fn literal_at(array: &ArrayRef, row: usize) -> Result<Literal> {
+    macro_rules! int {
+        ($t:ty) => {
+            Value::Int(array.as_primitive::<$t>().value(row).into())
+        };
+    }
+    let value = match array.data_type() {
+        _ if array.is_null(row) => Value::Null,
+        DataType::Boolean => Value::Bool(array.as_boolean().value(row)),
+        DataType::Int8 => int!(Int8Type),
+        DataType::Int16 => int!(Int16Type),
+        DataType::Int32 => int!(Int32Type),
+        DataType::Int64 => int!(Int64Type),
+        DataType::UInt8 => int!(UInt8Type),
+        DataType::UInt16 => int!(UInt16Type),
+        DataType::UInt32 => int!(UInt32Type),
+        DataType::UInt64 => int!(UInt64Type),
+        DataType::Date32 => int!(Date32Type),
+        DataType::Timestamp(TimeUnit::Second, _) => int!(TimestampSecondType),
+        DataType::Timestamp(TimeUnit::Millisecond, _) => int!(TimestampMillisecondType),
+        DataType::Timestamp(TimeUnit::Microsecond, _) => int!(TimestampMicrosecondType),
+        DataType::Timestamp(TimeUnit::Nanosecond, _) => int!(TimestampNanosecondType),
+        DataType::Decimal128(..) => int!(Decimal128Type),
+        DataType::Float32 => Value::Float(array.as_primitive::<Float32Type>().value(row).into()),
+        DataType::Float64 => Value::Float(array.as_primitive::<Float64Type>().value(row)),
+        DataType::Utf8View => Value::Text(array.as_string_view().value(row).to_string()),
+        DataType::BinaryView => Value::Bytes(array.as_binary_view().value(row).to_vec()),
+        other => return Err(Error::internal(format!("{other} is not canonical"))),
+    };
+    Literal::new(value, array.data_type().clone())
 }
 
 /// An array of an integer-like type. The values lie within the type's range; those under a NULL do not

@@ -40,6 +40,9 @@ pub(crate) struct IntTable<K> {
 }
 
 impl<K: Width> IntTable<K> {
+    /// The most bytes per group, once there are some: the vector of keys and the slots, just grown.
+    pub(crate) const BYTES_PER_GROUP: usize = 2 * size_of::<K>() + 4 * size_of::<(K, u32)>();
+
     /// An empty table of keys of `data_type`.
     pub(crate) fn new(data_type: DataType) -> Self {
         IntTable {
@@ -131,7 +134,7 @@ impl<K: Width> IntTable<K> {
     }
 
     fn grow(&mut self) {
-        let mask = self.slots.len() * 4 - 1;
+        let mask = self.slots.len() * 2 - 1;
         let mut slots = vec![(K::default(), NONE); mask + 1];
         for (key, group) in self.slots.iter().filter(|(_, group)| *group != NONE) {
             let mut slot = key.hash() as usize & mask;

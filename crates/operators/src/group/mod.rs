@@ -95,6 +95,17 @@ impl Groups {
         }
     }
 
+    /// The most bytes that a group of keys of these types adds to [`Groups::bytes`], strings aside.
+    pub(crate) fn bytes_per_group(types: &[DataType]) -> usize {
+        match types {
+            [] => 0,
+            [t] if schema::is_bytes(t) => texts::BYTES_PER_VALUE,
+            [DataType::Decimal128(..)] => IntTable::<i128>::BYTES_PER_GROUP,
+            [_] => IntTable::<i64>::BYTES_PER_GROUP,
+            _ => TupleTable::bytes_per_group(types),
+        }
+    }
+
     /// Replaces `ids` by the group of each of `rows` rows, adding groups that are new.
     ///
     /// # Errors

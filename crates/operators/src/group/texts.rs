@@ -13,6 +13,10 @@ use std::sync::Arc;
 /// No string has this number.
 const NONE: u32 = u32::MAX;
 
+/// The most bytes that a value adds besides its own: its end and hash in vectors that may have just grown,
+/// and its place in a table that may have.
+pub(super) const BYTES_PER_VALUE: usize = 2 * 16 + 4 * 5;
+
 /// The distinct values of one key.
 pub(crate) struct Texts {
     data_type: DataType,

@@ -79,11 +79,17 @@ impl TupleTable {
         self.hashes.len()
     }
 
-    /// Bytes held.
+    /// Bytes held, but for those of a batch.
     pub(crate) fn bytes(&self) -> usize {
         let texts: usize = self.keys.iter().filter_map(|k| k.texts.as_ref()).map(Texts::bytes).sum();
-        let scratch = self.scratch.tuples.capacity() + self.scratch.hashes.capacity();
-        (self.tuples.capacity() + self.hashes.capacity() + self.slots.capacity() + scratch) * 8 + texts
+        (self.tuples.capacity() + self.hashes.capacity() + self.slots.capacity()) * 8 + texts
+    }
+
+    /// The most bytes that a group of keys of `types` adds, strings aside: vectors and slots, just grown.
+    pub(crate) fn bytes_per_group(types: &[DataType]) -> usize {
+        let table = TupleTable::new(types);
+        let texts = table.keys.iter().filter(|k| k.texts.is_some()).count();
+        (2 * table.width + 2 + 4) * 8 + texts * super::texts::BYTES_PER_VALUE
     }
 
     /// Adds the group of each of `rows` rows to `ids`.
@@ -262,7 +268,7 @@ impl TupleTable {
     }
 
     fn grow(&mut self) {
-        let mask = self.slots.len() * 4 - 1;
+        let mask = self.slots.len() * 2 - 1;
         let mut slots = vec![(0, NONE); mask + 1];
         for (group, hash) in self.hashes.iter().enumerate() {
             let mut slot = *hash as usize & mask;

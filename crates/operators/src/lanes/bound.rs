@@ -55,39 +55,28 @@ impl Lanes {
         }
         bound
     }
+
+    /// For each node the least and greatest value that it can have where the columns keep within
+    /// `columns`; `None` for those that cannot hold there.
+    pub(crate) fn intervals(&self, columns: impl Fn(usize) -> Option<(i64, i64)>) -> Vec<Option<(i64, i64)>> {
+        let mut intervals = Vec::with_capacity(self.nodes.len());
+        for lane in &self.nodes {
+            let known = interval(lane.op, lane.range, |id| intervals[id], &columns);
+            intervals.push(known);
+        }
+        intervals
+    }
 }
 
 impl<'a> BoundLanes<'a> {
     fn bind_node(&self, op: LaneOp, range: (i128, i128), group: &'a RowGroup) -> Option<Bound<'a>> {
-        let of = |id: LaneId| self.nodes[id].map(|b| (i128::from(b.min), i128::from(b.max)));
-        let mut column = None;
-        let (min, max) = match op {
-            LaneOp::Column(index) => {
-                let integers = group.chunks[index].integers()?;
-                column = Some(integers);
-                (i128::from(integers.min()), i128::from(integers.max()))
-            }
-            LaneOp::Constant(value) => (value, value),
-            LaneOp::Add(l, r) => {
-                let (l, r) = (of(l)?, of(r)?);
-                (l.0 + r.0, l.1 + r.1)
-            }
-            LaneOp::Subtract(l, r) => {
-                let (l, r) = (of(l)?, of(r)?);
-                (l.0 - r.1, l.1 - r.0)
-            }
-            LaneOp::Multiply(l, r) => {
-                // 64-bit bounds: the products fit 128 bits.
-                let (l, r) = (of(l)?, of(r)?);
-                let corners = [l.0 * r.0, l.0 * r.1, l.1 * r.0, l.1 * r.1];
-                corners.iter().fold((corners[0], corners[0]), |(lo, hi), c| (lo.min(*c), hi.max(*c)))
-            }
-            LaneOp::Negate(e) => of(e).map(|e| (-e.1, -e.0))?,
+        let column = match op {
+            LaneOp::Column(index) => Some(group.chunks[index].integers()?),
+            _ => None,
         };
-        if min < range.0 || max > range.1 {
-            return None;
-        }
-        Some(Bound { min: i64::try_from(min).ok()?, max: i64::try_from(max).ok()?, column })
+        let of = |id: LaneId| self.nodes[id].map(|b| (b.min, b.max));
+        let (min, max) = interval(op, range, of, |_| column.map(|c| (c.min(), c.max())))?;
+        Some(Bound { min, max, column })
     }
 
     /// The least and greatest value that the node can have in this row group, if it is bound.
@@ -250,6 +239,40 @@ impl LaneBuffers {
         let words = self.values.iter().map(Vec::capacity).chain(self.bits.iter().map(Vec::capacity));
         (words.sum::<usize>() + self.scratch.capacity()) * 8
     }
+}
+
+/// The interval of a node, from those of its operands; `None` when it may leave 64 bits or `range`.
+fn interval(
+    op: LaneOp,
+    range: (i128, i128),
+    nodes: impl Fn(LaneId) -> Option<(i64, i64)>,
+    columns: impl Fn(usize) -> Option<(i64, i64)>,
+) -> Option<(i64, i64)> {
+    let wide = |(min, max): (i64, i64)| (i128::from(min), i128::from(max));
+    let of = |id: LaneId| nodes(id).map(wide);
+    let (min, max) = match op {
+        LaneOp::Column(index) => columns(index).map(wide)?,
+        LaneOp::Constant(value) => (value, value),
+        LaneOp::Add(l, r) => {
+            let (l, r) = (of(l)?, of(r)?);
+            (l.0 + r.0, l.1 + r.1)
+        }
+        LaneOp::Subtract(l, r) => {
+            let (l, r) = (of(l)?, of(r)?);
+            (l.0 - r.1, l.1 - r.0)
+        }
+        LaneOp::Multiply(l, r) => {
+            // 64-bit bounds: the products fit 128 bits.
+            let (l, r) = (of(l)?, of(r)?);
+            let corners = [l.0 * r.0, l.0 * r.1, l.1 * r.0, l.1 * r.1];
+            corners.iter().fold((corners[0], corners[0]), |(lo, hi), c| (lo.min(*c), hi.max(*c)))
+        }
+        LaneOp::Negate(e) => of(e).map(|e| (-e.1, -e.0))?,
+    };
+    if min < range.0 || max > range.1 {
+        return None;
+    }
+    Some((i64::try_from(min).ok()?, i64::try_from(max).ok()?))
 }
 
 /// The values of a packed column over `rows`.

@@ -69,7 +69,14 @@ fn seeds_that_once_failed_pass() {
 }
 
 fn program(filter: Option<Expr>, output: Output) -> Program {
-    Program { table: TableName::new("t").unwrap(), version: None, filter, output, limit: None }
+    Program {
+        table: TableName::new("t").unwrap(),
+        version: None,
+        filter,
+        output,
+        order: Vec::new(),
+        limit: None,
+    }
 }
 
 fn aggregate(function: AggregateFunction, argument: Option<Expr>, data_type: DataType) -> Aggregate {

@@ -5,9 +5,12 @@
 mod cases;
 mod naive;
 mod random;
+mod spill;
+mod topk;
 mod verdicts;
+mod whole;
 
-use crate::plan::{Paths, Plan};
+use crate::plan::{Memory, Paths, Plan};
 use arrow_array::cast::AsArray;
 use arrow_array::types::*;
 use arrow_array::{Array, ArrayRef, RecordBatch};
@@ -91,9 +94,31 @@ pub(crate) fn run(
     paths: Paths,
     workers: usize,
 ) -> Result<Vec<Vec<Value>>> {
-    let plan = Plan::compile_with(program, &table.schema, paths)?;
+    run_plan(&Plan::compile_with(program, &table.schema, paths)?, table, workers, usize::MAX)
+}
+
+/// The same, fitted to the table.
+pub(crate) fn run_fitted(program: &Program, table: &TestTable, workers: usize) -> Result<Vec<Vec<Value>>> {
+    run_plan(&fitted(program, table, 1 << 30)?, table, workers, usize::MAX)
+}
+
+/// A plan for the table, for workers that have `bytes_max` each.
+pub(crate) fn fitted(program: &Program, table: &TestTable, bytes_max: usize) -> Result<Plan> {
+    let groups: Vec<&RowGroup> = table.groups.iter().collect();
+    let memory = Memory { bytes_max, workers: 1 };
+    Plan::compile_fitted(program, &table.schema, &groups, memory, Paths::ALL)
+}
+
+/// Runs a plan with `workers` states that take row groups in turn and have `room` for groups each.
+pub(crate) fn run_plan(
+    plan: &Plan,
+    table: &TestTable,
+    workers: usize,
+    room: usize,
+) -> Result<Vec<Vec<Value>>> {
     let mut batches: Vec<RecordBatch> = Vec::new();
     let mut states: Vec<_> = (0..workers).map(|_| plan.new_state()).collect();
+    states.iter_mut().for_each(|state| state.set_room(room));
     let mut emit = |batch: RecordBatch| {
         assert_eq!(batch.schema(), *plan.schema());
         batches.push(batch);
@@ -115,20 +140,26 @@ pub(crate) fn check(program: &Program, table: &TestTable) {
         for paths in [Paths::ALL, Paths::NONE] {
             let _ = run(program, table, paths, 1);
         }
+        let _ = run_fitted(program, table, 1);
         return;
     };
     let expected = sorted(expected);
     // Whichever instructions the threads of other tests force meanwhile: all give the same.
     let levels: Vec<Level> = Level::all().collect();
     levels[program.filter.as_ref().map_or(0, Expr::node_count) % levels.len()].force();
-    for (paths, workers) in [(Paths::NONE, 1), (Paths::ALL, 1), (Paths::ALL, 3), (Paths::ENCODED, 2)] {
-        let got = run(program, table, paths, workers);
-        let got = got.unwrap_or_else(|e| panic!("{paths:?}: {e}\n{program:#?}"));
-        let got = sorted(got);
-        assert_eq!(got.len(), expected.len(), "{paths:?}, {workers} workers, rows of {program:#?}");
+    let agree = |got: Result<Vec<Vec<Value>>>, way: &str| {
+        let got = sorted(got.unwrap_or_else(|e| panic!("{way}: {e}\n{program:#?}")));
+        assert_eq!(got.len(), expected.len(), "{way}, rows of {program:#?}");
         for (got, expected) in got.iter().zip(&expected) {
-            assert_eq!(got, expected, "{paths:?}, {workers} workers, {program:#?}");
+            assert_eq!(got, expected, "{way}, {program:#?}");
         }
+    };
+    for (paths, workers) in [(Paths::NONE, 1), (Paths::ALL, 1), (Paths::ALL, 3), (Paths::ENCODED, 2)] {
+        agree(run(program, table, paths, workers), &format!("{paths:?}, {workers} workers"));
+    }
+    for workers in [1, 3] {
+        agree(run_fitted(program, table, workers), &format!("fitted, {workers} workers"));
+        spill::check_parts(program, table, workers, 5_000 * (workers - 1));
     }
 }
 

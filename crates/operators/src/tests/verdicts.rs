@@ -21,6 +21,7 @@ proptest! {
                 version: None,
                 filter: Some(filter.clone()),
                 output: Output::Rows(vec![NamedExpr::column(&table.schema, 0)]),
+                order: Vec::new(),
                 limit: None,
             };
             let plan = Plan::compile(&program, &table.schema).unwrap();

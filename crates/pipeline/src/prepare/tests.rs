@@ -28,7 +28,7 @@ fn more_than(index: usize, value: i128) -> Expr {
 }
 
 fn opaque() -> Expr {
-    Expr::Opaque { reason: "the node has no function f".into() }
+    Expr::opaque("the node has no function f", Vec::new())
 }
 
 fn one_over_b() -> Expr {
@@ -51,7 +51,7 @@ fn sum_of_b() -> Aggregate {
 }
 
 fn program(filter: Option<Expr>, output: Output, limit: Option<u64>) -> Program {
-    Program { table: TableName::new("t").unwrap(), version: None, filter, output, limit }
+    Program { table: TableName::new("t").unwrap(), version: None, filter, output, order: Vec::new(), limit }
 }
 
 fn rows(indices: &[usize]) -> Output {
@@ -100,6 +100,35 @@ fn what_can_run_runs_as_it_is() {
 }
 
 #[test]
+fn an_order_goes_with_its_limit() {
+    let key = |column| SortKey { column, descending: true, nulls_first: false };
+    let top = |output: Output, limit| Program { order: vec![key(1), key(0)], ..program(None, output, limit) };
+    let by_sum = top(sum_by_a(), Some(5));
+    let prepared = check(&by_sum, "scan exact, group exact, top-k exact", (None, sum_by_a(), Some(5)));
+    assert_eq!(prepared.answers[2].detail, "5 by sum(b) DESC NULLS LAST, a DESC NULLS LAST");
+
+    for (program, answers) in [
+        (
+            Program { filter: Some(opaque()), ..top(rows(&[0, 1]), Some(5)) },
+            "scan exact, filter refused, top-k refused",
+        ),
+        (
+            top(Output::Rows(vec![named("x", opaque()), named("a", column(0))]), Some(5)),
+            "scan exact, project refused, top-k refused",
+        ),
+        (top(rows(&[0, 1]), Some(limits::TOP_ROWS_MAX as u64 + 1)), "scan exact, top-k refused"),
+    ] {
+        let prepared = prepare(&program, &schema(), Version(7)).unwrap();
+        let shown = prepared.answers.iter().map(|a| format!("{} {:?}", a.name, a.answer).to_lowercase());
+        assert_eq!(shown.collect::<Vec<_>>().join(", "), answers);
+        assert!(prepared.effective.order.is_empty() && prepared.effective.limit.is_none());
+    }
+    for wrong in [top(rows(&[0, 1]), None), top(rows(&[0]), Some(5))] {
+        assert_eq!(prepare(&wrong, &schema(), Version(7)).unwrap_err().kind, ErrorKind::Invalid);
+    }
+}
+
+#[test]
 fn a_superset_filter_refuses_what_folds_or_cuts_rows() {
     let filter = Expr::And(vec![more_than(0, 5), opaque()]);
     let prepared = check(
@@ -123,6 +152,21 @@ fn a_refused_filter_leaves_its_columns_to_the_host() {
         &program(Some(filter), rows(&[1]), None),
         "scan exact, filter refused, project refused",
         (None, rows(&[1, 3]), None),
+    );
+}
+
+#[test]
+fn the_columns_that_an_opaque_part_reads_are_given_to_the_host() {
+    let filter = Expr::opaque("the node has no function f", vec![column(3), Expr::not(column(0))]);
+    check(
+        &program(Some(filter.clone()), rows(&[1]), None),
+        "scan exact, filter refused, project refused",
+        (None, rows(&[0, 1, 3]), None),
+    );
+    check(
+        &program(Some(filter), sum_by_a(), None),
+        "scan exact, filter refused, group refused",
+        (None, rows(&[0, 1, 3]), None),
     );
 }
 

@@ -1,14 +1,18 @@
 //! Runs over small real tables, with real threads, against naive answers.
 
 use super::*;
-use crate::{Scheduler, Sink, prepare};
-use arrow_array::{ArrayRef, Int64Array, cast::AsArray, types::Int64Type};
+use crate::{Scheduler, Sink, prepare_within};
+use arrow_array::{
+    ArrayRef, Int64Array,
+    cast::AsArray,
+    types::{Decimal128Type, Int64Type},
+};
 use arrow_schema::{DataType, Field, Schema};
 use farpool_columns::{TableBuilder, encode_row_group};
 use farpool_memory::{Pool, PoolConfig};
 use farpool_model::{
     Aggregate, AggregateFunction, ArithmeticOp, CompareOp, Expr, Literal, NamedExpr, Output, Program,
-    TableName, TenantName, Value, Version,
+    SortKey, TableName, TenantName, Value, Version,
 };
 use proptest::prelude::*;
 use std::collections::BTreeMap;
@@ -76,8 +80,15 @@ fn start_within(
     limit: Option<u64>,
     budget: Budget,
 ) -> Arc<Run> {
-    let program = Program { table: TableName::new("t").unwrap(), version: None, filter, output, limit };
-    let prepared = prepare(&program, &table.schema, Version(1)).unwrap();
+    let program = Program {
+        table: TableName::new("t").unwrap(),
+        version: None,
+        filter,
+        output,
+        order: Vec::new(),
+        limit,
+    };
+    let prepared = prepare_within(&program, table, Version(1), budget).unwrap();
     Run::start_within(prepared, table.clone(), budget).unwrap()
 }
 
@@ -194,6 +205,51 @@ fn a_limit_cuts_groups_too() {
     assert!(drive(&run, 2).unwrap().is_empty());
 }
 
+fn start_top(table: &Arc<Table>, filter: Option<Expr>, output: Output, key: SortKey, limit: u64) -> Arc<Run> {
+    let name = TableName::new("t").unwrap();
+    let program =
+        Program { table: name, version: None, filter, output, order: vec![key], limit: Some(limit) };
+    let prepared = prepare_within(&program, table, Version(1), Budget::default()).unwrap();
+    assert!(prepared.is_exact());
+    Run::start(prepared, table.clone()).unwrap()
+}
+
+#[test]
+fn the_first_rows_leave_and_most_row_groups_are_skipped() {
+    let table = table(12);
+    let key = SortKey { column: 1, descending: true, nulls_first: false };
+    for (threads, limit) in [(1, 5), (3, 5), (3, 1_500), (2, 60_000), (2, 0)] {
+        let run = start_top(&table, id_compares(CompareOp::Lt, 11_500), rows(&[2, 0]), key, limit);
+        let batches = drive(&run, threads).unwrap();
+        let expected: Vec<i64> = (0..11_500).rev().take(limit as usize).collect();
+        assert_eq!(column_values(&batches, 1), expected, "in order, as it happens");
+        let receipt = check_receipt(&run, &table, &batches);
+        if threads == 1 {
+            assert_eq!(receipt.rows_skipped, 11_000, "the best row group comes first and is enough");
+        }
+    }
+}
+
+#[test]
+fn the_first_groups_leave() {
+    let table = table(12);
+    let key = SortKey { column: 1, descending: true, nulls_first: false };
+    let run = start_top(&table, None, sum_and_count_by_k(), key, 2);
+    let batches = drive(&run, 3).unwrap();
+    let sum = |k: i64| (0..12 * GROUP_ROWS).filter(|id| id % 7 == k).map(|id| id * 3).sum::<i64>();
+    let mut sums: Vec<i64> = (0..7).map(sum).collect();
+    sums.sort_unstable_by(|a, b| b.cmp(a));
+    assert_eq!(column_values(&batches, 1), sums[..2]);
+    check_receipt(&run, &table, &batches);
+    let many = Output::Aggregate {
+        keys: vec![NamedExpr { name: "id".into(), expr: Expr::Column(0) }],
+        aggregates: vec![aggregate(AggregateFunction::Sum, Some(2))],
+    };
+    let table = self::table(80);
+    let batches = drive(&start_top(&table, None, many, key, 4), 3).unwrap();
+    assert_eq!(column_values(&batches, 0), [79_999, 79_998, 79_997, 79_996], "of 16 partitions");
+}
+
 #[test]
 fn an_aggregation_over_no_rows_is_one_row_and_a_scan_none() {
     let count =
@@ -257,13 +313,24 @@ fn an_error_in_one_step_stops_the_run_for_all_threads() {
 }
 
 #[test]
-fn groups_beyond_the_budget_are_refused_with_both_sizes() {
+fn groups_beyond_the_budget_leave_in_parts() {
     let keys = vec![NamedExpr { name: "id".into(), expr: Expr::Column(2) }];
-    let output = Output::Aggregate { keys, aggregates: vec![] };
-    let run = start_within(&table(8), None, output, None, Budget { state_bytes_max: 10_000 });
-    let error = drive(&run, 2).unwrap_err();
-    assert_eq!(error.kind, ErrorKind::OverLimit);
-    assert!(error.message.contains("1 MiB are allowed") && error.advice.is_some(), "{error}");
+    let sum = aggregate(AggregateFunction::Sum, Some(0));
+    let output = Output::Aggregate { keys, aggregates: vec![sum] };
+    for (workers, state_bytes_max) in [(1, 0), (2, 100_000), (4, 400_000)] {
+        let budget = Budget { state_bytes_max, workers };
+        let run = start_within(&table(8), None, output.clone(), None, budget);
+        assert!(run.prepared().is_partial());
+        let batches = drive(&run, workers).unwrap();
+        let mut ids = column_values(&batches, 0);
+        ids.sort_unstable();
+        ids.dedup();
+        assert_eq!(ids, (0..8 * GROUP_ROWS).map(|id| id * 3).collect::<Vec<_>>());
+        let sums =
+            batches.iter().flat_map(|b| b.column(1).as_primitive::<Decimal128Type>().values().to_vec());
+        assert_eq!(sums.sum::<i128>(), (0..i128::from(8 * GROUP_ROWS)).sum());
+        assert!(state_bytes_max > 0 || run.receipt().rows_bypassed > 0);
+    }
 }
 
 #[derive(Default)]

@@ -2,11 +2,11 @@
 //! node then refuses the aggregation and the rest of the plan still runs.
 
 use super::decode::{check_width, not_done};
-use super::expressions::{Reader, Slot, opaque};
+use super::expressions::{Reader, Slot};
 use super::{functions, proto, read, types};
 use arrow_schema::{DECIMAL128_MAX_PRECISION, DECIMAL128_MAX_SCALE, DataType};
 use bytes::Bytes;
-use farpool_model::{Aggregate, AggregateFunction, Error, Result};
+use farpool_model::{Aggregate, AggregateFunction, Error, Expr, Result};
 
 /// The keys of the one grouping set that an aggregation may have.
 pub(super) fn grouping_expressions(relation: &proto::AggregateRel) -> Result<Vec<Bytes>> {
@@ -33,20 +33,33 @@ pub(super) fn measure(reader: &Reader, measure: &proto::Measure, columns: &[Slot
     };
     reader.charge(1)?;
     let filter = measure.filter.as_ref().map(|filter| reader.expression(filter, columns)).transpose()?;
+    let arguments = reader.arguments(&call.arguments, &call.args, columns, 0)?;
+    // An aggregate that is not done here is refused for what it is an aggregate of.
+    let opaque = |reason| {
+        let (Ok(values) | Err(values)) = &arguments;
+        let inputs = values.iter().chain(&filter).cloned().collect();
+        Ok(Aggregate {
+            name: "aggregate".into(),
+            function: AggregateFunction::Count,
+            argument: Some(Expr::opaque(reason, inputs)),
+            filter: None,
+            data_type: DataType::Int64,
+        })
+    };
     let name = match reader.extensions().function(call.function_reference)? {
         Ok(name) => name.to_string(),
-        Err(reason) => return Ok(opaque_aggregate(reason)),
+        Err(reason) => return opaque(reason),
     };
     let Some(function) = functions::aggregate(&name) else {
-        return Ok(opaque_aggregate(format!("aggregate function {name}")));
+        return opaque(format!("aggregate function {name}"));
     };
     if let Some(reason) = refused_aggregate(function, call)? {
-        return Ok(opaque_aggregate(format!("{name} {reason}")));
+        return opaque(format!("{name} {reason}"));
     }
-    let arguments = reader.arguments(&call.arguments, &call.args, columns, 0)?;
-    let argument = match arguments.map(|mut arguments| (arguments.pop(), arguments.len())) {
-        Some((argument, 0)) if argument.is_some() || function == AggregateFunction::Count => argument,
-        _ => return Ok(opaque_aggregate(format!("{name} of arguments of these kinds"))),
+    let argument = match arguments.as_deref() {
+        Ok([]) if function == AggregateFunction::Count => None,
+        Ok([argument]) => Some(argument.clone()),
+        _ => return opaque(format!("{name} of arguments of these kinds")),
     };
     let argument_type = argument.as_ref().map(|argument| argument.data_type(reader.schema()));
     let declared = call.output_type.as_ref().and_then(|t| types::read_type(t, reader.extensions().types()));
@@ -62,9 +75,9 @@ pub(super) fn measure(reader: &Reader, measure: &proto::Measure, columns: &[Slot
         (Some(declared), _) if accepted => declared,
         (None, Some(usual)) => usual,
         (Some(declared), _) => {
-            return Ok(opaque_aggregate(format!("{name} with a result of type {declared}")));
+            return opaque(format!("{name} with a result of type {declared}"));
         }
-        (None, None) => return Ok(opaque_aggregate(format!("{name} of a value of this type"))),
+        (None, None) => return opaque(format!("{name} of a value of this type")),
     };
     Ok(Aggregate { name, function, argument, filter, data_type })
 }
@@ -108,15 +121,4 @@ fn usual_type(function: AggregateFunction, argument: Option<&DataType>) -> Optio
         _ => Float64,
     };
     function.accepts(argument, &data_type).then_some(data_type)
-}
-
-/// An aggregate that has no meaning here: it is refused for what it is an aggregate of.
-fn opaque_aggregate(reason: impl Into<String>) -> Aggregate {
-    Aggregate {
-        name: "aggregate".into(),
-        function: AggregateFunction::Count,
-        argument: Some(opaque(reason)),
-        filter: None,
-        data_type: DataType::Int64,
-    }
 }

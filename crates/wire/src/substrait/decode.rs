@@ -4,11 +4,11 @@ use super::aggregates::{grouping_expressions, measure};
 use super::encode::TABLE_VERSION_TYPE;
 use super::expressions::{Extensions, Reader, Slot};
 use super::proto::{self, PlanRelType, ReadType, RelType, RexType};
-use super::{read, types};
+use super::{order, read, types};
 use arrow_schema::{DataType, Schema, SchemaRef};
 use bytes::Bytes;
 use farpool_model::{
-    Aggregate, Error, Expr, NamedExpr, Output, Program, Result, TableName, Value, Version, limits,
+    Aggregate, Error, Expr, NamedExpr, Output, Program, Result, SortKey, TableName, Value, Version, limits,
 };
 use std::collections::HashMap;
 
@@ -74,7 +74,7 @@ fn input_of(relation: &RelType) -> Result<Option<Bytes>> {
         RelType::Project(project) => return Ok(Some(project.input.clone())),
         RelType::Aggregate(aggregate) => return Ok(Some(aggregate.input.clone())),
         RelType::Fetch(fetch) => return Ok(Some(fetch.input.clone())),
-        RelType::Sort(_) => "a sort",
+        RelType::Sort(sort) => return Ok(Some(sort.input.clone())),
         RelType::Join(_) | RelType::HashJoin(_) | RelType::MergeJoin(_) | RelType::NestedLoopJoin(_) => {
             "a join"
         }
@@ -93,8 +93,9 @@ fn input_of(relation: &RelType) -> Result<Option<Bytes>> {
 }
 
 pub(super) fn not_done(what: &str) -> Error {
-    Error::invalid(format!("{what} is not done at the memory node"))
-        .advise("send the part of the plan that reads one table: filter, project, aggregate, limit")
+    Error::invalid(format!("{what} is not done at the memory node")).advise(
+        "send the part of the plan that reads one table: filter, project, aggregate, sort with a limit",
+    )
 }
 
 /// An enhancement changes what a plan means, so one that is not known cannot be passed over.
@@ -135,6 +136,7 @@ fn table_of(read_rel: &proto::ReadRel) -> Result<(TableName, Option<Version>)> {
 struct Scan {
     filters: Vec<Expr>,
     stage: Stage,
+    order: Vec<SortKey>,
     limit: Option<u64>,
 }
 
@@ -151,8 +153,12 @@ impl Scan {
         // The filter sees the whole table, before the mask.
         let filter =
             relation.filter.as_ref().map(|filter| reader.expression(filter, &columns)).transpose()?;
-        let mut scan =
-            Scan { filters: filter.into_iter().collect(), stage: Stage::Rows(columns), limit: None };
+        let mut scan = Scan {
+            filters: filter.into_iter().collect(),
+            stage: Stage::Rows(columns),
+            order: Vec::new(),
+            limit: None,
+        };
         if let Some(select) = relation.projection.as_ref().and_then(|mask| mask.select.as_ref()) {
             let places = select.struct_items.iter().map(|item| item.field).collect::<Vec<_>>();
             scan.emit(reader, &places)?;
@@ -181,6 +187,10 @@ impl Scan {
                 self.fetch(reader, &fetch)?;
                 (fetch.common, fetch.advanced_extension)
             }
+            RelType::Sort(sort) => {
+                self.sort(reader, &sort)?;
+                (sort.common, sort.advanced_extension)
+            }
             _ => return Err(Error::invalid("a table is read at the bottom of a plan only")),
         };
         refuse_enhancement(extension.as_ref())?;
@@ -188,8 +198,8 @@ impl Scan {
     }
 
     fn filter(&mut self, reader: &Reader, filter: &proto::FilterRel) -> Result<()> {
-        if self.limit.is_some() {
-            return Err(not_done("a filter after a limit"));
+        if self.is_cut() {
+            return Err(not_done("a filter after a sort or a limit"));
         }
         match &self.stage {
             Stage::Rows(columns) => self.filters.push(reader.expression(&filter.condition, columns)?),
@@ -234,8 +244,8 @@ impl Scan {
     }
 
     fn aggregate(&mut self, reader: &Reader, relation: &proto::AggregateRel) -> Result<()> {
-        if self.limit.is_some() {
-            return Err(not_done("an aggregation after a limit"));
+        if self.is_cut() {
+            return Err(not_done("an aggregation after a sort or a limit"));
         }
         let Stage::Rows(columns) = &self.stage else {
             return Err(not_done("an aggregation of aggregates"));
@@ -255,13 +265,30 @@ impl Scan {
         Ok(())
     }
 
+    fn sort(&mut self, reader: &Reader, sort: &proto::SortRel) -> Result<()> {
+        if self.is_cut() {
+            return Err(not_done("a sort after another or after a limit"));
+        }
+        let rows = match &self.stage {
+            Stage::Rows(columns) => Some(columns.as_slice()),
+            Stage::Aggregate { .. } => None,
+        };
+        self.order = order::keys(reader, sort, rows, self.width())?;
+        Ok(())
+    }
+
+    /// Whether some rows are not wanted any more, which is decided last.
+    fn is_cut(&self) -> bool {
+        self.limit.is_some() || !self.order.is_empty()
+    }
+
     fn fetch(&mut self, reader: &Reader, fetch: &proto::FetchRel) -> Result<()> {
         let constant = |expression: &Option<Bytes>, plain: Option<i64>| match expression {
             Some(bytes) => count_of(reader, bytes),
             None => Ok(plain),
         };
         if constant(&fetch.offset_expr, fetch.offset)?.unwrap_or(0) != 0 {
-            return Err(not_done("an offset, which needs an order of rows,"));
+            return Err(not_done("an offset"));
         }
         // -1 is how older plans say "all".
         let count = match constant(&fetch.count_expr, fetch.count)? {
@@ -299,6 +326,11 @@ impl Scan {
             found.ok_or_else(|| no_column(*place, width))
         };
         let places = places.iter().map(place).collect::<Result<Vec<usize>>>()?;
+        let same = |a: usize, b: usize| match &self.stage {
+            Stage::Rows(columns) => columns[a].expr == columns[b].expr,
+            Stage::Aggregate { .. } => false,
+        };
+        self.order = order::moved(&self.order, &places, same)?;
         match &mut self.stage {
             Stage::Rows(columns) => {
                 reader.charge(places.iter().map(|place| columns[*place].nodes()).sum())?;
@@ -335,6 +367,9 @@ impl Scan {
                 names.len()
             )));
         }
+        if !self.order.is_empty() && self.limit.is_none() {
+            return Err(not_done("a sort without a limit"));
+        }
         let mut names = names.into_iter().flatten();
         let mut named = |slot: Slot| NamedExpr { name: names.next().unwrap_or(slot.name), expr: slot.expr };
         let output = match self.stage {
@@ -349,7 +384,8 @@ impl Scan {
                 Output::Aggregate { keys, aggregates }
             }
         };
-        Ok(Program { table, version, filter: Expr::all(self.filters), output, limit: self.limit })
+        let filter = Expr::all(self.filters);
+        Ok(Program { table, version, filter, output, order: self.order, limit: self.limit })
     }
 }
 

@@ -1,6 +1,7 @@
-//! Programs to plans: Read → Filter → Project or Aggregate → Fetch, each only where the program has it.
+//! Programs to plans: Read → Filter → Project or Aggregate → Sort → Fetch, each only where the program has it.
 
 use super::functions::{self, ARITHMETIC, ARITHMETIC_DECIMAL, Function};
+use super::order;
 use super::proto::{self, ArgType, MappingType, RelType, RexType};
 use super::types::{self, TYPES_URN, ZONED_ANCHOR, ZONED_TYPE};
 use arrow_schema::{DataType, Schema};
@@ -29,8 +30,12 @@ pub fn encode_program(program: &Program, table_schema: &Schema) -> Result<Vec<u8
         Output::Rows(columns) => encoder.project(input, columns)?,
         Output::Aggregate { keys, aggregates } => encoder.aggregate(input, keys, aggregates)?,
     };
-    // More rows than a signed count can name is no limit at all.
-    if let Some(count) = program.limit.and_then(|limit| i64::try_from(limit).ok()) {
+    if !program.order.is_empty() {
+        input = relation(RelType::Sort(order::write(&program.order, input)));
+    }
+    // More rows than a signed count can name is no limit at all; but a sort has to have one.
+    let most = (!program.order.is_empty()).then_some(i64::MAX);
+    if let Some(count) = program.limit.and_then(|limit| i64::try_from(limit).ok().or(most)) {
         let count = Literal::new(Value::Int(count.into()), DataType::Int64)?;
         input = relation(RelType::Fetch(proto::FetchRel {
             input,
@@ -159,7 +164,12 @@ impl Encoder<'_> {
             Expr::Arithmetic(op, l, r) => self.call(Function::Arithmetic(*op), &[l, r], expr, depth)?,
             Expr::Negate(e) => self.call(Function::Negate, &[e], expr, depth)?,
             Expr::Like { value, pattern, case_insensitive } => {
-                self.like(value, pattern, *case_insensitive, depth)?
+                let function = Function::Like { case_insensitive: false };
+                self.search(function, value, pattern, *case_insensitive, depth)?
+            }
+            Expr::Regex { value, pattern } => {
+                let function = Function::Regex { case_insensitive: false };
+                self.search(function, value, pattern.as_str(), pattern.is_case_insensitive(), depth)?
             }
             Expr::InList(value, list) => {
                 let value = self.expression(value, depth)?;
@@ -178,9 +188,12 @@ impl Encoder<'_> {
                 }))
             }
             Expr::Case { branches, otherwise } => self.case(branches, otherwise.as_deref(), depth)?,
-            Expr::Opaque { reason } => {
+            Expr::Opaque { reason, inputs } => {
                 let reason = Literal::new(Value::Text(reason.clone()), DataType::Utf8View)?;
-                let arguments = vec![argument(self.literal(&reason)?)];
+                let mut arguments = vec![argument(self.literal(&reason)?)];
+                for input in inputs {
+                    arguments.push(self.argument(input, depth)?);
+                }
                 self.scalar_function(Function::Opaque, arguments, Vec::new(), None)
             }
         })
@@ -196,7 +209,14 @@ impl Encoder<'_> {
         Ok(self.scalar_function(function, arguments, Vec::new(), data_type))
     }
 
-    fn like(&mut self, value: &Expr, pattern: &str, case_insensitive: bool, depth: usize) -> Result<Bytes> {
+    fn search(
+        &mut self,
+        function: Function,
+        value: &Expr,
+        pattern: &str,
+        case_insensitive: bool,
+        depth: usize,
+    ) -> Result<Bytes> {
         let pattern = Literal::new(Value::Text(pattern.to_string()), DataType::Utf8View)?;
         let arguments = vec![self.argument(value, depth)?, argument(self.literal(&pattern)?)];
         let sensitivity = proto::FunctionOption {
@@ -204,7 +224,6 @@ impl Encoder<'_> {
             preference: vec!["CASE_INSENSITIVE".into()],
         };
         let options = if case_insensitive { vec![sensitivity.encode_to_vec().into()] } else { Vec::new() };
-        let function = Function::Like { case_insensitive: false };
         Ok(self.scalar_function(function, arguments, options, Some(DataType::Boolean)))
     }
 
@@ -331,7 +350,7 @@ fn argument(value: Bytes) -> Bytes {
     proto::FunctionArgument { arg_type: Some(ArgType::Value(value)) }.encode_to_vec().into()
 }
 
-fn column(index: usize) -> Bytes {
+pub(super) fn column(index: usize) -> Bytes {
     let field = proto::StructItem { field: index as i32, child: None };
     let segment = proto::ReferenceSegment { reference_type: Some(proto::SegmentType::StructField(field)) };
     expression(RexType::Selection(proto::FieldReference {

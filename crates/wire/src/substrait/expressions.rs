@@ -10,7 +10,7 @@ use super::read;
 use super::types::{self, TypeNames};
 use arrow_schema::{DataType, Schema};
 use bytes::Bytes;
-use farpool_model::{CompareOp, Error, Expr, Literal, Result, Value, limits};
+use farpool_model::{CompareOp, Error, Expr, Literal, Pattern, Result, Value, limits};
 use std::cell::Cell;
 use std::collections::HashMap;
 
@@ -181,91 +181,105 @@ impl<'a> Reader<'a> {
     }
 
     fn call(&self, call: &proto::ScalarFunction, columns: &[Slot], depth: usize) -> Result<Expr> {
+        let arguments = self.arguments(&call.arguments, &call.args, columns, depth)?;
+        let opaque = |reason, (Ok(inputs) | Err(inputs))| Ok(Expr::opaque(reason, inputs));
         let name = match self.extensions.function(call.function_reference)? {
             Ok(name) => name,
-            Err(reason) => return Ok(opaque(reason)),
+            Err(reason) => return opaque(reason, arguments),
         };
         let Some(function) = functions::scalar(name) else {
-            return Ok(opaque(format!("function {name}")));
+            return opaque(format!("function {name}"), arguments);
         };
         let options = call.options.iter().map(read).collect::<Result<Vec<proto::FunctionOption>>>()?;
         if let Some(option) = functions::refused_option(&options) {
-            return Ok(opaque(format!("function {name} with {option}")));
+            return opaque(format!("function {name} with {option}"), arguments);
         }
-        let Some(arguments) = self.arguments(&call.arguments, &call.args, columns, depth)? else {
-            return Ok(opaque(format!("function {name} with an argument that is not a value")));
+        let Ok(arguments) = arguments else {
+            return opaque(format!("function {name} with an argument that is not a value"), arguments);
         };
         let function = match function {
             Function::Like { case_insensitive } => Function::Like {
                 case_insensitive: case_insensitive || functions::wants_case_insensitive(&options),
             },
+            Function::Regex { case_insensitive } => Function::Regex {
+                case_insensitive: case_insensitive || functions::wants_case_insensitive(&options),
+            },
             other => other,
         };
         let count = arguments.len();
-        Ok(self
-            .apply(function, arguments)?
-            .unwrap_or_else(|| opaque(format!("function {name} of {count} arguments of these kinds"))))
+        self.apply(function, arguments)?.or_else(|arguments| {
+            opaque(format!("function {name} of {count} arguments of these kinds"), Err(arguments))
+        })
     }
 
-    /// The arguments of a function; none when one of them is not a value.
+    /// The arguments of a function; an `Err` with those that are values when one of them is not.
     pub(super) fn arguments(
         &self,
         arguments: &[Bytes],
         old_style: &[Bytes],
         columns: &[Slot],
         depth: usize,
-    ) -> Result<Option<Vec<Expr>>> {
+    ) -> Result<Result<Vec<Expr>, Vec<Expr>>> {
         let mut values = Vec::with_capacity(arguments.len().min(limits::COLUMNS_MAX));
+        let mut all_values = true;
         for argument in arguments {
             match read::<proto::FunctionArgument>(argument)?.arg_type {
                 Some(ArgType::Value(value)) => values.push(self.at(&value, columns, depth)?),
-                _ => return Ok(None),
+                _ => all_values = false,
             }
         }
         for value in old_style {
             values.push(self.at(value, columns, depth)?);
         }
-        Ok(Some(values))
+        Ok(if all_values { Ok(values) } else { Err(values) })
     }
 
-    /// The function of these arguments; none when it has no meaning for them.
-    fn apply(&self, function: Function, arguments: Vec<Expr>) -> Result<Option<Expr>> {
-        if matches!(function, Function::And | Function::Or) {
-            let all = if function == Function::And { Expr::And } else { Expr::Or };
-            return Ok(Some(all(arguments)));
-        }
-        let mut arguments = arguments.into_iter();
-        let taken = (arguments.next(), arguments.next(), arguments.next(), arguments.next());
-        Ok(match (function, taken) {
-            (Function::Compare(op), (Some(l), Some(r), None, None)) => Some(self.compare(op, l, r)),
-            (Function::Between, (Some(value), Some(low), Some(high), None)) => {
-                // Both halves have the value.
-                self.charge(value.node_count() + 2)?;
-                let low = self.compare(CompareOp::GtEq, value.clone(), low);
-                let high = self.compare(CompareOp::LtEq, value, high);
-                Some(Expr::And(vec![low, high]))
+    /// The function of these arguments; an `Err` with them when it has no meaning for them.
+    fn apply(&self, function: Function, mut arguments: Vec<Expr>) -> Result<Result<Expr, Vec<Expr>>> {
+        let one = |arguments: Vec<Expr>| arguments.try_into().map(|[e]: [Expr; 1]| e);
+        let two = |arguments: Vec<Expr>| arguments.try_into().map(|[l, r]: [Expr; 2]| (l, r));
+        Ok(match function {
+            Function::And => Ok(Expr::And(arguments)),
+            Function::Or => Ok(Expr::Or(arguments)),
+            Function::Compare(op) => two(arguments).map(|(l, r)| self.compare(op, l, r)),
+            Function::Arithmetic(op) => two(arguments).map(|(l, r)| Expr::arithmetic(op, l, r)),
+            Function::Not => one(arguments).map(Expr::not),
+            Function::IsNull => one(arguments).map(|e| Expr::IsNull(Box::new(e))),
+            Function::IsNotNull => one(arguments).map(|e| Expr::not(Expr::IsNull(Box::new(e)))),
+            Function::Negate => one(arguments).map(|e| Expr::Negate(Box::new(e))),
+            Function::Between => match <[Expr; 3]>::try_from(arguments) {
+                Ok([value, low, high]) => Ok(self.between(value, low, high)?),
+                Err(arguments) => Err(arguments),
+            },
+            Function::Like { .. } | Function::StartsWith | Function::EndsWith | Function::Contains => {
+                match pattern_of(function, &arguments) {
+                    Some((pattern, case_insensitive)) => {
+                        let value = Box::new(arguments.swap_remove(0));
+                        Ok(Expr::Like { value, pattern, case_insensitive })
+                    }
+                    None => Err(arguments),
+                }
             }
-            (Function::Not, (Some(e), None, ..)) => Some(Expr::not(e)),
-            (Function::IsNull, (Some(e), None, ..)) => Some(Expr::IsNull(Box::new(e))),
-            (Function::IsNotNull, (Some(e), None, ..)) => Some(Expr::not(Expr::IsNull(Box::new(e)))),
-            (Function::Negate, (Some(e), None, ..)) => Some(Expr::Negate(Box::new(e))),
-            (Function::Arithmetic(op), (Some(l), Some(r), None, None)) => Some(Expr::arithmetic(op, l, r)),
-            (Function::Like { case_insensitive }, (Some(value), Some(pattern), escape, None)) => {
-                let pattern = text(&pattern).and_then(|p| with_backslash(p, escape.as_ref()));
-                pattern.map(|pattern| Expr::Like { value: Box::new(value), pattern, case_insensitive })
-            }
-            (
-                Function::StartsWith | Function::EndsWith | Function::Contains,
-                (Some(value), Some(part), None, None),
-            ) => text(&part).map(|part| {
-                let before = if function == Function::StartsWith { "" } else { "%" };
-                let after = if function == Function::EndsWith { "" } else { "%" };
-                let pattern = format!("{before}{}{after}", escaped(part));
-                Expr::Like { value: Box::new(value), pattern, case_insensitive: false }
-            }),
-            (Function::Opaque, (Some(reason), None, ..)) => text(&reason).map(opaque),
-            _ => None,
+            Function::Regex { case_insensitive } => match arguments.get(1).and_then(text) {
+                Some(pattern) if arguments.len() == 2 => match Pattern::new(pattern, case_insensitive) {
+                    Ok(pattern) => Ok(Expr::Regex { value: Box::new(arguments.swap_remove(0)), pattern }),
+                    Err(error) => Ok(Expr::opaque(error.message, arguments)),
+                },
+                _ => Err(arguments),
+            },
+            Function::Opaque => match arguments.first().and_then(text).map(str::to_string) {
+                Some(reason) => Ok(Expr::opaque(reason, arguments.split_off(1))),
+                None => Err(arguments),
+            },
         })
+    }
+
+    fn between(&self, value: Expr, low: Expr, high: Expr) -> Result<Expr> {
+        // Both halves have the value.
+        self.charge(value.node_count() + 2)?;
+        let low = self.compare(CompareOp::GtEq, value.clone(), low);
+        let high = self.compare(CompareOp::LtEq, value, high);
+        Ok(Expr::And(vec![low, high]))
     }
 
     fn compare(&self, op: CompareOp, left: Expr, right: Expr) -> Expr {
@@ -299,14 +313,15 @@ impl<'a> Reader<'a> {
     }
 
     fn cast(&self, cast: &proto::Cast, columns: &[Slot], depth: usize) -> Result<Expr> {
+        let input = self.at(&cast.input, columns, depth)?;
         if cast.failure_behavior == proto::FAILURE_RETURN_NULL {
-            return Ok(opaque("a cast that gives NULL where it fails"));
+            return Ok(Expr::opaque("a cast that gives NULL where it fails", vec![input]));
         }
         let to = cast.r#type.as_ref().and_then(|to| types::read_type(to, self.extensions.types()));
         let Some(to) = to else {
-            return Ok(opaque("a cast to a type that the pool does not hold"));
+            return Ok(Expr::opaque("a cast to a type that the pool does not hold", vec![input]));
         };
-        Ok(Expr::Cast(Box::new(self.at(&cast.input, columns, depth)?), to))
+        Ok(Expr::Cast(Box::new(input), to))
     }
 
     fn case(&self, case: &proto::IfThen, columns: &[Slot], depth: usize) -> Result<Expr> {
@@ -375,9 +390,9 @@ fn check_depth(depth: usize) -> Result<()> {
     Ok(())
 }
 
-/// Something that has no meaning here.
-pub(super) fn opaque(reason: impl Into<String>) -> Expr {
-    Expr::Opaque { reason: reason.into() }
+/// Something that has no meaning here, of which it is not known what it reads.
+fn opaque(reason: &str) -> Expr {
+    Expr::opaque(reason, Vec::new())
 }
 
 fn text(expr: &Expr) -> Option<&str> {
@@ -388,6 +403,27 @@ fn text(expr: &Expr) -> Option<&str> {
         },
         _ => None,
     }
+}
+
+/// The LIKE pattern that a call of a matching function means, and whether case makes no difference. None
+/// when its arguments are not a value and constants.
+fn pattern_of(function: Function, arguments: &[Expr]) -> Option<(String, bool)> {
+    let part = || match arguments {
+        [_, part] => text(part).map(escaped),
+        _ => None,
+    };
+    let pattern = match function {
+        Function::Like { .. } => match arguments {
+            [_, pattern] => with_backslash(text(pattern)?, None)?,
+            [_, pattern, escape] => with_backslash(text(pattern)?, Some(escape))?,
+            _ => return None,
+        },
+        Function::StartsWith => format!("{}%", part()?),
+        Function::EndsWith => format!("%{}", part()?),
+        Function::Contains => format!("%{}%", part()?),
+        _ => return None,
+    };
+    Some((pattern, matches!(function, Function::Like { case_insensitive: true })))
 }
 
 /// The text as a LIKE pattern that matches just it.

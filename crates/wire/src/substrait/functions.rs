@@ -30,6 +30,7 @@ pub(super) enum Function {
     IsNotNull,
     Between,
     Like { case_insensitive: bool },
+    Regex { case_insensitive: bool },
     StartsWith,
     EndsWith,
     Contains,
@@ -65,6 +66,7 @@ pub(super) const SCALAR: &[(&str, &str, Function)] = &[
     ("contains", STRING, Function::Contains),
     // DataFusion's own name; the standard has `like` with an option.
     ("ilike", FARPOOL, Function::Like { case_insensitive: true }),
+    ("regexp_is_match", FARPOOL, Function::Regex { case_insensitive: false }),
     ("opaque", FARPOOL, Function::Opaque),
 ];
 

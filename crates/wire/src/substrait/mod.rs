@@ -1,10 +1,10 @@
 //! Programs as Substrait plans, both ways: the standard form in which engines hand over what they want
 //! done (substrait.io, version 0.85; older plans are read too).
 //!
-//! What is written is Read → Filter → Project or Aggregate → Fetch. What is read is more: several
+//! What is written is Read → Filter → Project or Aggregate → Sort → Fetch. What is read is more: several
 //! projections and filters, composed into one program; see `docs/wire.md` for the whole list. A function or
 //! expression without a meaning here becomes [`farpool_model::Expr::Opaque`], so that the node can answer
-//! for the rest; a relation without one (a join, a sort) is an error. Levels and nodes are counted before
+//! for the rest; a relation without one (a join, a window) is an error. Levels and nodes are counted before
 //! anything is decoded deeper.
 
 mod aggregates;
@@ -12,6 +12,7 @@ mod decode;
 mod encode;
 mod expressions;
 mod functions;
+mod order;
 mod proto;
 mod types;
 

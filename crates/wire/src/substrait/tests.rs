@@ -6,7 +6,7 @@ use arrow_schema::{DataType, Field, Schema, SchemaRef, TimeUnit};
 use bytes::Bytes;
 use farpool_model::{
     Aggregate, AggregateFunction, ArithmeticOp, CompareOp, ErrorKind, Expr, Literal, NamedExpr, Output,
-    Program, TableName, Value, Version, limits,
+    Pattern, Program, SortKey, TableName, Value, Version, limits,
 };
 use proptest::prelude::*;
 use prost::Message;
@@ -86,13 +86,14 @@ fn any_expr(columns: usize) -> BoxedStrategy<Expr> {
     let leaf = prop_oneof![
         4 => (0..columns).prop_map(Expr::Column),
         3 => any_literal().prop_map(Expr::Literal),
-        1 => ".{0,20}".prop_map(|reason| Expr::Opaque { reason }),
+        1 => ".{0,20}".prop_map(|reason| Expr::opaque(reason, Vec::new())),
     ];
     leaf.prop_recursive(6, 60, 4, |inner| {
         let boxed = inner.clone().prop_map(Box::new);
         let several = proptest::collection::vec(inner.clone(), 0..4);
         prop_oneof![
             (any_compare(), boxed.clone(), boxed.clone()).prop_map(|(op, l, r)| Expr::Compare(op, l, r)),
+            (".{0,20}", several.clone()).prop_map(|(reason, inputs)| Expr::opaque(reason, inputs)),
             several.clone().prop_map(Expr::And),
             several.prop_map(Expr::Or),
             boxed.clone().prop_map(Expr::Not),
@@ -102,6 +103,14 @@ fn any_expr(columns: usize) -> BoxedStrategy<Expr> {
             (boxed.clone(), ".{0,9}", any::<bool>()).prop_map(|(value, pattern, case_insensitive)| {
                 Expr::Like { value, pattern, case_insensitive }
             }),
+            (boxed.clone(), "[a-c(.|+]{0,5}", any::<bool>()).prop_map(
+                |(value, pattern, case_insensitive)| {
+                    match Pattern::new(&pattern, case_insensitive) {
+                        Ok(pattern) => Expr::Regex { value, pattern },
+                        Err(_) => Expr::Not(value),
+                    }
+                }
+            ),
             (any_arithmetic(), boxed.clone(), boxed.clone())
                 .prop_map(|(op, l, r)| Expr::Arithmetic(op, l, r)),
             boxed.clone().prop_map(Expr::Negate),
@@ -151,9 +160,22 @@ fn any_program() -> impl Strategy<Value = (Program, SchemaRef)> {
         let filter = proptest::option::of(any_expr(width));
         let version = proptest::option::of(any::<u64>().prop_map(Version));
         let limit = proptest::option::of(0..=i64::MAX as u64);
-        (version, filter, output, limit).prop_map(move |(version, filter, output, limit)| {
+        let key = (any::<proptest::sample::Index>(), any::<bool>(), any::<bool>());
+        let order = proptest::collection::vec(key, 0..3);
+        (version, filter, output, limit, order).prop_map(move |(version, filter, output, limit, order)| {
             let table = TableName::new("a table").unwrap();
-            (Program { table, version, filter, output, limit }, Arc::clone(&schema))
+            let width = match &output {
+                Output::Rows(columns) => columns.len(),
+                Output::Aggregate { keys, aggregates } => keys.len() + aggregates.len(),
+            };
+            let order = if limit.is_some() && width > 0 { order } else { Vec::new() };
+            let key = |(index, descending, nulls_first): (proptest::sample::Index, bool, bool)| SortKey {
+                column: index.index(width),
+                descending,
+                nulls_first,
+            };
+            let order = order.into_iter().map(key).collect();
+            (Program { table, version, filter, output, order, limit }, Arc::clone(&schema))
         })
     })
 }
@@ -304,14 +326,14 @@ fn a_function_of_a_foreign_extension_is_opaque_and_the_rest_is_not() {
     let condition = call(2, &[call(1, &[field(0), field(1)]), call(3, &[field(0)])]);
     let program = decode(&plan(filter(condition, table()), &functions)).unwrap();
     let Some(Expr::And(parts)) = program.filter else { panic!("no conjunction") };
-    assert_eq!(parts[0].opaque_reason(), Some("function equal of extension:org.example:strange"));
+    let reads = vec![Expr::Column(0), Expr::Column(1)];
+    assert_eq!(parts[0], Expr::opaque("function equal of extension:org.example:strange", reads));
     assert_eq!(parts[1], Expr::IsNull(Box::new(Expr::Column(0))));
 }
 
 #[test]
 fn relations_without_a_meaning_here_are_named() {
     let cases = [
-        (RelType::Sort(Bytes::new()), "a sort"),
         (RelType::Join(Bytes::new()), "a join"),
         (RelType::HashJoin(Bytes::new()), "a join"),
         (RelType::Window(Bytes::new()), "window functions"),
@@ -326,6 +348,45 @@ fn relations_without_a_meaning_here_are_named() {
     let limited =
         relation(RelType::Fetch(proto::FetchRel { input: table(), offset: Some(3), ..Default::default() }));
     assert!(decode(&plan(limited, &[])).unwrap_err().message.contains("offset"));
+}
+
+fn sort(place: i32, direction: i32, input: Bytes) -> Bytes {
+    let sort_kind = Some(proto::SortKind::Direction(direction));
+    let sorts = vec![proto::SortField { expr: field(place), sort_kind }.encode_to_vec().into()];
+    relation(RelType::Sort(proto::SortRel { input, sorts, ..Default::default() }))
+}
+
+fn fetch(count: i64, input: Bytes) -> Bytes {
+    relation(RelType::Fetch(proto::FetchRel { input, count: Some(count), ..Default::default() }))
+}
+
+#[test]
+fn a_sort_names_columns_of_the_result_wherever_it_stands() {
+    // SELECT b, a FROM t ORDER BY a DESC NULLS FIRST LIMIT 3, with the projection last.
+    let sorted = project(vec![field(1), field(0)], Some(vec![3, 4]), fetch(3, sort(0, 3, table())));
+    let program = decode(&plan(sorted, &[])).unwrap();
+    assert_eq!(program.order, [SortKey { column: 1, descending: true, nulls_first: true }]);
+    assert_eq!(program.limit, Some(3));
+}
+
+#[test]
+fn sorts_without_a_meaning_here_say_why() {
+    let cases = [
+        (sort(0, 1, table()), "a sort without a limit"),
+        (fetch(1, sort(0, 5, table())), "without a direction"),
+        (sort(0, 1, fetch(1, table())), "after a limit"),
+        (fetch(1, sort(0, 1, sort(1, 1, table()))), "after another"),
+        (filter(field(0), fetch(1, sort(0, 1, table()))), "a filter after a sort"),
+        (project(vec![field(1)], Some(vec![3]), fetch(1, sort(0, 1, table()))), "leaving out a column"),
+        (
+            fetch(1, relation(RelType::Sort(proto::SortRel { input: table(), ..Default::default() }))),
+            "1 to 64 keys",
+        ),
+    ];
+    for (relation, what) in cases {
+        let error = decode(&plan(relation, &[])).unwrap_err();
+        assert!(error.message.contains(what), "{what}: {error}");
+    }
 }
 
 #[test]
@@ -427,6 +488,11 @@ fn shown(program: &Program, schema: &Schema) -> String {
             text += &format!("group by {keys} give {aggregates}");
         }
     }
+    if !program.order.is_empty() {
+        let keys: Vec<String> =
+            program.order.iter().map(|key| key.display(&format!("{}", key.column))).collect();
+        text += &format!(" order {}", keys.join(", "));
+    }
     if let Some(limit) = program.limit {
         text += &format!(" limit {limit}");
     }
@@ -465,7 +531,8 @@ fn damaged_plans_never_panic() {
         Expr::compare(CompareOp::Lt, Expr::Column(0), Expr::Column(1)),
         Expr::Like { value: Box::new(Expr::Column(2)), pattern: "%a".into(), case_insensitive: true },
     ]);
-    let program = Program { version: Some(Version(7)), limit: Some(3), ..scan(filter) };
+    let order = vec![SortKey { column: 0, descending: true, nulls_first: false }];
+    let program = Program { version: Some(Version(7)), order, limit: Some(3), ..scan(filter) };
     let plan = encode_program(&program, &small_schema()).unwrap();
     for at in 0..plan.len() {
         let _ = decode_program(&plan[..at], &|_| Ok(small_schema()));

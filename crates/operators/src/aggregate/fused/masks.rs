@@ -8,9 +8,9 @@ use farpool_model::Result;
 
 /// A condition of `FILTER (WHERE …)` and columns that must not be NULL.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub(super) struct Mask {
-    pub(super) condition: Option<usize>,
-    pub(super) nullable: Vec<usize>,
+pub(crate) struct Mask {
+    pub(crate) condition: Option<usize>,
+    pub(crate) nullable: Vec<usize>,
 }
 
 impl Fused<'_> {
@@ -39,7 +39,7 @@ impl Fused<'_> {
             }
             rows
         };
-        Ok(self.masks.iter().map(of).collect())
+        Ok(self.measures.masks.iter().map(of).collect())
     }
 }
 

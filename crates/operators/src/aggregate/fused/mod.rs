@@ -10,6 +10,7 @@
 
 mod bind;
 mod masks;
+mod measures;
 mod run;
 mod tables;
 
@@ -20,3 +21,4 @@ pub(super) const DOMAIN_MAX: usize = 4096;
 pub(super) const ROWS_AT_A_TIME: usize = 2048;
 
 pub(super) use bind::Fused;
+pub(super) use measures::{Extent, Measures, Source, SumOf};

@@ -1,11 +1,13 @@
 //! One row group through the fused way.
 
 use super::ROWS_AT_A_TIME;
-use super::bind::{Fused, Source, SumOf};
+use super::bind::Fused;
 use super::masks::{masked, ones};
+use super::measures::{Source, SumOf};
 use super::tables::{ExtremeTable, SumTables};
 use crate::aggregate::general::Partial;
 use crate::aggregate::keys::KeyBuffers;
+use crate::aggregate::whole::WholeTable;
 use crate::bits;
 use crate::lanes::{LaneBuffers, RowSet};
 use crate::plan::batches;
@@ -24,14 +26,20 @@ const ROWS_OF_A_PART: usize = limits::BATCH_ROWS / GATHER_BELOW;
 const _: () = assert!(ROWS_AT_A_TIME <= ROWS_OF_A_PART);
 
 /// What is kept from batch to batch.
-#[derive(Default)]
-struct Scratch {
+struct Scratch<'t> {
     keys: KeyBuffers,
     groups: Vec<u32>,
     indices: Vec<u32>,
     masked: Vec<Vec<i64>>,
-    sums: SumTables,
-    extremes: Vec<ExtremeTable>,
+    tables: Tables<'t>,
+}
+
+/// Where measures are added up.
+enum Tables<'t> {
+    /// For this row group only.
+    Local(SumTables, Vec<ExtremeTable>),
+    /// For the table.
+    Whole(&'t mut WholeTable),
 }
 
 /// A part of a batch: the rows that are computed, and which of them count.
@@ -54,25 +62,58 @@ impl Fused<'_> {
         buffers: &mut LaneBuffers,
         partial: &mut Partial,
     ) -> Result<u64> {
-        let mut scratch = Scratch::default();
         // One group more, for rows that are not selected.
         let groups = self.keys.domain + 1;
-        scratch.sums.reset(groups, &self.widths(), bits_of(ROWS_OF_A_PART as u128));
-        scratch.extremes.resize_with(self.extremes.len(), ExtremeTable::default);
-        for (table, extreme) in scratch.extremes.iter_mut().zip(&self.extremes) {
+        let mut sums = SumTables::default();
+        sums.reset(groups, &self.widths(), bits_of(ROWS_OF_A_PART as u128));
+        let mut extremes = Vec::new();
+        extremes.resize_with(self.measures.extremes.len(), ExtremeTable::default);
+        for (table, extreme) in extremes.iter_mut().zip(&self.measures.extremes) {
             table.reset(groups, extreme.wanted);
         }
-        scratch.masked.resize_with(self.sums.len(), Vec::new);
+        let mut scratch = self.scratch(Tables::Local(sums, extremes));
+        let passed = self.batches(filter, buffers, &mut scratch)?;
+        if let Tables::Local(mut sums, extremes) = scratch.tables {
+            sums.finish();
+            self.flush(&sums, &extremes, partial)?;
+        }
+        Ok(passed)
+    }
+
+    /// Adds the rows that pass `filter` to the table's groups; returns how many there were.
+    ///
+    /// # Errors
+    /// As evaluating the filter and the conditions does.
+    pub(crate) fn run_whole(
+        &self,
+        filter: Option<&BoundFilter<'_>>,
+        buffers: &mut LaneBuffers,
+        table: &mut WholeTable,
+    ) -> Result<u64> {
+        let mut scratch = self.scratch(Tables::Whole(table));
+        self.batches(filter, buffers, &mut scratch)
+    }
+
+    fn scratch<'t>(&self, tables: Tables<'t>) -> Scratch<'t> {
+        let mut masked = Vec::new();
+        masked.resize_with(self.measures.sums.len(), Vec::new);
+        Scratch { keys: KeyBuffers::default(), groups: Vec::new(), indices: Vec::new(), masked, tables }
+    }
+
+    fn batches(
+        &self,
+        filter: Option<&BoundFilter<'_>>,
+        buffers: &mut LaneBuffers,
+        scratch: &mut Scratch<'_>,
+    ) -> Result<u64> {
         let mut passed = 0;
         for selection in batches(self.group, filter) {
             let selection = selection(buffers)?;
             passed += u64_from(selection.count);
             if selection.count > 0 {
-                self.batch(&selection, buffers, &mut scratch)?;
+                self.batch(&selection, buffers, scratch)?;
             }
         }
-        scratch.sums.finish();
-        self.flush(&scratch, partial)?;
         Ok(passed)
     }
 
@@ -86,10 +127,23 @@ impl Fused<'_> {
                 Some(bits_of(largest)).filter(|bits| *bits < u64::BITS)
             }
         };
-        self.sums.iter().map(width).collect()
+        self.measures.sums.iter().map(width).collect()
     }
 
-    fn batch(&self, selection: &Selection, buffers: &mut LaneBuffers, scratch: &mut Scratch) -> Result<()> {
+    fn batch(
+        &self,
+        selection: &Selection,
+        buffers: &mut LaneBuffers,
+        scratch: &mut Scratch<'_>,
+    ) -> Result<()> {
+        if let Tables::Local(sums, _) = &mut scratch.tables
+            && self.keys.is_empty()
+            && self.wanted.is_empty()
+            && self.measures.sums.is_empty()
+        {
+            sums.add_ungrouped(selection.count, &[]);
+            return Ok(());
+        }
         let masks = self.mask_bits(selection, buffers)?;
         if selection.count * GATHER_BELOW < selection.range.len() {
             let mut indices = std::mem::take(&mut scratch.indices);
@@ -115,7 +169,7 @@ impl Fused<'_> {
         Ok(())
     }
 
-    fn part(&self, part: &Part<'_>, buffers: &mut LaneBuffers, scratch: &mut Scratch) -> Result<()> {
+    fn part(&self, part: &Part<'_>, buffers: &mut LaneBuffers, scratch: &mut Scratch<'_>) -> Result<()> {
         let rows = part.rows.len();
         self.lanes.evaluate(&self.wanted, part.rows, buffers);
         let grouped = !self.keys.is_empty();
@@ -135,8 +189,9 @@ impl Fused<'_> {
             }));
             masks = narrowed.iter().map(|bits| Some(bits.as_slice())).collect();
         }
-        for (sum, out) in self.sums.iter().zip(&mut scratch.masked) {
+        for (sum, out) in self.measures.sums.iter().zip(&mut scratch.masked) {
             match sum {
+                SumOf::Lane(lane, _) if self.lanes.interval(*lane).is_none() => zeros(rows, out),
                 SumOf::Lane(lane, mask) => {
                     masks[*mask].iter().for_each(|mask| masked(&buffers.values(*lane)[..rows], mask, out));
                 }
@@ -150,6 +205,7 @@ impl Fused<'_> {
             }
         }
         let lanes: Vec<&[i64]> = self
+            .measures
             .sums
             .iter()
             .zip(&scratch.masked)
@@ -158,22 +214,28 @@ impl Fused<'_> {
                 _ => held.as_slice(),
             })
             .collect();
-        if grouped {
-            scratch.sums.add(&scratch.groups, &lanes);
-        } else {
-            let counted = masks[0].map_or(rows, bits::count);
-            scratch.sums.add_ungrouped(counted, &lanes);
-        }
         let groups = grouped.then_some(scratch.groups.as_slice());
-        for (table, extreme) in scratch.extremes.iter_mut().zip(&self.extremes) {
-            table.add(groups, &buffers.values(extreme.lane)[..rows], masks[extreme.mask], extreme.wanted);
+        match &mut scratch.tables {
+            Tables::Whole(table) => table.add_sums(&scratch.groups, &lanes),
+            Tables::Local(sums, _) if grouped => sums.add(&scratch.groups, &lanes),
+            Tables::Local(sums, _) => sums.add_ungrouped(masks[0].map_or(rows, bits::count), &lanes),
+        }
+        for (index, extreme) in self.measures.extremes.iter().enumerate() {
+            if self.lanes.interval(extreme.lane).is_none() {
+                continue;
+            }
+            let (values, mask) = (&buffers.values(extreme.lane)[..rows], masks[extreme.mask]);
+            match &mut scratch.tables {
+                Tables::Whole(table) => table.add_extreme(index, &scratch.groups, values, mask),
+                Tables::Local(_, tables) => tables[index].add(groups, values, mask, extreme.wanted),
+            }
         }
         Ok(())
     }
 
     /// Hands the groups that occur over to the worker's table.
-    fn flush(&self, scratch: &Scratch, partial: &mut Partial) -> Result<()> {
-        let occurs = |group: &u32| scratch.sums.rows(*group as usize) > 0;
+    fn flush(&self, sums: &SumTables, extremes: &[ExtremeTable], partial: &mut Partial) -> Result<()> {
+        let occurs = |group: &u32| sums.rows(*group as usize) > 0;
         let present: Vec<u32> = (0..u32_checked(self.keys.domain)).filter(occurs).collect();
         if present.is_empty() {
             return Ok(());
@@ -186,17 +248,16 @@ impl Fused<'_> {
             partial.groups.intern_arrays(self.keys.arrays(&present)?, &mut ids)?;
             partial.make_room();
         }
-        for (source, store) in self.sources.iter().zip(&mut partial.stores) {
+        for (source, store) in self.measures.sources.iter().zip(&mut partial.stores) {
             for (group, id) in present.iter().zip(&ids) {
                 let (group, id) = (*group as usize, *id as usize);
                 match source {
-                    Source::AllRows => store.add_partial(id, scratch.sums.rows(group)),
-                    Source::Sum(sum) => store.add_partial(id, scratch.sums.sum(*sum, group)),
+                    Source::AllRows => store.add_partial(id, sums.rows(group)),
+                    Source::Sum(sum) => store.add_partial(id, sums.sum(*sum, group)),
                     Source::Extreme(extreme, count) => {
-                        let rows =
-                            count.map_or_else(|| scratch.sums.rows(group), |c| scratch.sums.sum(c, group));
+                        let rows = count.map_or_else(|| sums.rows(group), |c| sums.sum(c, group));
                         if rows > 0 {
-                            store.add_partial(id, scratch.extremes[*extreme].value(group));
+                            store.add_partial(id, extremes[*extreme].value(group));
                         }
                     }
                 }
@@ -205,6 +266,11 @@ impl Fused<'_> {
         partial.ids = ids;
         Ok(())
     }
+}
+
+fn zeros(rows: usize, out: &mut Vec<i64>) {
+    out.clear();
+    out.resize(rows, 0);
 }
 
 fn bits_of(largest: u128) -> u32 {

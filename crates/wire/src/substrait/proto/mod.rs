@@ -145,8 +145,8 @@ pub enum RelType {
     Fetch(FetchRel),
     #[prost(message, tag = "4")]
     Aggregate(AggregateRel),
-    #[prost(bytes = "bytes", tag = "5")]
-    Sort(Bytes),
+    #[prost(message, tag = "5")]
+    Sort(SortRel),
     #[prost(bytes = "bytes", tag = "6")]
     Join(Bytes),
     #[prost(message, tag = "7")]
@@ -317,6 +317,34 @@ pub struct FetchRel {
 }
 
 #[derive(Clone, PartialEq, Message)]
+pub struct SortRel {
+    #[prost(message, optional, tag = "1")]
+    pub common: Option<RelCommon>,
+    #[prost(bytes = "bytes", tag = "2")]
+    pub input: Bytes,
+    #[prost(bytes = "bytes", repeated, tag = "3")]
+    pub sorts: Vec<Bytes>,
+    #[prost(message, optional, tag = "10")]
+    pub advanced_extension: Option<AdvancedExtension>,
+}
+
+#[derive(Clone, PartialEq, Message)]
+pub struct SortField {
+    #[prost(bytes = "bytes", tag = "1")]
+    pub expr: Bytes,
+    #[prost(oneof = "SortKind", tags = "2, 3")]
+    pub sort_kind: Option<SortKind>,
+}
+
+#[derive(Clone, PartialEq, Oneof)]
+pub enum SortKind {
+    #[prost(int32, tag = "2")]
+    Direction(i32),
+    #[prost(uint32, tag = "3")]
+    ComparisonFunction(u32),
+}
+
+#[derive(Clone, PartialEq, Message)]
 pub struct AggregateRel {
     #[prost(message, optional, tag = "1")]
     pub common: Option<RelCommon>,
@@ -368,6 +396,9 @@ pub struct AggregateFunction {
     pub options: Vec<Bytes>,
 }
 
+/// `SORT_DIRECTION_ASC_NULLS_FIRST` and the three after it: descending, and NULLs first.
+pub const SORT_DIRECTIONS: [(i32, bool, bool); 4] =
+    [(1, false, true), (2, false, false), (3, true, true), (4, true, false)];
 /// `AGGREGATION_PHASE_INITIAL_TO_RESULT`
 pub const PHASE_INITIAL_TO_RESULT: i32 = 3;
 /// `AGGREGATION_INVOCATION_ALL`

@@ -1,0 +1,112 @@
+//! Reads a sort with a limit, over a piece of a plan that a program can say, as the order of that program.
+//!
+//! The sort itself stays above, over the few rows that the program lets through: it also puts them in
+//! order. Between the two there may be projections; what the sort is by is followed down through them.
+//! Invariant: every row that the sort would keep, or one that ties with it, is a row of the program.
+
+use crate::absorb::{Ends, Piece};
+use arrow_schema::Field;
+use datafusion::common::tree_node::{Transformed, TreeNode};
+use datafusion::common::{Column, DFSchema, DFSchemaRef, TableReference};
+use datafusion::error::Result as DataFusionResult;
+use datafusion::logical_expr::{self as logical, Expr as Logical, LogicalPlan};
+use farpool_model::{SortKey, cast};
+use std::sync::Arc;
+
+/// A piece with an order.
+pub(crate) struct SortedPiece<'a> {
+    pub piece: Piece,
+    /// The plan of the piece, without its order.
+    pub base: &'a LogicalPlan,
+    /// How many nodes below the sort that is.
+    pub depth: usize,
+    /// The columns of the program: those of the piece, then those that are only sorted by.
+    pub schema: DFSchemaRef,
+}
+
+impl<'a> SortedPiece<'a> {
+    /// The piece below `sort`, with its order.
+    pub(crate) fn read(sort: &'a logical::Sort) -> Result<Self, Ends> {
+        let fetch = cast::u64_from(sort.fetch.ok_or(Ends::Silently)?);
+        let mut exprs: Vec<Logical> = sort.expr.iter().map(|key| key.expr.clone()).collect();
+        let (mut base, mut depth) = (&*sort.input, 1);
+        let mut piece = loop {
+            match (Piece::read(base), base) {
+                (Ok(piece), _) => break piece,
+                (Err(_), LogicalPlan::Projection(projection)) => {
+                    let below = |place: usize| Some(projection.expr[place].clone().unalias());
+                    exprs = through(exprs, &projection.schema, below).ok_or(Ends::Silently)?;
+                    base = &projection.input;
+                }
+                (Err(_), LogicalPlan::SubqueryAlias(alias)) => {
+                    let inner = alias.input.schema();
+                    let below =
+                        |place: usize| Some(Logical::Column(Column::from(inner.qualified_field(place))));
+                    exprs = through(exprs, &alias.schema, below).ok_or(Ends::Silently)?;
+                    base = &alias.input;
+                }
+                (Err(ends), _) => return Err(ends),
+            }
+            depth += 1;
+        };
+        let places = piece.sort_columns(&exprs, base.schema())?;
+        let key = |(key, column): (&logical::SortExpr, usize)| SortKey {
+            column,
+            descending: !key.asc,
+            nulls_first: key.nulls_first,
+        };
+        piece.order(sort.expr.iter().zip(places).map(key).collect(), fetch);
+        let schema = extended(base.schema(), &piece).map_err(|_| Ends::Silently)?;
+        Ok(SortedPiece { piece, base, depth, schema })
+    }
+
+    /// The plan of the sort with `pushed`, the node of the program, in the place of the piece.
+    pub(crate) fn rebuilt(&self, sort: LogicalPlan, pushed: LogicalPlan) -> DataFusionResult<LogicalPlan> {
+        let wanted = self.base.schema();
+        let base = if pushed.schema().fields().len() > wanted.fields().len() {
+            let columns = wanted.columns().into_iter().map(Logical::Column).collect();
+            LogicalPlan::Projection(logical::Projection::try_new(columns, Arc::new(pushed))?)
+        } else {
+            pushed
+        };
+        replaced(sort, self.depth, &base)
+    }
+}
+
+/// Expressions over the output of a node as expressions over its input; `below` says what each of its
+/// columns is there.
+fn through(
+    exprs: Vec<Logical>,
+    schema: &DFSchema,
+    below: impl Fn(usize) -> Option<Logical>,
+) -> Option<Vec<Logical>> {
+    let of_column = |expr: Logical| {
+        let found = match &expr {
+            Logical::Column(column) => schema.maybe_index_of_column(column).and_then(&below),
+            _ => None,
+        };
+        Ok(found.map_or_else(|| Transformed::no(expr), Transformed::yes))
+    };
+    exprs.into_iter().map(|expr| Some(expr.transform_up(of_column).ok()?.data)).collect()
+}
+
+/// The schema, and at its end the columns that are only sorted by.
+fn extended(schema: &DFSchemaRef, piece: &Piece) -> DataFusionResult<DFSchemaRef> {
+    let added = piece.types_from(schema.fields().len());
+    if added.is_empty() {
+        return Ok(Arc::clone(schema));
+    }
+    let mut fields: Vec<(Option<TableReference>, Arc<Field>)> =
+        schema.iter().map(|(table, field)| (table.cloned(), Arc::clone(field))).collect();
+    let of_type = |(i, data_type)| (None, Arc::new(Field::new(format!("sorted by {i}"), data_type, true)));
+    fields.extend(added.into_iter().enumerate().map(of_type));
+    Ok(Arc::new(DFSchema::new_with_metadata(fields, schema.metadata().clone())?))
+}
+
+fn replaced(plan: LogicalPlan, depth: usize, with: &LogicalPlan) -> DataFusionResult<LogicalPlan> {
+    if depth == 0 {
+        return Ok(with.clone());
+    }
+    let inner = |child: LogicalPlan| Ok(Transformed::yes(replaced(child, depth - 1, with)?));
+    Ok(plan.map_children(inner)?.data)
+}

@@ -1,0 +1,64 @@
+//! In which order rows leave a program, for programs that want only the first few.
+//!
+//! Meaning: that of Arrow's sort kernels, which DataFusion's sorts share. Strings and binaries go by their
+//! bytes, false comes before true, floats are in the total order of IEEE 754 (so -0.0 comes before 0.0, and
+//! a NaN without sign after everything). Of rows that tie in all keys any may be left out.
+
+use crate::{Error, Result, limits};
+use std::cmp::Ordering;
+
+/// One column of an order; the first key counts most.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct SortKey {
+    /// The position of the column in the program's *result*.
+    pub column: usize,
+    /// Whether the greatest value comes first.
+    pub descending: bool,
+    /// Whether NULLs come before all values, or after them; `descending` does not turn this round.
+    pub nulls_first: bool,
+}
+
+impl SortKey {
+    /// The order of two values of the column: `values` if neither is NULL, which is told by the flags.
+    pub fn compare(&self, is_null: (bool, bool), values: impl FnOnce() -> Ordering) -> Ordering {
+        let nulls = if self.nulls_first { Ordering::Less } else { Ordering::Greater };
+        match is_null {
+            (true, true) => Ordering::Equal,
+            (true, false) => nulls,
+            (false, true) => nulls.reverse(),
+            (false, false) if self.descending => values().reverse(),
+            (false, false) => values(),
+        }
+    }
+
+    /// As SQL writes it, of a column with this name.
+    pub fn display(&self, name: &str) -> String {
+        let direction = if self.descending { " DESC" } else { "" };
+        let nulls = match (self.nulls_first, self.descending) {
+            // SQL's defaults, as DataFusion and PostgreSQL have them.
+            (false, false) | (true, true) => "",
+            (true, false) => " NULLS FIRST",
+            (false, true) => " NULLS LAST",
+        };
+        format!("{name}{direction}{nulls}")
+    }
+}
+
+/// Checks the order of a program with this limit and a result of `width` columns.
+pub(crate) fn check(order: &[SortKey], limit: Option<u64>, width: usize) -> Result<()> {
+    if order.is_empty() {
+        return Ok(());
+    }
+    if limit.is_none() {
+        return Err(Error::invalid("a program that sorts needs a limit: the node keeps the first rows only"));
+    }
+    match order.iter().find(|key| key.column >= width) {
+        Some(key) => {
+            Err(Error::invalid(format!("the order names column {} of a result that has {width}", key.column)))
+        }
+        None if order.len() > limits::SORT_KEYS_MAX => {
+            Err(Error::over_limit(format!("an order may have {} keys", limits::SORT_KEYS_MAX)))
+        }
+        None => Ok(()),
+    }
+}

@@ -1,0 +1,131 @@
+//! The form in which the groups of an aggregation may leave the node in several parts, for the host to
+//! merge: what a worker's table held when it was full, and single rows that passed by (Ibex, section 6.2.1).
+//!
+//! Invariant: merging the parts of each group as [`Merge`] says gives what the aggregation would have given,
+//! to the last digit, however the rows were divided.
+
+use crate::{Aggregate, AggregateFunction, Result};
+use arrow_schema::{DECIMAL128_MAX_PRECISION, DataType, Schema};
+
+/// An aggregation in parts.
+#[derive(Clone, Debug, PartialEq)]
+pub struct PartialForm {
+    /// What leaves the node, after the keys. It is in this form already: its own form is the same.
+    pub aggregates: Vec<Aggregate>,
+    /// For each aggregate of the original how it is made of those above, which it names by position.
+    pub merges: Vec<Merge>,
+}
+
+/// How the parts of a group are merged.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Merge {
+    /// Counts are added.
+    Count(usize),
+    /// Sums are added; NULL ones are left out.
+    Sum(usize),
+    /// The least of all.
+    Min(usize),
+    /// The greatest of all.
+    Max(usize),
+    /// The sum of the sums by the sum of the counts; NULL if that is 0.
+    Mean {
+        /// The sums.
+        sum: usize,
+        /// The counts.
+        count: usize,
+    },
+}
+
+impl PartialForm {
+    /// The form of `aggregates` over a table with `table_schema`. Sums of integers and decimals become
+    /// decimals of 38 digits, so that no part overflows where the whole does not; a mean becomes its sum and
+    /// its count.
+    ///
+    /// # Errors
+    /// `Invalid` when an argument is not well typed.
+    pub fn of(aggregates: &[Aggregate], table_schema: &Schema) -> Result<PartialForm> {
+        let mut form = PartialForm { aggregates: Vec::new(), merges: Vec::new() };
+        for aggregate in aggregates {
+            let merge = form.add(aggregate, table_schema)?;
+            form.merges.push(merge);
+        }
+        Ok(form)
+    }
+
+    fn add(&mut self, aggregate: &Aggregate, table_schema: &Schema) -> Result<Merge> {
+        let place = self.aggregates.len();
+        let part = |function, data_type: DataType| Aggregate { function, data_type, ..aggregate.clone() };
+        match aggregate.function {
+            AggregateFunction::Count => self.aggregates.push(aggregate.clone()),
+            AggregateFunction::Min | AggregateFunction::Max => self.aggregates.push(aggregate.clone()),
+            AggregateFunction::Sum => {
+                self.aggregates.push(part(AggregateFunction::Sum, sum_type(aggregate, table_schema)?));
+            }
+            AggregateFunction::Avg => {
+                self.aggregates.push(part(AggregateFunction::Sum, sum_type(aggregate, table_schema)?));
+                self.aggregates.push(part(AggregateFunction::Count, DataType::Int64));
+            }
+        }
+        Ok(match aggregate.function {
+            AggregateFunction::Count => Merge::Count(place),
+            AggregateFunction::Sum => Merge::Sum(place),
+            AggregateFunction::Min => Merge::Min(place),
+            AggregateFunction::Max => Merge::Max(place),
+            AggregateFunction::Avg => Merge::Mean { sum: place, count: place + 1 },
+        })
+    }
+}
+
+fn sum_type(aggregate: &Aggregate, table_schema: &Schema) -> Result<DataType> {
+    let argument = aggregate.argument.as_ref().map(|a| a.data_type(table_schema)).transpose()?;
+    Ok(match argument {
+        Some(DataType::Decimal128(_, scale)) => DataType::Decimal128(DECIMAL128_MAX_PRECISION, scale),
+        Some(t) if t.is_integer() => DataType::Decimal128(DECIMAL128_MAX_PRECISION, 0),
+        _ => DataType::Float64,
+    })
+}
+
+/// The mean of `count` decimals whose sum is `sum`, scaled up by `factor` and truncated; `None` when it does
+/// not fit 128 bits, or when there are none.
+pub fn mean_of_decimals(sum: i128, count: i64, factor: i128) -> Option<i128> {
+    let count = i128::from(count);
+    let (whole, rest) = (sum.checked_div(count)?, sum.checked_rem(count)?);
+    whole.checked_mul(factor)?.checked_add(rest.checked_mul(factor)?.checked_div(count)?)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Expr;
+    use arrow_schema::Field;
+
+    fn aggregate(function: AggregateFunction, data_type: DataType) -> Aggregate {
+        let name = function.name().to_string();
+        Aggregate { name, function, argument: Some(Expr::Column(0)), filter: None, data_type }
+    }
+
+    #[test]
+    fn means_travel_as_sums_and_counts_and_the_form_is_its_own_form() {
+        let schema = Schema::new(vec![Field::new("a", DataType::Int64, true)]);
+        let aggregates = [
+            aggregate(AggregateFunction::Avg, DataType::Float64),
+            aggregate(AggregateFunction::Sum, DataType::Int64),
+            aggregate(AggregateFunction::Max, DataType::Int64),
+        ];
+        let form = PartialForm::of(&aggregates, &schema).unwrap();
+        assert_eq!(form.merges, [Merge::Mean { sum: 0, count: 1 }, Merge::Sum(2), Merge::Max(3)]);
+        let types: Vec<_> = form.aggregates.iter().map(|a| a.data_type.clone()).collect();
+        let wide = DataType::Decimal128(38, 0);
+        assert_eq!(types, [wide.clone(), DataType::Int64, wide, DataType::Int64]);
+        assert_eq!(PartialForm::of(&form.aggregates, &schema).unwrap().aggregates, form.aggregates);
+    }
+
+    #[test]
+    fn a_mean_is_scaled_before_it_is_truncated() {
+        assert_eq!(mean_of_decimals(10, 3, 10_000), Some(33_333));
+        assert_eq!(mean_of_decimals(-10, 3, 10_000), Some(-33_333));
+        assert_eq!(mean_of_decimals(10_i128.pow(38) - 1, 10_i64.pow(6), 10_000), Some(10_i128.pow(36) - 1));
+        assert_eq!(mean_of_decimals(1, 0, 10), None);
+        assert_eq!(mean_of_decimals(i128::MAX, 1, 10), None);
+    }
+}

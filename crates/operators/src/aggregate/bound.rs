@@ -1,0 +1,102 @@
+//! How much memory the groups of one worker can take, from what is known about the table.
+//!
+//! Invariant: what is given is never less than what [`super::general::Partial::bytes`] can come to, so that
+//! an aggregation with a bound below its budget never has to let go of groups early.
+
+use super::compile::{Accumulator, Aggregation, Key, Kind};
+use crate::evaluate::Compiled;
+use crate::group::Groups;
+use arrow_schema::{DECIMAL128_MAX_PRECISION, DataType};
+use farpool_columns::RowGroup;
+use farpool_model::cast::usize_saturating;
+use farpool_model::schema;
+
+/// Bytes of tables that are still empty.
+const BYTES_EMPTY: usize = 64 << 10;
+
+/// A vector that grows may hold twice what is in it.
+const GROWTH: usize = 2;
+
+/// The most bytes that the groups of `aggregation` over `groups` take in one worker; `None` when that cannot
+/// be told.
+pub(super) fn bytes_of_groups(aggregation: &Aggregation, groups: &[&RowGroup]) -> Option<usize> {
+    let rows: usize = groups.iter().map(|group| group.rows).sum();
+    let intervals = aggregation.lanes.intervals(|column| super::whole::bounds_of(groups, column));
+    let domain = |key: &Key| domain_of(key, &intervals, groups).unwrap_or(rows);
+    let count = aggregation.keys.iter().map(domain).fold(1, usize::saturating_mul).min(rows);
+    let mut fixed = Groups::bytes_per_group(&aggregation.key_types);
+    let mut texts = 0_usize;
+    for key in &aggregation.keys {
+        if schema::is_bytes(key.compiled.data_type()) {
+            texts = texts.saturating_add(text_bytes(&key.compiled, groups, true)?);
+        }
+    }
+    for accumulator in &aggregation.accumulators {
+        fixed += bytes_per_group(accumulator, aggregation.argument_type(accumulator));
+        if let (Kind::Min | Kind::Max, Some(argument)) = (accumulator.kind, accumulator.argument)
+            && schema::is_bytes(aggregation.arguments[argument].compiled.data_type())
+        {
+            let bytes = text_bytes(&aggregation.arguments[argument].compiled, groups, false)?;
+            texts = texts.saturating_add(bytes);
+        }
+    }
+    Some(BYTES_EMPTY.saturating_add(count.saturating_mul(fixed)).saturating_add(texts.saturating_mul(GROWTH)))
+}
+
+/// Whether every sum of decimals keeps within 38 digits whatever rows of `groups` it is of.
+pub(super) fn sums_fit(aggregation: &Aggregation, groups: &[&RowGroup]) -> bool {
+    let rows: usize = groups.iter().map(|group| group.rows).sum();
+    let intervals = aggregation.lanes.intervals(|column| super::whole::bounds_of(groups, column));
+    let fits = |accumulator: &Accumulator| {
+        let (Kind::Sum, Some(argument)) = (accumulator.kind, accumulator.argument) else { return true };
+        let argument = &aggregation.arguments[argument];
+        match argument.compiled.data_type() {
+            // A row count and a value of 64 bits: 127 bits, of which 38 digits are a little less.
+            _ if argument.lane.is_some_and(|lane| intervals[lane].is_some()) => rows < 1 << 62,
+            DataType::Decimal128(precision, _) => {
+                let digits = rows.max(1).ilog10() + 1;
+                u32::from(*precision) + digits <= u32::from(DECIMAL128_MAX_PRECISION)
+            }
+            _ => true,
+        }
+    };
+    aggregation.accumulators.iter().all(fits)
+}
+
+/// The values that a key can have, NULL included.
+fn domain_of(key: &Key, intervals: &[Option<(i64, i64)>], groups: &[&RowGroup]) -> Option<usize> {
+    if *key.compiled.data_type() == DataType::Boolean {
+        return Some(3);
+    }
+    if let Some((min, max)) = key.lane.and_then(|lane| intervals[lane]) {
+        return Some(usize_saturating(max.abs_diff(min)).saturating_add(2));
+    }
+    let column = key.compiled.as_column()?;
+    let values = |group: &&RowGroup| {
+        let chunk = &group.chunks[column];
+        if chunk.null_count() == group.rows { Some(0) } else { chunk.dictionary().map(|d| d.values().len()) }
+    };
+    groups.iter().map(values).sum::<Option<usize>>()?.checked_add(1)
+}
+
+/// Bytes of the strings of a column: of those that differ, or of all.
+fn text_bytes(of: &Compiled, groups: &[&RowGroup], distinct: bool) -> Option<usize> {
+    let column = of.as_column()?;
+    let bytes = |group: &&RowGroup| {
+        let chunk = &group.chunks[column];
+        if distinct && chunk.dictionary().is_some() { chunk.bytes_encoded() } else { chunk.bytes_plain() }
+    };
+    Some(groups.iter().map(bytes).fold(0, usize::saturating_add))
+}
+
+fn bytes_per_group(accumulator: &Accumulator, argument: Option<&DataType>) -> usize {
+    let floating = argument.is_some_and(DataType::is_floating);
+    GROWTH
+        * match accumulator.kind {
+            Kind::Count => 8,
+            // 128 bits and a carry.
+            Kind::Sum if !floating => 24,
+            Kind::Min | Kind::Max if !floating => 16,
+            _ => 8,
+        }
+}

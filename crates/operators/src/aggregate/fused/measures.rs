@@ -1,0 +1,135 @@
+//! What is computed per group, each distinct thing once: masks, sums and extremes, and which of them each
+//! accumulator is made of.
+
+use super::masks::Mask;
+use crate::aggregate::compile::{Accumulator, Aggregation, Kind};
+use crate::lanes::LaneId;
+use std::cmp::Ordering;
+
+/// The measures of an aggregation over some rows.
+#[derive(Clone, Debug)]
+pub(crate) struct Measures {
+    /// Masks that rows can have besides being selected; the first lets all pass.
+    pub(crate) masks: Vec<Mask>,
+    pub(crate) sums: Vec<SumOf>,
+    pub(crate) extremes: Vec<ExtremeOf>,
+    /// For each accumulator, where its partial value is found.
+    pub(crate) sources: Vec<Source>,
+}
+
+/// Something that is added up per group.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) enum SumOf {
+    Lane(LaneId, usize),
+    /// The rows that a mask lets pass.
+    Rows(usize),
+}
+
+/// An extreme of a lane, under a mask.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) struct ExtremeOf {
+    pub(crate) lane: LaneId,
+    pub(crate) mask: usize,
+    pub(crate) wanted: Ordering,
+}
+
+/// Where the partial value of an accumulator is found.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Source {
+    /// The number of all rows of the group.
+    AllRows,
+    Sum(usize),
+    /// An extreme, if the sum that counts its mask (`None`: all rows) is not 0.
+    Extreme(usize, Option<usize>),
+}
+
+/// The rows that measures are for: a row group, or a table.
+pub(crate) struct Extent<'e> {
+    pub(crate) rows: u64,
+    /// Whether a column has NULLs there.
+    pub(crate) nullable: &'e dyn Fn(usize) -> bool,
+    /// The least and greatest value of a lane, if it can be used there.
+    pub(crate) interval: &'e dyn Fn(LaneId) -> Option<(i64, i64)>,
+}
+
+impl Measures {
+    /// The measures of `aggregation`; `None` when an accumulator cannot run on lanes, or a sum might leave
+    /// 64 bits.
+    pub(crate) fn of(aggregation: &Aggregation, extent: &Extent<'_>) -> Option<Measures> {
+        if aggregation.accumulators.iter().any(|a| !aggregation.may_fuse(a)) {
+            return None;
+        }
+        let mut measures = Measures {
+            masks: vec![Mask::default()],
+            sums: Vec::new(),
+            extremes: Vec::new(),
+            sources: Vec::with_capacity(aggregation.accumulators.len()),
+        };
+        for accumulator in &aggregation.accumulators {
+            let source = measures.source(aggregation, accumulator, extent)?;
+            measures.sources.push(source);
+        }
+        Some(measures)
+    }
+
+    /// The lanes that sums and extremes are made of.
+    pub(crate) fn lanes(&self) -> impl Iterator<Item = LaneId> + '_ {
+        let summed = self.sums.iter().filter_map(|s| match s {
+            SumOf::Lane(lane, _) => Some(*lane),
+            SumOf::Rows(_) => None,
+        });
+        summed.chain(self.extremes.iter().map(|e| e.lane))
+    }
+
+    fn source(
+        &mut self,
+        aggregation: &Aggregation,
+        accumulator: &Accumulator,
+        extent: &Extent<'_>,
+    ) -> Option<Source> {
+        let argument = accumulator.argument.map(|a| &aggregation.arguments[a]);
+        let nullable = argument.map_or(Vec::new(), |a| {
+            let columns = a.compiled.columns().iter().copied();
+            columns.filter(|column| (extent.nullable)(*column)).collect()
+        });
+        let mask = position(&mut self.masks, Mask { condition: accumulator.condition, nullable });
+        let count = (mask != 0).then(|| position(&mut self.sums, SumOf::Rows(mask)));
+        if accumulator.kind == Kind::Count {
+            // Of an expression that lanes cannot hold here, only a plain column's NULLs are known.
+            let known = argument.is_none_or(|a| {
+                a.compiled.as_column().is_some() || a.lane.is_some_and(|l| (extent.interval)(l).is_some())
+            });
+            return known.then_some(count.map_or(Source::AllRows, Source::Sum));
+        }
+        let lane = argument?.lane?;
+        let (min, max) = (extent.interval)(lane)?;
+        if accumulator.kind == Kind::Sum {
+            let largest = u128::from(min.unsigned_abs().max(max.unsigned_abs()));
+            // A bit is left over for whoever wants to mark a sum.
+            let fits = largest * u128::from(extent.rows) <= i64::MAX as u128 / 2;
+            return fits.then(|| Source::Sum(position(&mut self.sums, SumOf::Lane(lane, mask))));
+        }
+        let wanted = if accumulator.kind == Kind::Min { Ordering::Less } else { Ordering::Greater };
+        let extreme = ExtremeOf { lane, mask, wanted };
+        Some(Source::Extreme(position(&mut self.extremes, extreme), count))
+    }
+}
+
+impl Aggregation {
+    /// Whether an accumulator can run on lanes somewhere.
+    fn may_fuse(&self, accumulator: &Accumulator) -> bool {
+        accumulator.argument.is_none_or(|index| {
+            let argument = &self.arguments[index];
+            argument.lane.is_some()
+                || (accumulator.kind == Kind::Count && argument.compiled.as_column().is_some())
+        })
+    }
+}
+
+/// The place of `item`, which is added if it is not there.
+fn position<T: PartialEq>(items: &mut Vec<T>, item: T) -> usize {
+    items.iter().position(|known| *known == item).unwrap_or_else(|| {
+        items.push(item);
+        items.len() - 1
+    })
+}

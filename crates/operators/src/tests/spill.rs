@@ -1,0 +1,171 @@
+//! Groups that leave in parts because their room is small: merged, they are what the interpreter gives.
+
+use super::{TestTable, fitted, naive, run_plan, sorted};
+use crate::plan::{Memory, Paths, Plan};
+use arrow_array::{ArrayRef, Float64Array, Int64Array, StringViewArray};
+use arrow_schema::{DataType, Field, Schema};
+use farpool_columns::RowGroup;
+use farpool_model::partial::Merge;
+use farpool_model::{
+    Aggregate, AggregateFunction, Expr, NamedExpr, Output, PartialForm, Program, Result, TableName, Value,
+};
+use std::ops::ControlFlow;
+use std::sync::Arc;
+
+/// Runs an aggregation with keys in the form of its parts, with `room` for the groups of each worker, merges
+/// the parts row by row and compares.
+pub(crate) fn check_parts(program: &Program, table: &TestTable, workers: usize, room: usize) {
+    let Output::Aggregate { keys, aggregates } = &program.output else { return };
+    if keys.is_empty() || aggregates.iter().any(|a| a.data_type.is_floating()) {
+        return;
+    }
+    let form = PartialForm::of(aggregates, &table.schema).expect("well typed");
+    let output = Output::Aggregate { keys: keys.clone(), aggregates: form.aggregates };
+    let in_parts = Program { output, ..program.clone() };
+    let Ok(expected) = naive::run(&in_parts, &table.schema, &table.rows) else { return };
+    let plan = fitted(&in_parts, table, 0).expect("compiles");
+    if !plan.partial_sums_fit() {
+        return;
+    }
+    let parts = run_plan(&plan, table, workers, room).unwrap_or_else(|e| panic!("{e}\n{program:#?}"));
+    let merged = merged(&in_parts, &table.schema, &parts).expect("merges");
+    assert_eq!(sorted(merged), sorted(expected), "{workers} workers, room {room}, {program:#?}");
+}
+
+/// One row for each group, of rows that may be parts of groups.
+fn merged(in_parts: &Program, table_schema: &Schema, parts: &[Vec<Value>]) -> Result<Vec<Vec<Value>>> {
+    let Output::Aggregate { keys, aggregates } = &in_parts.output else { return Ok(parts.to_vec()) };
+    let schema = in_parts.result_schema(table_schema)?;
+    let key = |(i, k): (usize, &NamedExpr)| NamedExpr { name: k.name.clone(), expr: Expr::Column(i) };
+    let merge = |(i, part): (usize, &Aggregate)| {
+        let function = match PartialForm::of(std::slice::from_ref(part), table_schema)?.merges[0] {
+            Merge::Count(_) | Merge::Sum(_) => AggregateFunction::Sum,
+            _ => part.function,
+        };
+        Ok(Aggregate { function, argument: Some(Expr::Column(keys.len() + i)), filter: None, ..part.clone() })
+    };
+    let aggregates = aggregates.iter().enumerate().map(merge).collect::<Result<_>>()?;
+    let output = Output::Aggregate { keys: keys.iter().enumerate().map(key).collect(), aggregates };
+    naive::run(&Program { filter: None, output, ..in_parts.clone() }, &schema, parts)
+}
+
+fn aggregate(function: AggregateFunction, column: usize) -> Aggregate {
+    let data_type = if function == AggregateFunction::Avg { DataType::Float64 } else { DataType::Int64 };
+    let name = function.name().to_string();
+    Aggregate { name, function, argument: Some(Expr::Column(column)), filter: None, data_type }
+}
+
+fn by(keys: &[usize], aggregates: Vec<Aggregate>) -> Program {
+    let key = |k: &usize| NamedExpr { name: format!("k{k}"), expr: Expr::Column(*k) };
+    let output = Output::Aggregate { keys: keys.iter().map(key).collect(), aggregates };
+    Program {
+        table: TableName::new("t").unwrap(),
+        version: None,
+        filter: None,
+        output,
+        order: Vec::new(),
+        limit: None,
+    }
+}
+
+/// Two row groups: spread-out keys, strings of which some are long, floats with NaN and both zeros, values
+/// with extremes and NULLs, and a column that is all NULL in one of them.
+fn table() -> TestTable {
+    let fields = [
+        ("spread", DataType::Int64),
+        ("text", DataType::Utf8View),
+        ("float", DataType::Float64),
+        ("value", DataType::Int64),
+        ("dense", DataType::Int64),
+    ];
+    let schema = Schema::new(fields.map(|(name, t)| Field::new(name, t, true)).to_vec());
+    let rows = 3_000_i64;
+    let group = |group: i64| -> Vec<ArrayRef> {
+        let row = move |r: i64| (group * rows + r).wrapping_mul(0x9e37_79b9_7f4a_7c15_u64.cast_signed());
+        let unless = |n: i64, r: i64, v: i64| (r % n != 0).then_some(v);
+        let text =
+            |r: i64| (r % 11 != 0).then(|| format!("{}{}", "long ".repeat((r % 3 * 20) as usize), r % 900));
+        let float = |r: i64| match r % 8 {
+            0 => f64::NAN,
+            1 => -0.0,
+            2 => 0.0,
+            _ => (r % 500) as f64,
+        };
+        let value = |r: i64| match r % 1000 {
+            1 => i64::MAX,
+            2 => i64::MIN,
+            _ => row(r) % 100,
+        };
+        let dense = |r: i64| if group == 1 { None } else { Some(r % 300 - 100) };
+        vec![
+            Arc::new((0..rows).map(|r| unless(13, r, row(r % 1500))).collect::<Int64Array>()),
+            Arc::new((0..rows).map(text).collect::<StringViewArray>()),
+            Arc::new((0..rows).map(|r| Some(float(r))).collect::<Float64Array>()),
+            Arc::new((0..rows).map(|r| unless(7, r, value(r))).collect::<Int64Array>()),
+            Arc::new((0..rows).map(dense).collect::<Int64Array>()),
+        ]
+    };
+    TestTable::new(Arc::new(schema), &[group(0), group(1)])
+}
+
+#[test]
+fn parts_of_groups_merge_to_the_groups() {
+    let table = table();
+    let all = || {
+        use AggregateFunction::{Avg, Count, Max, Min, Sum};
+        let parts = [Count, Sum, Min, Max].map(|function| aggregate(function, 3));
+        let avg = PartialForm::of(&[aggregate(Avg, 3)], &table.schema).unwrap().aggregates;
+        [parts.to_vec(), avg].concat()
+    };
+    for keys in [&[0][..], &[1], &[2], &[4], &[0, 1], &[2, 4, 1]] {
+        for aggregates in [Vec::new(), all()] {
+            for (workers, room) in [(1, 0), (1, 50_000), (2, 20_000), (4, 1 << 30)] {
+                check_parts(&by(keys, aggregates.clone()), &table, workers, room);
+            }
+        }
+    }
+}
+
+/// The part of the rows that pass by, in percent, where each worker has `room`.
+fn bypassed(program: &Program, table: &TestTable, room: usize) -> u64 {
+    let groups: Vec<&RowGroup> = table.groups.iter().collect();
+    let memory = Memory { bytes_max: 0, workers: 1 };
+    let plan = Plan::compile_fitted(program, &table.schema, &groups, memory, Paths::ALL).unwrap();
+    assert!(!plan.fits(memory));
+    let mut state = plan.new_state();
+    state.set_room(room);
+    let (mut bypassed, mut rows) = (0, 0);
+    for group in &table.groups {
+        let work = plan.process(group, &mut state, &mut |_| ControlFlow::Continue(())).unwrap();
+        assert!(room == usize::MAX || state.bytes() < room + (4 << 20), "{} bytes held", state.bytes());
+        bypassed += work.rows_bypassed;
+        rows += work.rows_in;
+    }
+    bypassed * 100 / rows
+}
+
+#[test]
+fn rows_pass_by_where_grouping_does_not_make_them_fewer() {
+    let schema = Arc::new(Schema::new(vec![Field::new("k", DataType::Int64, true)]));
+    let rows = farpool_model::limits::ROW_GROUP_ROWS as i64;
+    let group = |key: &dyn Fn(i64) -> i64| -> Vec<ArrayRef> {
+        vec![Arc::new(Int64Array::from_iter_values((0..rows).map(key)))]
+    };
+    let spread = |n: i64| n.wrapping_mul(0x9e37_79b9_7f4a_7c15_u64.cast_signed());
+    let unique = |g: i64| group(&move |r| spread(g * rows + r));
+    let repeated = || group(&|r| spread(r % 5000));
+    let distinct = by(&[0], Vec::new());
+    let all_unique = TestTable::new(schema.clone(), &(0..5).map(unique).collect::<Vec<_>>());
+    assert!((85..100).contains(&bypassed(&distinct, &all_unique, 50_000)));
+    assert_eq!(bypassed(&distinct, &all_unique, usize::MAX), 0);
+    let few = TestTable::new(schema.clone(), &[repeated(), repeated()]);
+    assert_eq!(bypassed(&distinct, &few, 1 << 20), 0, "5000 groups fit");
+    let halves = [repeated(), repeated(), unique(8), unique(9)];
+    let half = bypassed(&distinct, &TestTable::new(schema.clone(), &halves), 1 << 20);
+    assert!((25..=50).contains(&half), "{half} %");
+    let sorted = TestTable::new(
+        schema,
+        &(0..3).map(|g| group(&move |r| spread((g * rows + r) / 4))).collect::<Vec<_>>(),
+    );
+    assert_eq!(bypassed(&distinct, &sorted, 50_000), 0, "sorted groups are complete when they leave");
+}

@@ -1,0 +1,105 @@
+//! Top-k: of the rows that passed, or of the groups, only the first few in an order leave (Farview,
+//! section 5; Ibex, section 4: what is thrown away at the end need not travel).
+//!
+//! Contract. Input: selections of the batches of a row group, or the groups that a merge gives. Output:
+//! exactly the first k rows in the order of the program, or all if there are fewer; of rows that tie any
+//! may leave. Order: that of the program, though nobody may rely on it. Memory: a worker holds k rows and
+//! about as many again that wait to be cut, with [`limits::ROW_GROUP_ROWS`] rows at most for k. Parallelism:
+//! each worker has its own [`Candidates`]; they share a [`Threshold`]. Errors: an expression that fails on
+//! a row; those of columns that are no keys are evaluated only on rows that may still leave.
+//!
+//! Once some worker has k rows, the last of them is a threshold for all: a row that comes after it in the
+//! first key cannot leave. The threshold is a condition on that key like any other ([`crate::select`]), so
+//! zone maps rule out row groups by it and the rest is compared on encoded values. Of what remains the keys
+//! are evaluated, and only rows that are among the first k so far get their other columns (late
+//! materialisation). The row groups with the best bounds come first ([`TopRows::favourable`]).
+
+mod candidates;
+mod collect;
+mod rows;
+mod threshold;
+
+pub(crate) use candidates::Candidates;
+pub(crate) use collect::Collector;
+pub(crate) use rows::TopRows;
+pub(crate) use threshold::Threshold;
+
+use crate::failure;
+use crate::project::Emit;
+use arrow_array::cast::AsArray;
+use arrow_array::{Array, ArrayRef, RecordBatch, UInt32Array};
+use arrow_ord::sort::{SortColumn, SortOptions, lexsort_to_indices};
+use arrow_schema::{DataType, SchemaRef};
+use arrow_select::concat::concat_batches;
+use arrow_select::take::take;
+use farpool_model::{Error, Program, Result, SortKey, cast, limits};
+use std::sync::Arc;
+
+/// Which rows of a result are wanted.
+#[derive(Clone, Debug)]
+pub(crate) struct Top {
+    /// At least one key, over the columns of the result.
+    pub(crate) order: Vec<SortKey>,
+    /// So many of them.
+    pub(crate) rows: usize,
+}
+
+impl Top {
+    /// What `program` says about it, if it has an order.
+    ///
+    /// # Errors
+    /// `OverLimit` when it wants more rows than are kept here.
+    pub(crate) fn of(program: &Program) -> Result<Option<Top>> {
+        if program.top_is_too_large() {
+            return Err(Error::over_limit(format!(
+                "a program with an order may give {} rows",
+                limits::TOP_ROWS_MAX
+            )));
+        }
+        let rows = program.limit.map_or(0, cast::usize_saturating);
+        Ok((!program.order.is_empty()).then(|| Top { order: program.order.clone(), rows }))
+    }
+
+    /// The positions of the first rows, in order, of rows with these keys: an array for each of the order.
+    pub(super) fn first(&self, keys: &[ArrayRef]) -> Result<UInt32Array> {
+        let column = |(key, values): (&SortKey, &ArrayRef)| SortColumn {
+            values: values.clone(),
+            options: Some(SortOptions { descending: key.descending, nulls_first: key.nulls_first }),
+        };
+        let columns: Vec<SortColumn> = self.order.iter().zip(keys).map(column).collect();
+        lexsort_to_indices(&columns, Some(self.rows)).map_err(failure::of_kernel)
+    }
+
+    /// The first rows of `batches`, which have `schema`, in order.
+    pub(super) fn cut(&self, schema: &SchemaRef, batches: &[RecordBatch]) -> Result<RecordBatch> {
+        let all = concat_batches(schema, batches).map_err(failure::of_kernel)?;
+        let keys: Vec<ArrayRef> = self.order.iter().map(|key| all.column(key.column).clone()).collect();
+        picked(&all, &self.first(&keys)?)
+    }
+}
+
+/// The rows at `indices`, with no more memory than they need.
+pub(super) fn picked(batch: &RecordBatch, indices: &UInt32Array) -> Result<RecordBatch> {
+    let pick = |column: &ArrayRef| Ok(compact(take(column, indices, None).map_err(failure::of_kernel)?));
+    let columns = batch.columns().iter().map(pick).collect::<Result<_>>()?;
+    RecordBatch::try_new(batch.schema(), columns).map_err(failure::of_kernel)
+}
+
+/// The same values; strings and binaries no longer hold on to the buffers of rows that are gone.
+pub(super) fn compact(array: ArrayRef) -> ArrayRef {
+    match array.data_type() {
+        DataType::Utf8View => Arc::new(array.as_string_view().gc()),
+        DataType::BinaryView => Arc::new(array.as_binary_view().gc()),
+        _ => array,
+    }
+}
+
+/// Gives a whole result away, batch by batch.
+pub(super) fn give(whole: &RecordBatch, emit: &mut Emit<'_>) {
+    for start in (0..whole.num_rows()).step_by(limits::BATCH_ROWS) {
+        let rows = limits::BATCH_ROWS.min(whole.num_rows() - start);
+        if emit(whole.slice(start, rows)).is_break() {
+            return;
+        }
+    }
+}

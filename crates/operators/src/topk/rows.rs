@@ -1,0 +1,209 @@
+//! Top-k of rows: a scan that keeps only what may leave.
+
+use super::threshold::{FirstKey, Threshold};
+use super::{Candidates, Top, compact, give};
+use crate::Verdict;
+use crate::evaluate::{Compiled, literal_at};
+use crate::failure;
+use crate::lanes::LaneBuffers;
+use crate::plan::batches;
+use crate::project::Emit;
+use crate::select::BoundFilter;
+use crate::selection::{Selection, gathered};
+use arrow_array::{ArrayRef, RecordBatch};
+use arrow_schema::SchemaRef;
+use farpool_columns::RowGroup;
+use farpool_model::{Error, Expr, Literal, NamedExpr, Result, cast};
+use std::borrow::Borrow;
+use std::collections::BTreeSet;
+use std::ops::ControlFlow;
+use std::sync::Arc;
+
+/// A compiled top-k of rows.
+#[derive(Debug)]
+pub(crate) struct TopRows {
+    top: Top,
+    first: FirstKey,
+    /// The result's columns.
+    outputs: Vec<Compiled>,
+    /// Table columns that the keys need, sorted; those that only other columns need; all.
+    key_columns: Vec<usize>,
+    rest_columns: Vec<usize>,
+    columns: Vec<usize>,
+    schema: SchemaRef,
+    table_schema: SchemaRef,
+    /// Whether rows are dropped by the threshold before their keys are evaluated.
+    prefilters: bool,
+}
+
+/// What scanning one row group came to.
+pub(crate) struct Scanned<'a> {
+    /// Rows that passed the filter.
+    pub(crate) passed: u64,
+    /// Table columns that were read.
+    pub(crate) columns: &'a [usize],
+}
+
+impl TopRows {
+    /// Compiles `outputs` over a table with `table_schema`; `schema` is that of the result.
+    ///
+    /// # Errors
+    /// `Invalid` when an expression is not well typed or has an opaque part.
+    pub(crate) fn new(
+        top: Top,
+        outputs: &[NamedExpr],
+        table_schema: &SchemaRef,
+        schema: SchemaRef,
+        prefilters: bool,
+    ) -> Result<Self> {
+        let key = *top.order.first().ok_or_else(|| Error::internal("an order without keys"))?;
+        let is_key = |place: usize| top.order.iter().any(|key| key.column == place);
+        let first = FirstKey { expr: outputs[key.column].expr.clone(), key, alone: top.order.len() == 1 };
+        let outputs: Vec<Compiled> =
+            outputs.iter().map(|o| Compiled::new(&o.expr, table_schema)).collect::<Result<_>>()?;
+        let columns_of = |wanted: &dyn Fn(usize) -> bool| -> Vec<usize> {
+            let chosen = outputs.iter().enumerate().filter(|(place, _)| wanted(*place));
+            let columns: BTreeSet<usize> = chosen.flat_map(|(_, o)| o.columns()).copied().collect();
+            columns.into_iter().collect()
+        };
+        Ok(TopRows {
+            key_columns: columns_of(&is_key),
+            rest_columns: columns_of(&|place| !is_key(place)),
+            columns: columns_of(&|_| true),
+            table_schema: table_schema.clone(),
+            top,
+            first,
+            outputs,
+            schema,
+            prefilters,
+        })
+    }
+
+    /// Nothing yet, for one worker.
+    pub(crate) fn candidates(&self, threshold: Arc<Threshold>) -> Candidates {
+        Candidates::new(&self.top, threshold)
+    }
+
+    /// Whether no row of `group` can leave any more, as its zone maps have it.
+    pub(crate) fn is_beaten(&self, group: &RowGroup, threshold: &Threshold) -> bool {
+        threshold.wanted().is_some_and(|wanted| wanted.verdict(group) == Verdict::None)
+    }
+
+    /// The positions of `groups`, those with the best bounds of the first key first; `None` if the key has
+    /// no bounds.
+    pub(crate) fn favourable<G: Borrow<RowGroup>>(&self, groups: &[G]) -> Option<Vec<usize>> {
+        let Expr::Column(column) = self.first.expr else { return None };
+        let key = self.first.key;
+        let best: Vec<Option<Literal>> = groups
+            .iter()
+            .map(|group| {
+                let group: &RowGroup = group.borrow();
+                let zone = group.chunks[column].zone();
+                if zone.null_count > 0 && (key.nulls_first || zone.null_count == group.rows) {
+                    return Literal::null(self.schema.field(key.column).data_type().clone()).ok();
+                }
+                if key.descending { zone.max.clone() } else { zone.min.clone() }
+            })
+            .collect();
+        let mut places: Vec<usize> = (0..groups.len()).collect();
+        // What is not known may be best.
+        places.sort_by(|a, b| match (&best[*a], &best[*b]) {
+            (Some(a), Some(b)) => self.first.order(a, b),
+            (a, b) => a.is_some().cmp(&b.is_some()),
+        });
+        Some(places)
+    }
+
+    /// Scans one row group, of whose rows `filter` lets some pass.
+    ///
+    /// # Errors
+    /// `Invalid` when the filter or an expression fails on a row.
+    pub(crate) fn run(
+        &self,
+        group: &RowGroup,
+        filter: Option<&BoundFilter<'_>>,
+        buffers: &mut LaneBuffers,
+        candidates: &mut Candidates,
+    ) -> Result<Scanned<'_>> {
+        let (mut passed, mut keys_read) = (0, false);
+        let mut batches = batches(group, filter).peekable();
+        while self.top.rows > 0 && batches.peek().is_some() {
+            let wanted = if self.prefilters { candidates.threshold.wanted() } else { None };
+            let wanted = wanted.as_ref().map(|wanted| wanted.bind(group)).transpose()?;
+            for selection in batches.by_ref() {
+                let selection = selection(buffers)?;
+                passed += cast::u64_from(selection.count);
+                keys_read |= selection.count > 0;
+                let selection = match &wanted {
+                    Some(wanted) if selection.count > 0 => wanted.select(&selection, buffers)?,
+                    _ => selection,
+                };
+                if selection.count == 0 {
+                    continue;
+                }
+                self.push(group, &selection, candidates)?;
+                // A threshold that has moved is taken up at once.
+                if candidates.is_full(&self.top) && self.cut(candidates)?.is_break() {
+                    break;
+                }
+            }
+        }
+        let kept = self.end_group(group, candidates)?;
+        let columns = match (kept, keys_read) {
+            (true, _) => &self.columns[..],
+            (false, true) => &self.key_columns,
+            (false, false) => &[],
+        };
+        Ok(Scanned { passed, columns })
+    }
+
+    fn push(&self, group: &RowGroup, selection: &Selection, candidates: &mut Candidates) -> Result<()> {
+        let frame = selection.frame(group, &self.key_columns)?;
+        for (pieces, key) in candidates.keys.iter_mut().zip(&self.top.order) {
+            pieces.push(self.outputs[key.column].array(&frame)?);
+        }
+        selection.extend_indices(&mut candidates.rows);
+        Ok(())
+    }
+
+    /// Keeps the first rows and tells the others about the last of them. Breaks if there are so many.
+    fn cut(&self, candidates: &mut Candidates) -> Result<ControlFlow<()>> {
+        let Some((keys, last)) = candidates.cut(&self.top, &self.schema)? else {
+            return Ok(ControlFlow::Continue(()));
+        };
+        let value = literal_at(&keys, last)?;
+        candidates.threshold.offer(&self.first, value, &self.table_schema)?;
+        Ok(ControlFlow::Break(()))
+    }
+
+    /// Fetches the other columns of the rows that are still candidates; whether there are any.
+    fn end_group(&self, group: &RowGroup, candidates: &mut Candidates) -> Result<bool> {
+        let _ = self.cut(candidates)?;
+        if candidates.rows.is_empty() {
+            candidates.keys.iter_mut().for_each(Vec::clear);
+            return Ok(false);
+        }
+        let (keys, rows) = candidates.take_fresh()?;
+        let rest = gathered(group, &self.rest_columns, &rows)?;
+        let column = |(place, output): (usize, &Compiled)| -> Result<ArrayRef> {
+            let array = match self.top.order.iter().position(|key| key.column == place) {
+                Some(key) => keys[key].clone(),
+                None => output.array(&rest)?,
+            };
+            Ok(compact(array))
+        };
+        let columns = self.outputs.iter().enumerate().map(column).collect::<Result<_>>()?;
+        let batch = RecordBatch::try_new(self.schema.clone(), columns).map_err(failure::of_kernel)?;
+        candidates.held.push(batch);
+        Ok(true)
+    }
+
+    /// Brings the candidates of all workers together and lets the first rows go.
+    ///
+    /// # Errors
+    /// None in practice.
+    pub(crate) fn finish(&self, held: &[RecordBatch], emit: &mut Emit<'_>) -> Result<()> {
+        give(&self.top.cut(&self.schema, held)?, emit);
+        Ok(())
+    }
+}

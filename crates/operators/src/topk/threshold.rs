@@ -1,0 +1,87 @@
+//! The row that others have to beat, shared by the workers of one run.
+//!
+//! Invariant: once a value is here, some worker holds k rows none of which comes after it in the first key,
+//! so no row that the condition drops is missed. It only ever moves towards the front of the order.
+
+use crate::select::Filter;
+use arrow_schema::Schema;
+use farpool_model::{CompareOp, Expr, Literal, Result, SortKey, Value};
+use parking_lot::Mutex;
+use std::cmp::Ordering;
+use std::sync::Arc;
+
+/// See the file's comment.
+#[derive(Debug, Default)]
+pub(crate) struct Threshold {
+    worst: Mutex<Option<Worst>>,
+}
+
+#[derive(Debug)]
+struct Worst {
+    value: Literal,
+    wanted: Option<Arc<Filter>>,
+}
+
+/// The first key of an order.
+#[derive(Debug)]
+pub(super) struct FirstKey {
+    pub(super) expr: Expr,
+    pub(super) key: SortKey,
+    /// Whether no other key decides among rows that tie in it.
+    pub(super) alone: bool,
+}
+
+impl Threshold {
+    /// Which rows may still leave; `None` while that is not known.
+    pub(crate) fn wanted(&self) -> Option<Arc<Filter>> {
+        self.worst.lock().as_ref()?.wanted.clone()
+    }
+
+    /// Some worker holds k rows, the last of which has `value` in the first key.
+    ///
+    /// # Errors
+    /// None in practice: the condition is well typed if the key is.
+    pub(super) fn offer(&self, first: &FirstKey, value: Literal, table_schema: &Schema) -> Result<()> {
+        let mut worst = self.worst.lock();
+        if worst.as_ref().is_some_and(|known| first.order(&value, &known.value) != Ordering::Less) {
+            return Ok(());
+        }
+        let wanted = first.wanted(&value)?;
+        let wanted = wanted.map(|expr| Filter::new(&expr, table_schema)).transpose()?.map(Arc::new);
+        *worst = Some(Worst { value, wanted });
+        Ok(())
+    }
+}
+
+impl FirstKey {
+    /// Which of two values comes first.
+    pub(super) fn order(&self, a: &Literal, b: &Literal) -> Ordering {
+        self.key.compare((a.is_null(), b.is_null()), || a.compare(b).unwrap_or(Ordering::Equal))
+    }
+
+    /// The condition that holds, at least, for each row that can come before one with `worst`; `None` if
+    /// that may be any.
+    fn wanted(&self, worst: &Literal) -> Result<Option<Expr>> {
+        let is_null = || Expr::IsNull(Box::new(self.expr.clone()));
+        // Ties are of no use if there is no other key. But comparisons take -0.0 for 0.0, sorts do not.
+        let strict = self.alone && !worst.data_type().is_floating();
+        if worst.is_null() {
+            return Ok(match (self.key.nulls_first, strict) {
+                (true, true) => {
+                    Some(Expr::Literal(Literal::new(Value::Bool(false), arrow_schema::DataType::Boolean)?))
+                }
+                (true, false) => Some(is_null()),
+                (false, true) => Some(Expr::not(is_null())),
+                (false, false) => None,
+            });
+        }
+        let op = match (self.key.descending, strict) {
+            (false, true) => CompareOp::Lt,
+            (false, false) => CompareOp::LtEq,
+            (true, true) => CompareOp::Gt,
+            (true, false) => CompareOp::GtEq,
+        };
+        let before = Expr::compare(op, self.expr.clone(), Expr::Literal(worst.clone()));
+        Ok(Some(if self.key.nulls_first { Expr::Or(vec![is_null(), before]) } else { before }))
+    }
+}

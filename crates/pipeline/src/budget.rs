@@ -1,0 +1,96 @@
+//! What a program may use, and what becomes of groupings that might use more (Ibex, sections 4 to 6).
+//!
+//! Invariant: a grouping is answered `exact` only if the zone maps prove that its groups keep within the
+//! budget, whatever the number of workers it is for. Any other is answered `superset` and never fails for
+//! want of memory: what does not fit leaves in parts.
+
+use crate::prepare::{prepare, raw_columns};
+use farpool_columns::Table;
+use farpool_model::{Answer, Output, PartialForm, Prepared, Program, Result, Version, limits};
+use farpool_operators::{Memory, Plan};
+
+/// What a run may use.
+#[derive(Clone, Copy, Debug)]
+pub struct Budget {
+    /// Bytes that the groups of all threads may take together.
+    pub state_bytes_max: usize,
+    /// Threads that are expected to work on a run.
+    pub workers: usize,
+}
+
+impl Default for Budget {
+    fn default() -> Self {
+        Budget { state_bytes_max: limits::GROUP_BYTES_MAX, workers: 1 }
+    }
+}
+
+impl Budget {
+    /// As operators want it.
+    pub(crate) fn memory(self) -> Memory {
+        Memory { bytes_max: self.state_bytes_max, workers: self.workers }
+    }
+
+    /// Bytes for each of `states` states.
+    pub(crate) fn share(self, states: usize) -> usize {
+        self.state_bytes_max / states.max(self.workers).max(1)
+    }
+}
+
+/// What of `program` runs over `table` at `version` within `budget`.
+///
+/// # Errors
+/// As [`prepare`].
+pub fn prepare_within(
+    program: &Program,
+    table: &Table,
+    version: Version,
+    budget: Budget,
+) -> Result<Prepared> {
+    let prepared = prepare(program, &table.schema, version)?;
+    let Output::Aggregate { keys, aggregates } = &prepared.effective.output else { return Ok(prepared) };
+    if keys.is_empty() {
+        return Ok(prepared);
+    }
+    let plan = Plan::compile_for(&prepared.effective, table, budget.memory())?;
+    if plan.fits(budget.memory()) {
+        return Ok(prepared);
+    }
+    let form = PartialForm::of(aggregates, &table.schema)?;
+    let reason = format!("its groups may not fit {} MiB", budget.state_bytes_max.div_ceil(1 << 20));
+    let output = Output::Aggregate { keys: keys.clone(), aggregates: form.aggregates };
+    let effective = Program { output, order: Vec::new(), limit: None, ..prepared.effective.clone() };
+    // One column more for each mean might be too many.
+    match effective.result_schema(&table.schema) {
+        Ok(_) if plan.partial_sums_fit() => weakened(&prepared, effective, Answer::Superset, &reason, table),
+        _ => {
+            let output = raw_columns(program, &table.schema);
+            let effective = Program { output, order: Vec::new(), limit: None, ..prepared.effective.clone() };
+            let reason = format!("{reason}, and its sums in parts may not fit 38 digits");
+            weakened(&prepared, effective, Answer::Refused, &reason, table)
+        }
+    }
+}
+
+/// The answers where the grouping is not `exact`, and so the limit or top-k after it is refused.
+fn weakened(
+    prepared: &Prepared,
+    effective: Program,
+    answer: Answer,
+    reason: &str,
+    table: &Table,
+) -> Result<Prepared> {
+    let mut answers = prepared.answers.clone();
+    for operator in &mut answers {
+        let (answer, reason) = match operator.name.as_str() {
+            "group" | "distinct" => (answer, reason),
+            "limit" | "top-k" => (Answer::Refused, "it comes after an operator that the host does"),
+            _ => continue,
+        };
+        (operator.answer, operator.reason) = (answer, Some(reason.to_string()));
+    }
+    let schema = effective.result_schema(&table.schema)?;
+    Ok(Prepared { version: prepared.version, answers, effective, schema })
+}
+
+#[cfg(test)]
+mod tests;
