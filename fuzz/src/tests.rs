@@ -139,6 +139,8 @@ fn programs() -> Vec<Program> {
     let table = || TableName::new("items").unwrap();
     let literal = |value, data_type| Expr::Literal(Literal::new(value, data_type).unwrap());
     let int = |v: i128| literal(Value::Int(v), DataType::Int64);
+    let pattern = Pattern::new("^a+(b|c)", true).unwrap();
+    let regex = Expr::Regex { value: Box::new(Expr::Column(7)), pattern };
     let like =
         Expr::Like { value: Box::new(Expr::Column(7)), pattern: "%a\\_b%".into(), case_insensitive: true };
     let case = Expr::Case {
@@ -148,7 +150,7 @@ fn programs() -> Vec<Program> {
     let zoned = literal(Value::Int(5), schema.field(6).data_type().clone());
     let filter = Expr::And(vec![
         Expr::compare(CompareOp::Lt, Expr::Column(0), int(7)),
-        Expr::Or(vec![like, Expr::not(Expr::IsNull(Box::new(Expr::Column(3))))]),
+        Expr::Or(vec![like, regex, Expr::not(Expr::IsNull(Box::new(Expr::Column(3))))]),
         Expr::compare(CompareOp::GtEq, Expr::Column(6), zoned),
         Expr::InList(Box::new(Expr::Column(0)), vec![Literal::new(Value::Int(1), DataType::Int64).unwrap()]),
         Expr::InSet(Box::new(Expr::Column(1)), KeySet::new(&[-5, 3, 200]).unwrap()),

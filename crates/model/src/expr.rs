@@ -7,7 +7,7 @@
 //! Floats compare in the total order of IEEE 754, as Arrow's kernels do, except that -0.0 equals 0.0, as
 //! SQL has it.
 
-use crate::{Error, KeySet, Literal, Result, limits, schema};
+use crate::{Error, KeySet, Literal, Pattern, Result, limits, schema};
 use arrow_schema::{DECIMAL128_MAX_PRECISION, DECIMAL128_MAX_SCALE, DataType, Schema};
 use std::collections::BTreeSet;
 use std::fmt;
@@ -127,6 +127,13 @@ pub enum Expr {
         /// ILIKE: letters match whatever their case (Unicode simple case folding).
         case_insensitive: bool,
     },
+    /// Whether a string has a match of a regular expression.
+    Regex {
+        /// The string that is searched.
+        value: Box<Expr>,
+        /// What for.
+        pattern: Pattern,
+    },
     /// Arithmetic on two numbers: two of one integer or float type, or two decimals of any precision.
     Arithmetic(ArithmeticOp, Box<Expr>, Box<Expr>),
     /// The negative of a signed number.
@@ -195,7 +202,7 @@ impl Expr {
             | Expr::InSet(e, _)
             | Expr::Negate(e)
             | Expr::Cast(e, _) => vec![e],
-            Expr::Like { value, .. } => vec![value],
+            Expr::Like { value, .. } | Expr::Regex { value, .. } => vec![value],
             Expr::Case { branches, otherwise } => {
                 branches.iter().flat_map(|(when, then)| [when, then]).chain(otherwise.as_deref()).collect()
             }
@@ -299,6 +306,10 @@ impl Expr {
                     )));
                 }
                 same_type("LIKE", &value.typed(schema, depth)?, &DataType::Utf8View)
+                    .map(|()| DataType::Boolean)
+            }
+            Expr::Regex { value, .. } => {
+                same_type("a regular expression", &value.typed(schema, depth)?, &DataType::Utf8View)
                     .map(|()| DataType::Boolean)
             }
             Expr::Arithmetic(op, l, r) => {
@@ -455,6 +466,10 @@ impl fmt::Display for Shown<'_> {
             Expr::Like { value, pattern, case_insensitive } => {
                 let word = if *case_insensitive { "ILIKE" } else { "LIKE" };
                 write!(f, "{} {word} '{}'", at(value), pattern.replace('\'', "''"))
+            }
+            Expr::Regex { value, pattern } => {
+                let word = if pattern.is_case_insensitive() { "~*" } else { "~" };
+                write!(f, "{} {word} '{}'", at(value), pattern.as_str().replace('\'', "''"))
             }
             Expr::Arithmetic(op, l, r) => write!(f, "({} {} {})", at(l), op.symbol(), at(r)),
             Expr::Negate(e) => write!(f, "(-{})", at(e)),

@@ -51,8 +51,12 @@ pub const NAME_BYTES_MAX: usize = 255;
 /// Bytes of one string or binary value.
 pub const STRING_BYTES_MAX: usize = 64 << 20;
 
-/// Bytes of a LIKE pattern.
+/// Bytes of a LIKE pattern or a regular expression.
 pub const PATTERN_BYTES_MAX: usize = 64 << 10;
+
+/// Bytes of a regular expression once it is compiled: some hundred Unicode classes, and less than the engines
+/// above allow, so that what is refused here can still run there.
+pub const REGEX_BYTES_MAX: usize = 4 << 20;
 
 /// Bytes that the grouping tables of one program may hold at the node, if it is not told otherwise. What
 /// does not fit leaves in parts, which the client merges: half as much memory for one program would let two

@@ -78,7 +78,7 @@ pub fn distinct_values(expr: &Expr, info: &TableInfo) -> f64 {
             None => rows,
         },
         Expr::Compare(..) | Expr::And(_) | Expr::Or(_) | Expr::Not(_) | Expr::IsNull(_) => 2.0,
-        Expr::InList(..) | Expr::InSet(..) | Expr::Like { .. } => 2.0,
+        Expr::InList(..) | Expr::InSet(..) | Expr::Like { .. } | Expr::Regex { .. } => 2.0,
         Expr::Case { branches, otherwise } => {
             let values = branches.iter().map(|(_, then)| then).chain(otherwise.as_deref());
             values.map(|value| distinct_values(value, info)).sum::<f64>().min(rows)

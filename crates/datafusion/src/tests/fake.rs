@@ -318,6 +318,13 @@ fn logical(expr: &Expr, table: &SchemaRef) -> Logical {
             escape_char: None,
             case_insensitive: *case_insensitive,
         }),
+        Expr::Regex { value, pattern } => {
+            let op = match pattern.is_case_insensitive() {
+                true => Operator::RegexIMatch,
+                false => Operator::RegexMatch,
+            };
+            binary_expr(to(value), op, lit(pattern.as_str()))
+        }
         Expr::Arithmetic(op, l, r) => {
             let op = match op {
                 ArithmeticOp::Add => Operator::Plus,

@@ -126,6 +126,15 @@ pub(super) fn eval(expr: &Expr, row: &Row, schema: &Schema) -> Result<Value> {
             }
             other => other,
         },
+        Expr::Regex { value, pattern } => match eval(value, row, schema)? {
+            Value::Text(text) => {
+                let array = arrow_array::StringArray::from(vec![text]);
+                let flags = pattern.is_case_insensitive().then_some("i");
+                let found = arrow_string::regexp::regexp_is_match_scalar(&array, pattern.as_str(), flags);
+                Value::Bool(found.expect("a sound pattern").value(0))
+            }
+            other => other,
+        },
         Expr::Arithmetic(op, l, r) => {
             let types = (l.data_type(schema)?, r.data_type(schema)?);
             arithmetic(*op, eval(l, row, schema)?, eval(r, row, schema)?, &types, &expr.data_type(schema)?)?

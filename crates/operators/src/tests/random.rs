@@ -7,8 +7,8 @@ use arrow_buffer::NullBuffer;
 use arrow_schema::{DataType, Field, Schema, SchemaRef, TimeUnit};
 use farpool_model::literal::integer_range;
 use farpool_model::{
-    Aggregate, AggregateFunction, ArithmeticOp, CompareOp, Expr, KeySet, Literal, NamedExpr, Output, Program,
-    TableName, Value,
+    Aggregate, AggregateFunction, ArithmeticOp, CompareOp, Expr, KeySet, Literal, NamedExpr, Output, Pattern,
+    Program, TableName, Value,
 };
 use std::sync::Arc;
 
@@ -61,6 +61,9 @@ fn types() -> Vec<DataType> {
         DataType::BinaryView,
     ]
 }
+
+/// Patterns for the texts that there are.
+const REGEXES: [&str; 9] = ["a", "^a", "b+c|1$", "^$", "", r"\d{3}", "(long )+a.*7", "(?i)ß|É", r"^[^a-z]*$"];
 
 /// How the values of a column are spread.
 #[derive(Clone, Copy)]
@@ -298,9 +301,16 @@ pub(crate) fn condition(random: &mut Random, schema: &Schema, depth: usize) -> E
         3 | 4 if data_type == DataType::Utf8View => Expr::Like {
             value: Box::new(value),
             pattern: random
-                .pick(&["a%", "%b%", "", "%", "_b", "ab_ab%", "%\\%%", "%é%", "日%", "%1"])
+                .pick(&[
+                    "a%", "%b%", "", "%", "_b", "ab_ab%", "%\\%%", "%é%", "日%", "%1", "%a%b%", "a%1",
+                    "%l%g%5", "%a%%b%c",
+                ])
                 .to_string(),
             case_insensitive: random.chance(30),
+        },
+        6 | 7 if data_type == DataType::Utf8View => Expr::Regex {
+            value: Box::new(value),
+            pattern: Pattern::new(random.pick(&REGEXES), random.chance(30)).expect("a pattern"),
         },
         5 => {
             // The sign of a NaN that is computed is not defined, and a comparison would show it.

@@ -30,6 +30,7 @@ pub(super) enum Function {
     IsNotNull,
     Between,
     Like { case_insensitive: bool },
+    Regex { case_insensitive: bool },
     StartsWith,
     EndsWith,
     Contains,
@@ -67,6 +68,7 @@ pub(super) const SCALAR: &[(&str, &str, Function)] = &[
     // DataFusion's own name; the standard has `like` with an option.
     ("ilike", FARPOOL, Function::Like { case_insensitive: true }),
     ("in_set", FARPOOL, Function::InSet),
+    ("regexp_is_match", FARPOOL, Function::Regex { case_insensitive: false }),
     ("opaque", FARPOOL, Function::Opaque),
 ];
 

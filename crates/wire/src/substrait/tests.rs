@@ -6,7 +6,7 @@ use arrow_schema::{DataType, Field, Schema, SchemaRef, TimeUnit};
 use bytes::Bytes;
 use farpool_model::{
     Aggregate, AggregateFunction, ArithmeticOp, CompareOp, ErrorKind, Expr, KeySet, Literal, NamedExpr,
-    Output, Program, SortKey, TableName, Value, Version, limits,
+    Output, Pattern, Program, SortKey, TableName, Value, Version, limits,
 };
 use proptest::prelude::*;
 use prost::Message;
@@ -109,6 +109,14 @@ fn any_expr(columns: usize) -> BoxedStrategy<Expr> {
             (boxed.clone(), ".{0,9}", any::<bool>()).prop_map(|(value, pattern, case_insensitive)| {
                 Expr::Like { value, pattern, case_insensitive }
             }),
+            (boxed.clone(), "[a-c(.|+]{0,5}", any::<bool>()).prop_map(
+                |(value, pattern, case_insensitive)| {
+                    match Pattern::new(&pattern, case_insensitive) {
+                        Ok(pattern) => Expr::Regex { value, pattern },
+                        Err(_) => Expr::Not(value),
+                    }
+                }
+            ),
             (any_arithmetic(), boxed.clone(), boxed.clone())
                 .prop_map(|(op, l, r)| Expr::Arithmetic(op, l, r)),
             boxed.clone().prop_map(Expr::Negate),
