@@ -68,7 +68,11 @@ impl Remote {
     }
 
     async fn session(&self, pushdown: bool) -> Result<Arc<Session>> {
-        let session = Session::new(SessionOptions { pushdown, target_partitions: Some(self.threads) });
+        let session = Session::new(SessionOptions {
+            pushdown,
+            target_partitions: Some(self.threads),
+            ..SessionOptions::default()
+        });
         session.register_pool("farpool", farpool::connect(&self.node.url, None).await?).await?;
         Ok(Arc::new(session))
     }

@@ -102,7 +102,11 @@ async fn prepare(definition: &Definition, pool: Arc<EmbeddedPool>) -> Result<(Sc
 }
 
 async fn session(pool: Arc<EmbeddedPool>, pushdown: bool, threads: usize) -> Result<Session> {
-    let session = Session::new(SessionOptions { pushdown, target_partitions: Some(threads) });
+    let session = Session::new(SessionOptions {
+        pushdown,
+        target_partitions: Some(threads),
+        ..SessionOptions::default()
+    });
     session.register_pool("farpool", pool).await?;
     Ok(session)
 }

@@ -15,11 +15,6 @@ pub(crate) fn ones(rows: usize) -> Vec<u64> {
     bits
 }
 
-/// A bitmap of `rows` clear bits.
-pub(crate) fn zeros(rows: usize) -> Vec<u64> {
-    vec![0; words(rows)]
-}
-
 /// Clears the bits past row `rows`.
 pub(crate) fn clear_tail(bits: &mut [u64], rows: usize) {
     if !rows.is_multiple_of(64)
@@ -139,7 +134,7 @@ mod tests {
     fn bits_past_the_last_row_stay_clear() {
         for rows in [0, 1, 63, 64, 65, 130] {
             assert_eq!(count(&ones(rows)), rows);
-            assert_eq!(count(&not(&zeros(rows), rows)), rows);
+            assert_eq!(count(&not(&vec![0; words(rows)], rows)), rows);
             assert_eq!(count(&collect(rows, |_| true)), rows);
             assert_eq!(of_buffer(&BooleanBuffer::new_set(rows)), ones(rows));
             assert_eq!(of_buffer(&BooleanBuffer::new_set(rows + 3).slice(3, rows)), ones(rows));
