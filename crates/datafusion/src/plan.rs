@@ -203,7 +203,7 @@ async fn push(
     };
     let prepared = piece.table.pool().prepare(&program).await.map_err(crate::error::wrap)?;
     if let Some(finish) = Finish::of(&program, &prepared, &info.schema) {
-        return finished(piece, schema, kept, prepared, &finish).map(Ok);
+        return finished(piece, schema, kept, prepared, &finish, estimate).map(Ok);
     }
     if !prepared.is_exact() {
         let refused = prepared.answers.into_iter().find(|a| a.answer != farpool_model::Answer::Exact);
@@ -223,13 +223,14 @@ fn finished(
     kept: &[OperatorAnswer],
     prepared: Prepared,
     finish: &Finish,
+    estimate: Estimate,
 ) -> Result<LogicalPlan> {
     let limit = prepared.answers.iter().filter(|a| matches!(a.name.as_str(), "limit" | "top-k")).cloned();
     let table = piece.table.clone().with_kept(kept.iter().cloned().chain(limit));
     let schema = finish.parts_schema(whole)?;
     // Sent in the form of its parts, it gives rows of one schema whatever the pool answers then.
     let program = prepared.effective.clone();
-    let node = Arc::new(Pushed { table, program, prepared, schema });
+    let node = Arc::new(Pushed { table, program, prepared, schema, estimate });
     finish.above(LogicalPlan::Extension(Extension { node }), whole)
 }
 

@@ -42,7 +42,8 @@ fn read(path: &Path) -> Result<Option<Rates>> {
 /// # Errors
 /// `Unavailable` when the file cannot be written.
 pub fn keep_rates(rates: &Rates, path: &Path) -> Result<()> {
-    let failed = |error: std::io::Error| Error::unavailable(format!("cannot write {}: {error}", path.display()));
+    let failed =
+        |error: std::io::Error| Error::unavailable(format!("cannot write {}: {error}", path.display()));
     let folder = path.parent().unwrap_or(Path::new("."));
     std::fs::create_dir_all(folder).map_err(failed)?;
     let text = serde_json::to_string_pretty(rates).map_err(|error| Error::internal(error.to_string()))?;

@@ -137,7 +137,11 @@ fn explain_and_receipt_go_together() {
     let done = farpool(&args);
     assert!(done.stderr.contains("exact"), "no answers in:\n{}", done.stderr);
     assert!(done.stderr.contains("cost       push"), "no estimate in:\n{}", done.stderr);
-    assert!(done.stderr.contains("expected; ") && done.stderr.contains(" seen"), "no outcome in:\n{}", done.stderr);
+    assert!(
+        done.stderr.contains("expected; ") && done.stderr.contains(" seen"),
+        "no outcome in:\n{}",
+        done.stderr
+    );
     assert_eq!(done.ok(), "s\n4950.0\n");
     let receipt: Value = serde_json::from_str(&std::fs::read_to_string(&receipt).unwrap()).unwrap();
     assert_eq!(receipt["rows_scanned"], json!(1000));

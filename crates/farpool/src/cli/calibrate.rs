@@ -86,13 +86,15 @@ async fn measure() -> Outcome<Rates> {
     let _bar = Progress::follow("calibrating", Unit::Rows, total, done.clone(), None);
     let pool = EmbeddedPool::open(MEMORY_BYTES)?;
     let info = load(&pool, &done).await?;
-    let session = Session::new(SessionOptions { pushdown: false, target_partitions: Some(1), ..Default::default() });
+    let session =
+        Session::new(SessionOptions { pushdown: false, target_partitions: Some(1), ..Default::default() });
     session.register_pool("farpool", pool.clone()).await?;
     let bench = Bench { pool, info, session, done };
 
     let columns = |places: &[usize]| bench.columns(places);
     let (grouped, spread) = (bench.grouped(1)?, bench.grouped(0)?);
-    let (key_and_value, id_and_value) = (bench.pool(columns(&[1, 2])).await?, bench.pool(columns(&[0, 2])).await?);
+    let (key_and_value, id_and_value) =
+        (bench.pool(columns(&[1, 2])).await?, bench.pool(columns(&[0, 2])).await?);
     let id = bench.pool(columns(&[0])).await?;
     let rows = ROWS as f64;
     // Where the engine's part is lost in the noise it counts as a hundredth of the whole.
@@ -119,8 +121,12 @@ async fn load(pool: &EmbeddedPool, done: &AtomicU64) -> Outcome<TableInfo> {
         };
         let text = |row: u64| Some(format!("row {} has the number {}", mixed(row) % 977, mixed(row)));
         let texts: ArrayRef = Arc::new(rows().map(text).collect::<StringViewArray>());
-        let columns =
-            [("id", ints(&mixed)), ("k", ints(&|r| mixed(r) % 16)), ("v", ints(&|r| mixed(r) % 1000)), ("s", texts)];
+        let columns = [
+            ("id", ints(&mixed)),
+            ("k", ints(&|r| mixed(r) % 16)),
+            ("v", ints(&|r| mixed(r) % 1000)),
+            ("s", texts),
+        ];
         done.fetch_add(ROW_GROUP_ROWS as u64, Ordering::Relaxed);
         RecordBatch::try_from_iter(columns).map_err(|error| farpool::Error::internal(error.to_string()))
     };
