@@ -50,17 +50,17 @@ pub struct Rates {
 }
 
 impl Default for Rates {
-    /// Medians of `farpool calibrate` on two cores with AVX-512, 2026-11-22.
+    /// Medians of six runs of `farpool calibrate` on two busy cores with AVX-512, 2026-11-22.
     fn default() -> Self {
         Rates {
-            pool_filter_rows: 5.0e9,
+            pool_filter_rows: 4.6e9,
             pool_match_rows: 8.0e6,
-            pool_group_rows: 5.7e8,
-            pool_spread_rows: 1.2e7,
-            decode_bytes: 1.3e10,
-            engine_group_rows: 1.5e8,
+            pool_group_rows: 4.5e8,
+            pool_spread_rows: 8.0e6,
+            decode_bytes: 5.8e9,
+            engine_group_rows: 1.4e8,
             engine_spread_rows: 9.0e6,
-            engine_top_rows: 2.2e8,
+            engine_top_rows: 2.0e8,
         }
     }
 }
