@@ -12,7 +12,7 @@ help:
 	@echo 'make demo    build farpool and run its demonstration'
 	@echo 'make test    everything CI runs: checks, lints, tests, documentation, quick benchmarks'
 	@echo 'make check   the same without benchmarks (cargo xtask check)'
-	@echo 'make bench   the TPC-H benchmark at scale factor 1 (takes minutes; "cargo xtask rivals" first)'
+	@echo 'make bench   the benchmark suites at full size (takes many minutes; "cargo xtask rivals" first)'
 	@echo
 	@echo 'The program is built as $(TARGET)/release/farpool.'
 
@@ -22,12 +22,16 @@ demo: needs
 
 test: check
 	$(CARGO) xtask bench tpch --quick
+	$(CARGO) xtask bench farview --quick
+	$(CARGO) xtask bench scan --quick
 
 check: needs
 	$(CARGO) xtask check
 
 bench: needs
 	$(CARGO) xtask bench tpch
+	$(CARGO) xtask bench farview
+	$(CARGO) xtask bench scan
 
 needs:
 	@scripts/install-needs

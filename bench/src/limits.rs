@@ -1,11 +1,11 @@
-//! What the machine can do at best: memory read bandwidth, memory copy, loopback TCP.
+//! What the machine can do at best: memory read bandwidth, memory copy, fresh memory, loopback TCP.
 
 use anyhow::{Context, Result};
 use serde::Serialize;
 use std::hint::black_box;
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 /// Words of the array that is read: 256 MiB, several times any cache.
 const WORDS: usize = 32 << 20;
@@ -19,6 +19,9 @@ const WRITE_BYTES: usize = 512 << 10;
 /// Repetitions; the best counts, because this is a limit.
 const REPEATS: usize = 5;
 
+/// After this time the allocator has given freed blocks of this size back to the system.
+const GIVEN_BACK: Duration = Duration::from_millis(300);
+
 /// Limits in GB/s.
 #[derive(Clone, Debug, Serialize)]
 pub struct Limits {
@@ -28,6 +31,8 @@ pub struct Limits {
     pub memory_read_2: f64,
     /// Copying memory with one thread, bytes copied.
     pub memory_copy: f64,
+    /// Writing with one thread to memory that the system has to give first: what a new result costs.
+    pub memory_fresh: f64,
     /// Sending over loopback TCP from one thread to another.
     pub loopback_tcp: f64,
 }
@@ -37,8 +42,9 @@ pub fn measure() -> Result<Limits> {
     let words: Vec<u64> = (0..WORDS as u64).collect();
     let mut target = vec![0u64; WORDS];
     let bytes = (WORDS * size_of::<u64>()) as f64;
-    let best = |run: &mut dyn FnMut()| {
+    let best = |pause: Duration, run: &mut dyn FnMut()| {
         let times = (0..REPEATS).map(|_| {
+            std::thread::sleep(pause);
             let start = Instant::now();
             run();
             start.elapsed().as_secs_f64()
@@ -46,9 +52,10 @@ pub fn measure() -> Result<Limits> {
         bytes / times.fold(f64::INFINITY, f64::min) / 1e9
     };
     Ok(Limits {
-        memory_read_1: best(&mut || _ = black_box(sum(&words))),
-        memory_read_2: best(&mut || read_with_two_threads(&words)),
-        memory_copy: best(&mut || target.copy_from_slice(black_box(&words))),
+        memory_read_1: best(Duration::ZERO, &mut || read(&words, 1)),
+        memory_read_2: best(Duration::ZERO, &mut || read(&words, 2)),
+        memory_copy: best(Duration::ZERO, &mut || target.copy_from_slice(black_box(&words))),
+        memory_fresh: best(GIVEN_BACK, &mut || _ = black_box(fresh(&words))),
         loopback_tcp: loopback().context("loopback TCP")?,
     })
 }
@@ -57,13 +64,21 @@ fn sum(words: &[u64]) -> u64 {
     words.iter().fold(0, |sum, word| sum.wrapping_add(*word))
 }
 
-fn read_with_two_threads(words: &[u64]) {
-    let (left, right) = words.split_at(words.len() / 2);
+/// Reads all words once, in as many parts as there are threads.
+pub fn read(words: &[u64], threads: usize) {
+    let mut parts = words.chunks(words.len().div_ceil(threads.max(1)).max(1));
+    let own = parts.next().unwrap_or_default();
     std::thread::scope(|scope| {
-        let other = scope.spawn(|| black_box(sum(left)));
-        black_box(sum(right));
-        other.join().unwrap_or_default();
+        for part in parts {
+            scope.spawn(|| black_box(sum(part)));
+        }
+        black_box(sum(own));
     });
+}
+
+/// A copy in memory that comes from the system, if the last one was freed longer ago than [`GIVEN_BACK`].
+fn fresh(words: &[u64]) -> Vec<u64> {
+    words.to_vec()
 }
 
 fn loopback() -> Result<f64> {

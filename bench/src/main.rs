@@ -8,22 +8,24 @@
 
 #[path = "../../crates/farpool/tests/support/answers.rs"]
 mod answers;
-mod data;
-mod definition;
-mod duckdb;
-mod goals;
+mod digest;
+mod farview;
+mod figures;
 mod limits;
-mod loading;
 mod machine;
-mod measure;
+mod node;
 mod places;
-mod report;
-mod results;
-mod sides;
+mod record;
+mod rival;
+mod scan;
+mod stats;
+mod suite;
+mod tables;
+mod text;
+mod tpch;
 
-use anyhow::{Context, Result};
-use clap::{Parser, ValueEnum};
-use definition::Definition;
+use anyhow::Result;
+use clap::{CommandFactory, Parser, Subcommand};
 use std::path::PathBuf;
 use std::process::ExitCode;
 
@@ -33,43 +35,30 @@ static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
 /// Runs a benchmark suite and prints a table with ratios.
 #[derive(Parser)]
-#[command(name = "cargo xtask bench")]
+#[command(name = "cargo xtask bench", args_conflicts_with_subcommands = true)]
 struct Arguments {
-    /// The suite.
-    #[arg(value_enum)]
-    suite: Suite,
-    /// Tiny data, one counted run: seconds. Answers are still checked.
-    #[arg(long)]
-    quick: bool,
-    /// Writes all numbers to a file.
-    #[arg(long, value_name = "FILE")]
-    json: Option<PathBuf>,
-    /// Keeps the table and the numbers, dated, in bench/record/.
-    #[arg(long)]
-    record: bool,
-    /// Another scale factor than the suite's.
-    #[arg(long)]
-    scale: Option<f64>,
-    /// Other counted runs than the suite's.
-    #[arg(long)]
-    runs: Option<usize>,
-    /// Only these queries.
-    #[arg(long, value_delimiter = ',')]
-    queries: Option<Vec<usize>>,
+    #[command(subcommand)]
+    suite: Option<Suite>,
+    /// Draws the figures of the suite `farview` into docs/figures/, from FILE or the newest record.
+    #[arg(long, value_name = "FILE", num_args = 0..=1)]
+    figures: Option<Option<PathBuf>>,
 }
 
-#[derive(Clone, Copy, ValueEnum)]
+#[derive(Subcommand)]
 enum Suite {
     /// The 22 TPC-H queries, with and without push-down, in-process and over TCP, against DuckDB.
-    Tpch,
-}
-
-impl Suite {
-    fn name(self) -> &'static str {
-        match self {
-            Suite::Tpch => "tpch",
-        }
-    }
+    Tpch(tpch::Options),
+    /// Selection, distinct, group by, projection, patterns: a remote pool against engines with local data.
+    Farview(farview::Options),
+    /// Predicates and aggregates over one and two columns, plain and packed, against memory bandwidth.
+    Scan(scan::Options),
+    /// A memory node for a suite: prints its address, serves until its input ends.
+    #[command(hide = true)]
+    Node {
+        /// Threads that run queries.
+        #[arg(long)]
+        threads: usize,
+    },
 }
 
 fn main() -> ExitCode {
@@ -83,26 +72,14 @@ fn main() -> ExitCode {
 }
 
 fn run(arguments: &Arguments) -> Result<()> {
-    let mut definition = Definition::read(arguments.suite.name(), arguments.quick)?;
-    definition.scale = arguments.scale.unwrap_or(definition.scale);
-    definition.runs = arguments.runs.unwrap_or(definition.runs).max(1);
-    if let Some(queries) = &arguments.queries {
-        definition.queries.clone_from(queries);
+    if let Some(file) = &arguments.figures {
+        return figures::draw(file.as_deref());
     }
-    let runtime = tokio::runtime::Builder::new_multi_thread()
-        .worker_threads(definition.threads)
-        .enable_all()
-        .build()
-        .context("cannot start a runtime")?;
-    let results = runtime.block_on(measure::run(arguments.suite.name(), &definition))?;
-    let text = report::text(&results);
-    print!("{text}");
-    if let Some(file) = &arguments.json {
-        let json = serde_json::to_string_pretty(&results)?;
-        std::fs::write(file, json).with_context(|| format!("cannot write {}", file.display()))?;
+    match &arguments.suite {
+        Some(Suite::Tpch(options)) => tpch::run(options),
+        Some(Suite::Farview(options)) => farview::run(options),
+        Some(Suite::Scan(options)) => scan::run(options),
+        Some(Suite::Node { threads }) => node::serve_until_input_ends(*threads),
+        None => Ok(Arguments::command().print_help()?),
     }
-    if arguments.record {
-        results::record(&results, &text)?;
-    }
-    Ok(())
 }

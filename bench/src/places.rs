@@ -1,6 +1,7 @@
 //! Where things are: the tree, and the cache outside it.
 
 use anyhow::{Context, Result};
+use serde::de::DeserializeOwned;
 use std::path::{Path, PathBuf};
 
 /// The root of the tree.
@@ -40,6 +41,12 @@ pub fn query(number: usize) -> Result<String> {
 pub fn recorded_answer(scale: f64, number: usize) -> Option<String> {
     let folder = root().join("testdata/tpch/answers").join(format!("sf{}", scale_name(scale)));
     std::fs::read_to_string(folder.join(format!("q{number:02}.tsv"))).ok()
+}
+
+/// What stands in `bench/definitions/NAME.toml`.
+pub fn definition<T: DeserializeOwned>(name: &str) -> Result<T> {
+    let path = root().join(format!("bench/definitions/{name}.toml"));
+    toml::from_str(&read(&path)?).with_context(|| path.display().to_string())
 }
 
 /// The text of a file; an error names it.

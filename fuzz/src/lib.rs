@@ -10,10 +10,12 @@
 
 mod chunk;
 mod messages;
+mod parcel;
 mod plan;
 
 pub use chunk::chunk_decoder;
 pub use messages::native_messages;
+pub use parcel::parcel_decoder;
 pub use plan::plan_decoder;
 
 #[cfg(test)]

@@ -3,7 +3,7 @@
 use super::*;
 use arrow_array::*;
 use arrow_schema::DataType;
-use farpool_columns::encode_row_group;
+use farpool_columns::{encode_row_group, pack_array, pack_chunks};
 use farpool_memory::{Pool, PoolConfig};
 use farpool_model::*;
 use farpool_wire::{PREFACE, Request, Response, substrait};
@@ -29,6 +29,11 @@ fn messages() {
 #[test]
 fn chunks() {
     run("chunk_decoder", chunk_decoder);
+}
+
+#[test]
+fn parcels() {
+    run("parcel_decoder", parcel_decoder);
 }
 
 fn folder(target: &str) -> PathBuf {
@@ -120,6 +125,7 @@ fn write_the_seeds() {
         ("plan_decoder", plan_seeds()),
         ("native_messages", message_seeds()),
         ("chunk_decoder", chunk_seeds()),
+        ("parcel_decoder", parcel_seeds()),
     ] {
         std::fs::create_dir_all(folder(target)).unwrap();
         for (place, seed) in seeds.iter().enumerate() {
@@ -133,6 +139,8 @@ fn programs() -> Vec<Program> {
     let table = || TableName::new("items").unwrap();
     let literal = |value, data_type| Expr::Literal(Literal::new(value, data_type).unwrap());
     let int = |v: i128| literal(Value::Int(v), DataType::Int64);
+    let pattern = Pattern::new("^a+(b|c)", true).unwrap();
+    let regex = Expr::Regex { value: Box::new(Expr::Column(7)), pattern };
     let like =
         Expr::Like { value: Box::new(Expr::Column(7)), pattern: "%a\\_b%".into(), case_insensitive: true };
     let case = Expr::Case {
@@ -142,9 +150,10 @@ fn programs() -> Vec<Program> {
     let zoned = literal(Value::Int(5), schema.field(6).data_type().clone());
     let filter = Expr::And(vec![
         Expr::compare(CompareOp::Lt, Expr::Column(0), int(7)),
-        Expr::Or(vec![like, Expr::not(Expr::IsNull(Box::new(Expr::Column(3))))]),
+        Expr::Or(vec![like, regex, Expr::not(Expr::IsNull(Box::new(Expr::Column(3))))]),
         Expr::compare(CompareOp::GtEq, Expr::Column(6), zoned),
         Expr::InList(Box::new(Expr::Column(0)), vec![Literal::new(Value::Int(1), DataType::Int64).unwrap()]),
+        Expr::InSet(Box::new(Expr::Column(1)), KeySet::new(&[-5, 3, 200]).unwrap()),
     ]);
     let named = |name: &str, expr| NamedExpr { name: name.into(), expr };
     let aggregate = |function, argument, data_type| Aggregate {
@@ -224,7 +233,7 @@ fn message_seeds() -> Vec<Vec<u8>> {
     let plan = substrait::encode_program(&programs()[1], &schema).unwrap();
     let requests = [
         Request::Hello { version_min: 1, version_max: 1, token: Some("t".into()), client: "c".into() },
-        Request::Execute { plan },
+        Request::Execute { plan, results: ResultForm::Auto },
         Request::Credit { bytes: 77 },
         Request::Table { name: name() },
         Request::LoadBegin {
@@ -265,6 +274,7 @@ fn message_seeds() -> Vec<Vec<u8>> {
         Response::Hello { version: 1, server: "s".into(), tenant: TenantName::default() },
         Response::Prepared { prepared, table_schema: schema },
         Response::Batch(rows()),
+        Response::Parcel(parcel_seeds().swap_remove(0).into()),
         Response::Receipt(Receipt { operators: vec![answer], ..Default::default() }),
         Response::Tables(vec![table]),
         Response::Status(Status { tenants: vec![Default::default()], ..Default::default() }),
@@ -311,4 +321,62 @@ fn chunk_seeds() -> Vec<Vec<u8>> {
         group.chunks[0].to_bytes()
     };
     columns.into_iter().map(encode).collect()
+}
+
+/// The rows as packed arrays, as chunks of a table, and more of them.
+fn parcel_seeds() -> Vec<Vec<u8>> {
+    let pool = Pool::new(PoolConfig { bytes_limit: 64 << 20 }).unwrap();
+    let few = rows();
+    let packed: Vec<_> = few.columns().iter().map(|c| Arc::new(pack_array(c).unwrap())).collect();
+    let many = more_rows();
+    let group = encode_row_group(&pool, &TenantName::default(), &many.schema(), many.columns()).unwrap();
+    let again: Vec<_> = many.columns().iter().map(|c| Arc::new(pack_array(c).unwrap())).collect();
+    vec![
+        pack_chunks(few.num_rows(), &packed).concat(),
+        pack_chunks(group.rows, &group.chunks).concat(),
+        pack_chunks(many.num_rows(), &again).concat(),
+        pack_chunks(
+            0,
+            &few.slice(0, 0).columns().iter().map(|c| Arc::new(pack_array(c).unwrap())).collect::<Vec<_>>(),
+        )
+        .concat(),
+    ]
+}
+
+/// Rows of which every column has values, enough for a block and more.
+fn more_rows() -> RecordBatch {
+    let count = 1100_i64;
+    let schema = plan::table_schema();
+    let text = |i: i64| format!("https://example.org/{}/{}", i * 7919 % 1000, i % 13);
+    let columns = schema.fields().iter().map(|field| -> ArrayRef {
+        let numbers: ArrayRef =
+            Arc::new(Int64Array::from_iter((0..count).map(|i| (i % 7 > 0).then_some(i * 37 % 1000))));
+        match field.data_type() {
+            DataType::Utf8View => Arc::new(StringViewArray::from_iter_values((0..count).map(text))),
+            DataType::Boolean => Arc::new(BooleanArray::from_iter((0..count).map(|i| Some(i % 3 == 0)))),
+            DataType::Float64 => Arc::new(Float64Array::from_iter_values((0..count).map(|i| i as f64 / 3.0))),
+            DataType::Int64 => numbers,
+            other => arrow_cast_of(&numbers, other),
+        }
+    });
+    RecordBatch::try_new(schema.clone(), columns.collect()).unwrap()
+}
+
+/// Small numbers as values of another type.
+fn arrow_cast_of(numbers: &ArrayRef, data_type: &DataType) -> ArrayRef {
+    let data = numbers.to_data();
+    let values: Vec<i64> = data.buffers()[0].typed_data::<i64>().to_vec();
+    let width = data_type.primitive_width().unwrap();
+    let bytes: Vec<u8> = values.iter().flat_map(|v| i128::from(*v).to_le_bytes()[..width].to_vec()).collect();
+    let buffer = arrow_array::cast::as_primitive_array::<types::Int64Type>(&numbers).nulls().cloned();
+    let data = numbers
+        .to_data()
+        .into_builder()
+        .data_type(data_type.clone())
+        .buffers(vec![bytes.into()])
+        .nulls(buffer)
+        .align_buffers(true)
+        .build()
+        .unwrap();
+    make_array(data)
 }

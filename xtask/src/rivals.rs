@@ -1,40 +1,97 @@
-//! `cargo xtask rivals`: the programs that benchmarks compare with, at pinned versions, in a Python virtual
-//! environment outside the tree.
+//! `cargo xtask rivals`: the programs that benchmarks compare with, at pinned versions, in Python virtual
+//! environments outside the tree.
 //!
-//! The folder is `~/.cache/farpool/rivals`, or what the variable FARPOOL_RIVALS names.
+//! The folder is `~/.cache/farpool/rivals` (or in FARPOOL_CACHE), or what the variable FARPOOL_RIVALS names.
+//! An environment that cannot be installed leaves the others alone: the suites run with those that are there.
 
 use anyhow::{Context, Result, bail};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// What is installed: DuckDB is the rival of the suite `tpch`, and records the answers in `testdata`.
-const PACKAGES: [&str; 3] = ["duckdb==2.0.0", "pyarrow==26.0.1", "tpchgen-cli==4.0.0"];
+/// A virtual environment: packages that can live together.
+struct Environment {
+    /// Its folder; `bench/definitions/rivals.toml` names it.
+    name: &'static str,
+    packages: &'static [&'static str],
+    /// What is missing without it.
+    purpose: &'static str,
+}
 
-/// Makes the virtual environment if there is none, and installs the packages into it.
+const ENVIRONMENTS: [Environment; 2] = [
+    Environment {
+        name: "python",
+        packages: &[
+            "duckdb==2.0.0",
+            "polars==2.1.0",
+            "datafusion==55.0.0",
+            "chdb==4.4.0",
+            "pyarrow==26.0.1",
+            "numpy==2.4.6",
+            "pandas==3.1.1",
+            "tpchgen-cli==4.0.0",
+            "matplotlib==3.11.2",
+        ],
+        purpose: "DuckDB, Polars, DataFusion, chDB, RE2 and Arrow Flight (both in pyarrow), and the figures",
+    },
+    // Its extensions are only there for this version of DuckDB.
+    Environment {
+        name: "quack",
+        packages: &[
+            "duckdb==1.5.5",
+            "duckdb-extension-quack==1.5.5",
+            "duckdb-extension-httpfs==1.5.5",
+            "pyarrow==26.0.1",
+            "numpy==2.4.6",
+        ],
+        purpose: "DuckDB's client and server, Quack",
+    },
+];
+
+/// Makes every environment that is not there, and installs its packages.
 pub fn install() -> Result<()> {
     let folder = folder()?;
-    let python = folder.join("bin/python");
-    if !python.exists() {
-        println!("making a Python virtual environment in {}", folder.display());
-        run(Path::new("python3"), &["-m", "venv", &folder.to_string_lossy()]).context(
-            "a virtual environment needs Python 3 with its venv module: on Debian, the package python3-venv",
-        )?;
+    let mut failed = Vec::new();
+    for environment in &ENVIRONMENTS {
+        if let Err(error) = environment.install(&folder.join(environment.name)) {
+            eprintln!("error: {error:#}");
+            failed.push(format!("{} ({})", environment.name, environment.purpose));
+        }
     }
-    println!("installing {}", PACKAGES.join(", "));
-    let pip = ["-m", "pip", "install", "--quiet", "--disable-pip-version-check"];
-    run(&python, &[&pip[..], &PACKAGES[..]].concat()).context(
-        "pip could not install the rivals: is the package index reachable from here?\n\
-         Benchmarks run without them (--quick compares with the recorded answers instead)",
-    )?;
-    println!("done: {}", python.display());
+    if !failed.is_empty() {
+        bail!(
+            "could not install {}\nbenchmarks run with the rivals that are there, and say which are missing",
+            failed.join(", ")
+        );
+    }
+    println!("done: {}", folder.display());
     Ok(())
+}
+
+impl Environment {
+    fn install(&self, folder: &Path) -> Result<()> {
+        let python = folder.join("bin/python");
+        if !python.exists() {
+            println!("making a Python virtual environment in {}", folder.display());
+            run(Path::new("python3"), &["-m", "venv", &folder.to_string_lossy()]).context(
+                "a virtual environment needs Python 3 with its venv module: on Debian, the package python3-venv",
+            )?;
+        }
+        println!("installing {}", self.packages.join(", "));
+        let pip = ["-m", "pip", "install", "--quiet", "--disable-pip-version-check"];
+        run(&python, &[&pip[..], self.packages].concat()).with_context(|| {
+            format!("pip could not install {}: is the package index reachable from here?", self.purpose)
+        })
+    }
 }
 
 fn folder() -> Result<PathBuf> {
     if let Some(folder) = std::env::var_os("FARPOOL_RIVALS") {
         return Ok(folder.into());
     }
-    let home = std::env::var_os("HOME").context("neither FARPOOL_RIVALS nor HOME is set")?;
+    if let Some(cache) = std::env::var_os("FARPOOL_CACHE") {
+        return Ok(Path::new(&cache).join("rivals"));
+    }
+    let home = std::env::var_os("HOME").context("neither FARPOOL_RIVALS, FARPOOL_CACHE nor HOME is set")?;
     Ok(Path::new(&home).join(".cache/farpool/rivals"))
 }
 

@@ -145,6 +145,10 @@ impl<'a> Reader<'a> {
         Reader { bytes }
     }
 
+    pub fn is_empty(&self) -> bool {
+        self.bytes.is_empty()
+    }
+
     pub fn take(&mut self, count: usize) -> Result<&'a [u8]> {
         let (front, rest) =
             self.bytes.split_at_checked(count).ok_or_else(|| Error::corrupt("a chunk that is cut off"))?;
@@ -211,7 +215,7 @@ fn read_chunk(bytes: &[u8]) -> Result<Chunk> {
     };
     let body = read_body(&mut reader, &data_type, rows)?;
     let is_null = matches!(&body, Body::Constant { value, .. } if value.is_null(0));
-    if !reader.bytes.is_empty() || (validity.is_some() && is_null) {
+    if !reader.is_empty() || (validity.is_some() && is_null) {
         return Err(Error::corrupt("a chunk with more than its parts"));
     }
     let null_count = match (&validity, is_null) {

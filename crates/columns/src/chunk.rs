@@ -1,6 +1,7 @@
 //! A chunk: one column of one row group, encoded, and how it is asked.
 
 use crate::body::{Body, EncodingKind};
+use crate::floats::Floats;
 use crate::integers::Integers;
 use crate::zone::ZoneMap;
 use arrow_array::ArrayRef;
@@ -115,6 +116,14 @@ impl Chunk {
             Body::Constant { number: Some(packed), .. } if schema::is_integer_like(&self.data_type) => {
                 Some(Integers::new(packed))
             }
+            _ => None,
+        }
+    }
+
+    /// The values as floats, if the chunk holds floats that are not all equal.
+    pub fn floats(&self) -> Option<Floats<'_>> {
+        match &self.body {
+            Body::Plain { values } => Floats::new(values, &self.data_type),
             _ => None,
         }
     }

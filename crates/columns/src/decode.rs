@@ -86,11 +86,9 @@ fn integers(
 }
 
 fn unpack<N: Int, L: Lane>(packed: &Packed, rows: Range<usize>) -> Vec<N> {
-    let mut values = Vec::with_capacity(rows.len());
+    let mut values = Vec::new();
     let reference = packed.reference as u64;
-    packed.for_each_piece::<L>(rows, |piece| {
-        values.extend(piece.iter().map(|delta| N::of_low(reference.wrapping_add(delta.widen()))));
-    });
+    packed.unpack_with::<L, N>(rows, &mut values, |delta| N::of_low(reference.wrapping_add(delta.widen())));
     values
 }
 

@@ -47,13 +47,16 @@ pub(crate) fn encode(array: &ArrayRef) -> Result<Chunk> {
             .ok_or_else(|| Error::invalid(format!("a column of type {other} cannot be encoded")))?,
     };
     let zone = ZoneMap::of(bounds, data_type, null_count);
-    // Re-cut so that the bits start at the first bit of a byte.
-    let validity = nulls.map(|nulls| BooleanBuffer::new(nulls.inner().sliced(), 0, array.len()));
-    Ok(Chunk::new(data_type.clone(), array.len(), validity, zone, body, bytes_plain))
+    Ok(Chunk::new(data_type.clone(), array.len(), validity_of(array, nulls), zone, body, bytes_plain))
+}
+
+/// The bits of `nulls`, re-cut so that they start at the first bit of a byte.
+pub(crate) fn validity_of(array: &ArrayRef, nulls: Option<&NullBuffer>) -> Option<BooleanBuffer> {
+    nulls.map(|nulls| BooleanBuffer::new(nulls.inner().sliced(), 0, array.len()))
 }
 
 /// Bytes of the values as a plain Arrow array, without the bytes of strings.
-fn fixed_bytes_plain(array: &ArrayRef) -> usize {
+pub(crate) fn fixed_bytes_plain(array: &ArrayRef) -> usize {
     let values = match array.data_type() {
         DataType::Boolean => array.len().div_ceil(8),
         other => array.len() * other.primitive_width().unwrap_or(size_of::<i32>()),
@@ -121,7 +124,9 @@ pub(crate) fn numbered_constant(value: ArrayRef, rows: usize) -> Body {
     Body::Constant { value, number: number.map(|number| Packed::constant(number, rows)) }
 }
 
-fn integers_of(array: &ArrayRef, nulls: Option<&NullBuffer>) -> Option<Encoded> {
+/// Integers and what is like them: packed if they fit 64 bits with sign, otherwise as they are. `None` for
+/// other types.
+pub(crate) fn integers_of(array: &ArrayRef, nulls: Option<&NullBuffer>) -> Option<Encoded> {
     with_integer!(array.data_type(), T => {
         let values = array.as_primitive::<T>().values();
         let (min, max) = bounds_of_integers(values, nulls)?;

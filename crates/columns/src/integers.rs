@@ -1,8 +1,9 @@
 //! Operations on packed integers as they lie, on lanes as narrow as the values need.
 
-use crate::bitmap;
+use crate::arch::Level;
+use crate::kernels::{Blocks, Member, MemberByte, Retain, RetainAtMost, Within};
 use crate::lanes::Lane;
-use crate::packed::{Packed, with_lane};
+use crate::packed::{Packed, width_of, with_lane};
 use farpool_model::CompareOp;
 use farpool_model::limits::BLOCK_ROWS;
 use std::ops::Range;
@@ -44,11 +45,9 @@ impl<'a> Integers<'a> {
     /// # Panics
     /// When there are no such rows.
     pub fn unpack(&self, rows: Range<usize>, out: &mut Vec<i64>) {
-        out.clear();
-        out.reserve(rows.len());
         let reference = self.packed.reference;
-        with_lane!(self.packed.width, L => self.packed.for_each_piece::<L>(rows, |piece| {
-            out.extend(piece.iter().map(|delta| reference.wrapping_add(delta.widen() as i64)));
+        with_lane!(self.packed.width, L => self.packed.unpack_with::<L, i64>(rows, out, |delta| {
+            reference.wrapping_add(delta.widen() as i64)
         }));
     }
 
@@ -91,84 +90,187 @@ impl<'a> Integers<'a> {
 
     fn unpack_deltas<L: Lane>(&self, rows: Range<usize>, out: &mut Vec<L>) {
         assert_eq!(self.lane_bits(), L::BITS, "distances are held in other lanes");
-        out.clear();
-        out.reserve(rows.len());
-        self.packed.for_each_piece::<L>(rows, |piece| out.extend_from_slice(piece));
+        self.packed.unpack_with::<L, L>(rows, out, |delta| delta);
     }
 
-    /// Writes a bit for each of `rows`: whether its value compares to `literal` in this way. Bits behind
-    /// the last row are cleared. What a NULL row gives is unspecified.
+    /// Clears the bits of rows whose value does not lie between `low` and `high`, both included; unless
+    /// `inside`, of those whose value does. What a NULL row gives is unspecified. Bit 0 of `alive` is row
+    /// `start`, a multiple of 1024; there are bits for as many rows as there are, at most.
     ///
-    /// Where the bounds decide, nothing is unpacked; otherwise the lanes are compared as narrow as they are.
+    /// Where the bounds decide, nothing is read; nor are blocks of 1024 rows without a set bit. Otherwise
+    /// lanes are compared as narrow as they are.
     ///
     /// # Panics
-    /// When there are no such rows, their start is no multiple of 1024, or `out` is too short.
-    pub fn compare(&self, op: CompareOp, literal: i128, rows: Range<usize>, out: &mut [u64]) {
-        assert!(rows.start.is_multiple_of(BLOCK_ROWS), "comparisons start at a block");
-        assert!(rows.start <= rows.end && rows.end <= self.rows(), "rows {rows:?} of {}", self.rows());
-        let (out, behind) = out.split_at_mut(rows.len().div_ceil(64));
-        behind.fill(0);
-        match self.decided(op, literal) {
-            Some(answer) => out.fill(if answer { u64::MAX } else { 0 }),
-            None => {
-                let delta = (literal - i128::from(self.packed.reference)) as u64;
-                with_lane!(self.packed.width, L => self.compare_lanes::<L>(op, L::truncate(delta), rows.clone(), out));
+    /// When `start` is no multiple of 1024 or there are too many bits.
+    pub fn retain_within(&self, low: i128, high: i128, inside: bool, start: usize, alive: &mut [u64]) {
+        self.check_start(start, alive);
+        let (min, max) = (i128::from(self.min()), i128::from(self.max()));
+        if low > high || high < min || max < low {
+            return if inside {
+                alive.fill(0)
+            };
+        }
+        if low <= min && max <= high {
+            return if !inside {
+                alive.fill(0)
+            };
+        }
+        // Both lie within the bounds now, and so do their distances.
+        let (low, high) = (low.max(min), high.min(max));
+        let (low, span) = ((low - min) as u64, (high - low) as u64);
+        with_lane!(self.packed.width, L => {
+            let condition = Within { low: L::truncate(low), span: L::truncate(span) };
+            Level::best().run(Retain { blocks: self.blocks::<L>(start), condition, inside, alive });
+        });
+    }
+
+    /// Clears the bits of rows whose value is no member of `set`; unless `inside`, of those whose value is.
+    /// Otherwise as [`Integers::retain_within`].
+    ///
+    /// # Panics
+    /// As [`Integers::retain_within`].
+    pub fn retain_members(&self, set: &IntegerSet, inside: bool, start: usize, alive: &mut [u64]) {
+        self.check_start(start, alive);
+        let offset = i128::from(self.min()) - i128::from(set.first);
+        if self.packed.width == 0 {
+            return if set.contains(self.min()) != inside {
+                alive.fill(0)
+            };
+        }
+        if self.lane_bits() == 8 {
+            let condition = MemberByte { set: &set.bytes_from(offset) };
+            return Level::best().run(Retain { blocks: self.blocks(start), condition, inside, alive });
+        }
+        let last = i128::from(self.max()) - i128::from(set.first);
+        let near = -(1 << 31)..1 << 31;
+        if !near.contains(&offset) || !near.contains(&last) {
+            return self.retain_far_members(set, inside, start, alive);
+        }
+        // Sums below 0 come out as 2^31 and more, where no set reaches.
+        let condition = Member { offset: offset as u32, set: &set.words };
+        match self.lane_bits() {
+            16 => Level::best().run(Retain { blocks: self.blocks::<u16>(start), condition, inside, alive }),
+            _ => Level::best().run(Retain { blocks: self.blocks::<u32>(start), condition, inside, alive }),
+        }
+    }
+
+    /// Row by row: of values that are spread so widely few are left, or few are members.
+    fn retain_far_members(&self, set: &IntegerSet, inside: bool, start: usize, alive: &mut [u64]) {
+        let last = set.first.saturating_add(set.words.len() as i64 * 32);
+        let mut near = alive.to_vec();
+        self.retain_within(set.first.into(), last.into(), true, start, &mut near);
+        for (index, (word, near)) in alive.iter_mut().zip(near).enumerate() {
+            let member = |bit: usize| set.contains(self.packed.value_at(start + index * 64 + bit));
+            let members = (0..64).filter(|bit| near >> bit & 1 == 1 && member(*bit));
+            let members = members.fold(0, |bits, bit| bits | 1 << bit);
+            *word &= if inside { members } else { !members };
+        }
+    }
+
+    /// Clears the bits of rows whose value does not compare to the one of `other` in this way. Otherwise as
+    /// [`Integers::retain_within`].
+    ///
+    /// # Panics
+    /// As [`Integers::retain_within`], for either.
+    pub fn retain_compared(&self, op: CompareOp, other: &Integers<'_>, start: usize, alive: &mut [u64]) {
+        match op {
+            CompareOp::LtEq => self.retain_at_most(other, true, start, alive),
+            CompareOp::Gt => self.retain_at_most(other, false, start, alive),
+            CompareOp::GtEq => other.retain_at_most(self, true, start, alive),
+            CompareOp::Lt => other.retain_at_most(self, false, start, alive),
+            CompareOp::Eq => {
+                self.retain_at_most(other, true, start, alive);
+                other.retain_at_most(self, true, start, alive);
+            }
+            CompareOp::NotEq => {
+                let before = alive.to_vec();
+                self.retain_compared(CompareOp::Eq, other, start, alive);
+                alive.iter_mut().zip(before).for_each(|(equal, before)| *equal = before & !*equal);
             }
         }
-        bitmap::clear_behind(out, rows.len());
     }
 
-    /// Writes a bit for each of `rows`: whether its value lies between `low` and `high`, both included and
-    /// both within the bounds. Otherwise as [`Integers::compare`], of which it saves one.
+    fn retain_at_most(&self, other: &Integers<'_>, inside: bool, start: usize, alive: &mut [u64]) {
+        self.check_start(start, alive);
+        other.check_start(start, alive);
+        let (min, max) = (self.min().min(other.min()), self.max().max(other.max()));
+        let offset = |integers: &Integers<'_>| integers.min().wrapping_sub(min) as u64;
+        let (left_offset, right_offset) = (offset(self), offset(other));
+        with_lane!(self.packed.width, L => with_lane!(other.packed.width, R => {
+            with_lane!(width_of(max.wrapping_sub(min) as u64), W => Level::best().run(RetainAtMost {
+                left: self.blocks::<L>(start),
+                left_offset: W::truncate(left_offset),
+                right: other.blocks::<R>(start),
+                right_offset: W::truncate(right_offset),
+                inside,
+                alive,
+            }))
+        }));
+    }
+
+    fn blocks<L: Lane>(&self, start: usize) -> Blocks<'_, L> {
+        self.packed.blocks_from(start / BLOCK_ROWS)
+    }
+
+    fn check_start(&self, start: usize, alive: &[u64]) {
+        assert!(start.is_multiple_of(BLOCK_ROWS), "predicates start at a block");
+        let words = self.rows().saturating_sub(start).div_ceil(64);
+        assert!(alive.len() <= words, "{} words of bits for the rows from {start}", alive.len());
+    }
+}
+
+/// Some integers that lie close to each other, as a bitmap.
+#[derive(Clone, Debug)]
+pub struct IntegerSet {
+    first: i64,
+    words: Vec<u32>,
+}
+
+impl IntegerSet {
+    /// The integers `first + i` for which `holds(i)`, `i` being below `count`.
     ///
     /// # Panics
-    /// As [`Integers::compare`].
-    pub fn within(&self, low: i64, high: i64, rows: Range<usize>, out: &mut [u64]) {
-        assert!(rows.start.is_multiple_of(BLOCK_ROWS), "comparisons start at a block");
-        assert!(self.min() <= low && high <= self.max(), "{low} to {high} lie within the bounds");
-        let (out, behind) = out.split_at_mut(rows.len().div_ceil(64));
-        behind.fill(0);
-        let delta = |value: i64| value.wrapping_sub(self.packed.reference) as u64;
-        with_lane!(self.packed.width, L => {
-            let (low, high) = (L::truncate(delta(low)), L::truncate(delta(high)));
-            let mut word = 0;
-            self.packed.for_each_piece::<L>(rows.clone(), |piece| {
-                let words = piece.len().div_ceil(64);
-                bitmap::within(piece, low, high, &mut out[word..word + words]);
-                word += words;
-            });
-        });
-        bitmap::clear_behind(out, rows.len());
+    /// When `count` is 2^31 or more.
+    pub fn new(first: i64, count: usize, holds: impl Fn(usize) -> bool) -> IntegerSet {
+        assert!(count < 1 << 31, "a bitmap of {count} bits");
+        let bit = |i: usize| u32::from(i < count && holds(i)) << (i % 32);
+        let word = |word: usize| (word * 32..word * 32 + 32).map(bit).fold(0, |bits, bit| bits | bit);
+        IntegerSet { first, words: (0..count.div_ceil(32)).map(word).collect() }
     }
 
-    /// The answer for every row, if the bounds give one. If they do not, the literal lies within them.
-    pub fn decided(&self, op: CompareOp, literal: i128) -> Option<bool> {
-        let (min, max) = (i128::from(self.min()), i128::from(self.max()));
-        let (all_less, all_greater) = (max < literal, min > literal);
-        let all_equal = min == literal && max == literal;
-        match op {
-            CompareOp::Eq if all_less || all_greater => Some(false),
-            CompareOp::Eq | CompareOp::LtEq | CompareOp::GtEq if all_equal => Some(true),
-            CompareOp::NotEq if all_less || all_greater => Some(true),
-            CompareOp::NotEq if all_equal => Some(false),
-            CompareOp::Lt | CompareOp::LtEq if all_less => Some(true),
-            CompareOp::Lt | CompareOp::LtEq if all_greater => Some(false),
-            CompareOp::Gt | CompareOp::GtEq if all_greater => Some(true),
-            CompareOp::Gt | CompareOp::GtEq if all_less => Some(false),
-            CompareOp::Lt if min == literal => Some(false),
-            CompareOp::Gt if max == literal => Some(false),
-            CompareOp::LtEq if max == literal => Some(true),
-            CompareOp::GtEq if min == literal => Some(true),
-            _ => None,
+    /// Integers in ascending order.
+    ///
+    /// # Panics
+    /// When the last is 2^31 or more above the first.
+    pub fn of_sorted(integers: &[i64]) -> IntegerSet {
+        let (first, last) = (integers.first().copied().unwrap_or(0), integers.last().copied().unwrap_or(0));
+        let span = last.wrapping_sub(first) as u64;
+        assert!(span < (1 << 31) - 32, "a bitmap of {span} bits");
+        let mut words = vec![0; (span / 32) as usize + 1];
+        for integer in integers {
+            let bit = integer.wrapping_sub(first) as u64;
+            words[(bit / 32) as usize] |= 1 << (bit % 32);
         }
+        IntegerSet { first, words }
     }
 
-    fn compare_lanes<L: Lane>(&self, op: CompareOp, literal: L, rows: Range<usize>, out: &mut [u64]) {
-        let mut word = 0;
-        self.packed.for_each_piece::<L>(rows, |piece| {
-            let words = piece.len().div_ceil(64);
-            bitmap::compare(op, piece, literal, &mut out[word..word + words]);
-            word += words;
-        });
+    /// Whether it has `integer`.
+    #[inline]
+    pub fn contains(&self, integer: i64) -> bool {
+        let bit = integer.wrapping_sub(self.first) as u64;
+        let word = usize::try_from(bit / 32).ok().and_then(|word| self.words.get(word));
+        integer >= self.first && word.is_some_and(|word| word >> (bit % 32) & 1 == 1)
+    }
+
+    /// 256 bits, the first of which is the one at `offset`, which may lie outside.
+    fn bytes_from(&self, offset: i128) -> [u8; 32] {
+        std::array::from_fn(|byte| {
+            let bit = |bit: usize| {
+                let at = offset + (byte * 8 + bit) as i128;
+                let word = usize::try_from(at >> 5).ok().and_then(|word| self.words.get(word));
+                word.is_some_and(|word| word >> (at & 31) & 1 == 1)
+            };
+            (0..8).map(|i| u8::from(bit(i)) << i).fold(0, |bits, bit| bits | bit)
+        })
     }
 }

@@ -8,33 +8,48 @@
 //! Invariants: everything here is immutable once built, so that any number of threads may read it; a chunk
 //! gives back exactly the values that it was made of, bit by bit for floats.
 
+#![deny(unsafe_code)]
+
+mod arch;
 mod arena;
-mod bitmap;
+#[expect(unsafe_code, reason = "strings that were checked once")]
 mod body;
 mod builder;
+#[expect(unsafe_code, reason = "strings that were checked once")]
 mod bytes;
 mod chunk;
+#[expect(unsafe_code, reason = "strings that were checked once")]
 mod decode;
 mod distinct;
 mod encode;
 mod ends;
+mod floats;
+#[expect(unsafe_code, reason = "the decoder writes into memory that is not initialised")]
 mod fsst_text;
+#[expect(unsafe_code, reason = "strings that were checked once")]
 mod gather;
 mod integers;
+mod kernels;
 mod lanes;
 mod packed;
+mod parcel;
+#[expect(unsafe_code, reason = "strings that were checked once")]
 mod strings;
 mod table;
 #[cfg(test)]
 mod tests;
 mod type_code;
 mod types;
+#[expect(unsafe_code, reason = "strings that were checked once")]
 mod views;
 mod zone;
 
+pub use arch::{Kernel, Level, Simd};
 pub use body::EncodingKind;
 pub use builder::TableBuilder;
 pub use chunk::{Chunk, Dictionary, RowGroup};
-pub use integers::Integers;
+pub use floats::Floats;
+pub use integers::{IntegerSet, Integers};
+pub use parcel::{Parcel, pack_array, pack_chunks};
 pub use table::{Encoder, Table, encode_row_group};
 pub use zone::ZoneMap;

@@ -5,15 +5,13 @@
 //! number; `data` holds whole blocks of 1024, the last one padded. Whoever builds a [`Packed`] from bytes
 //! of a peer calls [`Packed::check`] before anything else.
 
+use crate::arch::Level;
+use crate::kernels::{Blocks, Gather, UnpackBlock};
 use crate::lanes::{self, Lane};
 use arrow_buffer::{Buffer, MutableBuffer};
 use farpool_model::limits::BLOCK_ROWS;
 use farpool_model::{Error, Result};
 use std::ops::Range;
-
-/// From how many values of one block on it is faster to unpack the whole block than each by itself
-/// (`fastlanes` documents about 10; with 16-bit lanes it measured at 20 to 40).
-const WHOLE_BLOCK_MIN: usize = 24;
 
 /// Packed integers.
 #[derive(Clone, Debug)]
@@ -101,29 +99,64 @@ impl Packed {
         self.data.typed_data::<L>()
     }
 
-    /// The lanes of one block.
-    #[inline]
-    fn block<'a, L: Lane>(&self, lanes: &'a [L], block: usize) -> &'a [L] {
-        let length = lanes::block_lanes::<L>(self.width);
-        &lanes[block * length..(block + 1) * length]
+    /// The blocks from `block` on; the width is not 0.
+    pub fn blocks_from<L: Lane>(&self, block: usize) -> Blocks<'_, L> {
+        Blocks { width: self.width, lanes: &self.lanes::<L>()[block * lanes::block_lanes::<L>(self.width)..] }
     }
 
     /// Calls `visit` with the distances of consecutive pieces of `rows`, each within one block.
     #[inline]
     pub fn for_each_piece<L: Lane>(&self, rows: Range<usize>, mut visit: impl FnMut(&[L])) {
-        assert!(rows.start <= rows.end && rows.end <= self.rows, "rows {rows:?} of {}", self.rows);
-        let lanes = self.lanes::<L>();
         let mut values = [L::default(); BLOCK_ROWS];
         let mut row = rows.start;
+        self.check_rows(&rows);
         while row < rows.end {
             let first = row % BLOCK_ROWS;
             let count = (BLOCK_ROWS - first).min(rows.end - row);
-            if self.width > 0 {
-                lanes::unpack_block(self.width, self.block(lanes, row / BLOCK_ROWS), &mut values);
-            }
+            self.unpack_block(row / BLOCK_ROWS, &mut values, |delta: L| delta);
             visit(&values[first..first + count]);
             row += count;
         }
+    }
+
+    /// Replaces `out` by `map` of the distances of `rows`.
+    pub fn unpack_with<L: Lane, T: Copy + Default>(
+        &self,
+        rows: Range<usize>,
+        out: &mut Vec<T>,
+        map: impl Fn(L) -> T + Copy,
+    ) {
+        self.check_rows(&rows);
+        // What is there already is overwritten without being cleared.
+        out.resize(rows.len(), T::default());
+        let mut row = rows.start;
+        let mut rest = &mut out[..];
+        while row < rows.end {
+            let first = row % BLOCK_ROWS;
+            let (piece, behind) = rest.split_at_mut((BLOCK_ROWS - first).min(rows.end - row));
+            row += piece.len();
+            match <&mut [T; BLOCK_ROWS]>::try_from(&mut *piece) {
+                Ok(whole) => self.unpack_block((row - 1) / BLOCK_ROWS, whole, map),
+                Err(_) => {
+                    let mut values = [T::default(); BLOCK_ROWS];
+                    self.unpack_block((row - 1) / BLOCK_ROWS, &mut values, map);
+                    piece.copy_from_slice(&values[first..first + piece.len()]);
+                }
+            }
+            rest = behind;
+        }
+    }
+
+    fn unpack_block<L: Lane, T: Copy>(&self, block: usize, out: &mut [T; BLOCK_ROWS], map: impl Fn(L) -> T) {
+        if self.width == 0 {
+            return out.fill(map(L::default()));
+        }
+        let packed = self.blocks_from::<L>(0).block(block);
+        Level::best().run(UnpackBlock { width: self.width, packed, out, map });
+    }
+
+    fn check_rows(&self, rows: &Range<usize>) {
+        assert!(rows.start <= rows.end && rows.end <= self.rows, "rows {rows:?} of {}", self.rows);
     }
 
     /// The distance of one row.
@@ -132,7 +165,7 @@ impl Packed {
         if self.width == 0 {
             return L::default();
         }
-        lanes::unpack_one(self.width, self.block(self.lanes::<L>(), row / BLOCK_ROWS), row % BLOCK_ROWS)
+        lanes::unpack_one(self.width, self.blocks_from(0).block(row / BLOCK_ROWS), row % BLOCK_ROWS)
     }
 
     /// The value of one row.
@@ -148,20 +181,7 @@ impl Packed {
         if self.width == 0 {
             return rows.iter().for_each(|_| visit(L::default()));
         }
-        let lanes = self.lanes::<L>();
-        let mut values = [L::default(); BLOCK_ROWS];
-        let same_block = |a: &u32, b: &u32| *a as usize / BLOCK_ROWS == *b as usize / BLOCK_ROWS;
-        for group in rows.chunk_by(same_block) {
-            let packed = self.block(lanes, group[0] as usize / BLOCK_ROWS);
-            if group.len() >= WHOLE_BLOCK_MIN {
-                lanes::unpack_block(self.width, packed, &mut values);
-                group.iter().for_each(|row| visit(values[*row as usize % BLOCK_ROWS]));
-            } else {
-                group.iter().for_each(|row| {
-                    visit(lanes::unpack_one(self.width, packed, *row as usize % BLOCK_ROWS));
-                });
-            }
-        }
+        Level::best().run(Gather { blocks: self.blocks_from::<L>(0), rows, visit });
     }
 
     /// Whether the parts fit together and every distance is within the bounds.

@@ -58,6 +58,21 @@ pub(crate) fn encode(array: &ArrayRef, nulls: Option<&NullBuffer>) -> Result<(En
     Ok(((body, bounds), bytes))
 }
 
+/// The array's values for a journey, and how many bytes the strings have: a dictionary if that is smaller,
+/// otherwise as they are. Compressing them with FSST is slower than any network.
+///
+/// # Errors
+/// As [`encode`].
+pub(crate) fn pack(array: &ArrayRef, nulls: Option<&NullBuffer>) -> Result<(Body, usize)> {
+    let (views, _) = views::parts(array);
+    let bytes = check_lengths(views, nulls)?;
+    let body = match dictionary(array, nulls, bytes) {
+        Some((distinct, codes)) => encoded_dictionary(&distinct, array.data_type(), &codes, nulls).0,
+        None => plain(&views::slices(array), bytes),
+    };
+    Ok((body, bytes))
+}
+
 fn check_lengths(views: &[u128], nulls: Option<&NullBuffer>) -> Result<usize> {
     let length = |(row, view): (usize, &u128)| match nulls {
         Some(nulls) if nulls.is_null(row) => 0,

@@ -8,9 +8,9 @@
 use crate::{literal, prefix};
 use arrow_schema::{DataType, Schema, TimeUnit};
 use datafusion::common::DFSchema;
-use datafusion::logical_expr::expr::{Between, Case, InList, Like};
+use datafusion::logical_expr::expr::{Between, Case, InList, Like, ScalarFunction};
 use datafusion::logical_expr::{BinaryExpr, Expr as Logical, ExprSchemable, Operator};
-use farpool_model::{ArithmeticOp, CompareOp, Expr, Literal, Value, schema};
+use farpool_model::{ArithmeticOp, CompareOp, Expr, Literal, Pattern, Value, schema};
 
 /// Where the columns of an expression come from.
 pub(crate) struct Scope<'a> {
@@ -96,6 +96,9 @@ impl Scope<'_> {
             Logical::Between(between) => self.between(between),
             Logical::InList(list) => self.in_list(list, evaluated),
             Logical::Like(like) => self.like(like, evaluated),
+            Logical::ScalarFunction(call) if call.name() == "regexp_like" => {
+                self.regexp_like(call, evaluated)
+            }
             Logical::Case(case) => self.case(case),
             Logical::Cast(cast) => self.cast(&cast.expr, cast.field.data_type(), evaluated),
             other => opaque(unsupported(other)),
@@ -118,6 +121,10 @@ impl Scope<'_> {
                 self.begins(&binary.left, literal::from_scalar(scalar).as_slice(), evaluated)
         {
             return if binary.op == Operator::Eq { begins } else { Expr::not(begins) };
+        }
+        if let Some((case_insensitive, negated)) = regex_op(binary.op) {
+            let found = self.regex(&binary.left, &binary.right, "", case_insensitive, evaluated);
+            return if negated { Expr::not(found) } else { found };
         }
         let left = self.any(&binary.left, evaluated);
         let right = self.any(&binary.right, evaluated);
@@ -196,6 +203,38 @@ impl Scope<'_> {
         if like.negated { Expr::not(matches) } else { matches }
     }
 
+    /// `flags` is put before the pattern.
+    fn regex(
+        &self,
+        value: &Logical,
+        pattern: &Logical,
+        flags: &str,
+        case_insensitive: bool,
+        evaluated: Evaluated,
+    ) -> Expr {
+        let Some(pattern) = constant_text(pattern) else {
+            return opaque("a regular expression that is not a constant");
+        };
+        match Pattern::new(&format!("{flags}{pattern}"), case_insensitive) {
+            Ok(pattern) => Expr::Regex { value: Box::new(self.any(value, evaluated)), pattern },
+            Err(error) => opaque(error.message),
+        }
+    }
+
+    fn regexp_like(&self, call: &ScalarFunction, evaluated: Evaluated) -> Expr {
+        match &call.args[..] {
+            [value, pattern] => self.regex(value, pattern, "", false, evaluated),
+            [value, pattern, flags] => match constant_text(flags) {
+                // What the engine puts before the pattern, in the same form.
+                Some(flags) if !flags.is_empty() && flags.chars().all(|c| "imsUx".contains(c)) => {
+                    self.regex(value, pattern, &format!("(?{flags})"), false, evaluated)
+                }
+                _ => opaque("flags of a regular expression that the pool does not know"),
+            },
+            _ => opaque("regexp_like of other than two or three arguments"),
+        }
+    }
+
     fn case(&self, case: &Case) -> Expr {
         let part = |e: &Logical| self.any(e, Evaluated::Perhaps);
         let operand = case.expr.as_deref().map(part);
@@ -267,6 +306,26 @@ fn chain(expr: &Logical, op: Operator) -> Vec<&Logical> {
         }
     }
     operands
+}
+
+/// A constant string.
+fn constant_text(expr: &Logical) -> Option<String> {
+    let Logical::Literal(scalar, _) = expr else { return None };
+    match literal::from_scalar(scalar)?.value() {
+        Value::Text(text) => Some(text.clone()),
+        _ => None,
+    }
+}
+
+/// Whether the operator heeds no case, and whether it is negated.
+fn regex_op(op: Operator) -> Option<(bool, bool)> {
+    Some(match op {
+        Operator::RegexMatch => (false, false),
+        Operator::RegexIMatch => (true, false),
+        Operator::RegexNotMatch => (false, true),
+        Operator::RegexNotIMatch => (true, true),
+        _ => return None,
+    })
 }
 
 fn compare_op(op: Operator) -> Option<CompareOp> {

@@ -13,14 +13,29 @@ use datafusion::physical_expr::expressions::{
     Literal as PhysicalLiteral,
 };
 use datafusion::physical_plan::PhysicalExpr;
-use farpool_model::{Answer, CompareOp, Expr, Literal, NamedExpr, Output, Program, TableInfo, limits};
-use farpool_planner::split;
+use farpool_model::{
+    Answer, CompareOp, Expr, KeySet, Literal, NamedExpr, Output, Program, TableInfo, cast, limits,
+};
+use farpool_planner::{estimate, split};
 use std::cmp::Ordering;
 use std::sync::Arc;
 
 /// Rows of the table for each value of a list, below which looking the values up (and sending them) costs
 /// more than the join saves.
 const ROWS_PER_LISTED_VALUE_MIN: u64 = 16;
+
+/// Values from which on a list of integers goes as a set: looking one up takes as long whatever their number.
+const SET_KEYS_MIN: usize = 64;
+
+/// Keys of a join's smaller side, over all partitions, up to which they are looked at: each costs some
+/// 100 ns before the scan can start.
+pub(crate) const KEYS_MAX: usize = 256 << 10;
+
+/// The part of the rows that a set must remove at least, to be worth a look-up for each row.
+const SET_REMOVES_MIN: f64 = 0.2;
+
+/// Bytes that a row which does not leave saves, at least: two packed keys.
+const ROW_BYTES_SAVED: f64 = 4.0;
 
 /// Those of `offered` that can be made use of in `program`: dynamic ones over a program in which a row less
 /// going in is no more than a row less coming out.
@@ -47,12 +62,16 @@ pub(crate) fn narrowed(program: Program, dynamic: &[Arc<dyn PhysicalExpr>], info
         let now = f.downcast_ref::<DynamicFilterPhysicalExpr>()?.current().ok()?;
         implied(&now, &column)
     });
-    let useful = |e: &Expr| {
-        let listed = farpool_model::cast::u64_from(e.node_count());
-        let short = listed < ROWS_PER_LISTED_VALUE_MIN || listed * ROWS_PER_LISTED_VALUE_MIN <= info.rows;
-        short && split::place(e.clone(), &info.schema).answer == Answer::Exact
+    let useful = |e: &Expr| pays(e, info) && split::place(e.clone(), &info.schema).answer == Answer::Exact;
+    let conditions = current.flat_map(split::conjuncts).filter_map(|e| compact(e, info));
+    // All sets together must fit a plan.
+    let mut bytes_left = limits::PLAN_BYTES_MAX / 2;
+    let mut fits = |e: &Expr| {
+        let left = bytes_left.checked_sub(set_bytes(e));
+        bytes_left = left.unwrap_or(bytes_left);
+        left.is_some()
     };
-    let found: Vec<Expr> = current.flat_map(split::conjuncts).filter(useful).collect();
+    let found: Vec<Expr> = conditions.filter(useful).filter(|e| fits(e)).collect();
     if found.is_empty() {
         return program;
     }
@@ -60,6 +79,47 @@ pub(crate) fn narrowed(program: Program, dynamic: &[Arc<dyn PhysicalExpr>], info
     let narrowed = Program { filter, ..program.clone() };
     // Several long lists together may be too much.
     if narrowed.result_schema(&info.schema).is_ok() { narrowed } else { program }
+}
+
+/// Whether a condition saves more than it costs.
+fn pays(condition: &Expr, info: &TableInfo) -> bool {
+    if let Expr::InSet(_, set) = condition {
+        let removed = 1.0 - estimate::selectivity(condition, info);
+        let saved = info.rows as f64 * removed * ROW_BYTES_SAVED;
+        return removed >= SET_REMOVES_MIN && saved >= set.bytes() as f64;
+    }
+    let listed = cast::u64_from(condition.node_count());
+    listed < ROWS_PER_LISTED_VALUE_MIN || listed * ROWS_PER_LISTED_VALUE_MIN <= info.rows
+}
+
+/// Bytes of the sets in a condition.
+fn set_bytes(condition: &Expr) -> usize {
+    let here = if let Expr::InSet(_, set) = condition { set.bytes() } else { 0 };
+    here + condition.children().into_iter().map(set_bytes).sum::<usize>()
+}
+
+/// The condition with long lists of integers as sets; `None` when one stays too long.
+fn compact(condition: Expr, info: &TableInfo) -> Option<Expr> {
+    match condition {
+        Expr::Or(parts) => {
+            parts.into_iter().map(|part| compact(part, info)).collect::<Option<Vec<_>>>().map(Expr::Or)
+        }
+        Expr::InList(value, list) if list.len() >= SET_KEYS_MIN => match set_of(&value, &list, info) {
+            Some(set) => Some(Expr::InSet(value, set)),
+            None => (list.len() <= limits::IN_LIST_MAX).then_some(Expr::InList(value, list)),
+        },
+        other => Some(other),
+    }
+}
+
+/// The list as a set, if it consists of integers of the value's own type.
+fn set_of(value: &Expr, list: &[Literal], info: &TableInfo) -> Option<KeySet> {
+    let data_type = value.data_type(&info.schema).ok()?;
+    let key = |literal: &Literal| {
+        let key = literal.as_int().filter(|_| *literal.data_type() == data_type);
+        key.and_then(|key| i64::try_from(key).ok())
+    };
+    KeySet::new(&list.iter().map(key).collect::<Option<Vec<i64>>>()?)
 }
 
 /// A condition of the model that holds wherever `expr` is true; `None` for "always".
@@ -89,7 +149,7 @@ fn implied(expr: &Arc<dyn PhysicalExpr>, column: &dyn Fn(usize) -> Option<Expr>)
 
 /// `key IN (…)`, or of several keys `struct(key, …) IN (…)`, which implies a list for each.
 fn listed(list: &InListExpr, column: &dyn Fn(usize) -> Option<Expr>) -> Option<Expr> {
-    if list.negated() || list.list().len() > limits::IN_LIST_MAX {
+    if list.negated() || list.list().len() > KEYS_MAX {
         return None;
     }
     let scalars = list.list().iter().map(|item| Some(item.downcast_ref::<PhysicalLiteral>()?.value()));
@@ -172,7 +232,7 @@ fn wider(one: &Expr, other: &Expr) -> Option<Expr> {
             Some(Expr::compare(*op, (**column).clone(), Expr::Literal(wide.clone())))
         }
         (Expr::InList(column, a), Expr::InList(other_column, b))
-            if column == other_column && a.len() + b.len() <= limits::IN_LIST_MAX =>
+            if column == other_column && a.len() + b.len() <= KEYS_MAX =>
         {
             Some(Expr::InList(column.clone(), a.iter().chain(b).cloned().collect()))
         }

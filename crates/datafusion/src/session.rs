@@ -24,8 +24,8 @@ const HOME: &str = "session";
 /// The one schema of every catalog.
 const SCHEMA: &str = "public";
 
-/// Bytes of a join key up to which a list of keys is made of it.
-const KEY_BYTES_MAX: usize = 64;
+/// Bytes of a join key up to which a list of keys is made of it: two integers.
+const KEY_BYTES_MAX: usize = 16;
 
 /// How a session works.
 #[derive(Clone, Debug)]
@@ -215,9 +215,10 @@ fn config(options: &SessionOptions) -> SessionConfig {
     }
     let partitions = config.target_partitions();
     let options = config.options_mut();
-    // The keys of a join's smaller side go to the pool with the program of the other, as a list: each
-    // partition has one, and together they must not be longer than a program's lists may be.
-    let keys_max = farpool_model::limits::IN_LIST_MAX / partitions.max(1);
+    // The keys of a join's smaller side go to the pool with the program of the other, as a list or a set:
+    // each partition has one, and together they must not be more than are looked at. A join whose smaller side
+    // is not partitioned has one only, and must not get less for every core.
+    let keys_max = crate::dynamic::KEYS_MAX / partitions.clamp(1, 4);
     options.optimizer.hash_join_inlist_pushdown_max_distinct_values = keys_max;
     options.optimizer.hash_join_inlist_pushdown_max_size = keys_max * KEY_BYTES_MAX;
     // Positions for error messages.

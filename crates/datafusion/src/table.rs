@@ -99,11 +99,8 @@ impl PoolTable {
         self.pushdown
     }
 
-    /// Streams for one program: as many as there are row groups to share, one from afar.
+    /// Streams for one program: as many as there are row groups to share.
     pub(crate) fn partitions(&self, target: usize) -> usize {
-        if self.pool.is_remote() {
-            return 1;
-        }
         let row_groups = cast::usize_saturating(self.info.rows).div_ceil(limits::ROW_GROUP_ROWS);
         target.min(row_groups).max(1)
     }

@@ -40,7 +40,8 @@ pub use farpool_datafusion::{
 };
 pub use farpool_model as model;
 pub use farpool_model::{
-    Error, ErrorKind, LoadMode, Program, Receipt, Result, Status, TableInfo, TableName, TenantName,
+    Error, ErrorKind, LoadMode, Program, Receipt, Result, ResultForm, Status, TableInfo, TableName,
+    TenantName,
 };
 pub use farpool_node as node;
 pub use farpool_transfer::{BatchStream, Execution, Pool, PoolUrl, RemotePool};
@@ -66,6 +67,15 @@ use std::sync::Arc;
 /// # }
 /// ```
 pub async fn connect(url: &str, token: Option<&str>) -> Result<Arc<dyn Pool>> {
+    connect_for(url, token, ResultForm::default()).await
+}
+
+/// The same, for results in the form `results`.
+///
+/// # Errors
+/// As [`connect`].
+pub async fn connect_for(url: &str, token: Option<&str>, results: ResultForm) -> Result<Arc<dyn Pool>> {
     let url: PoolUrl = url.parse()?;
-    Ok(Arc::new(RemotePool::connect(&url, token.map(str::to_string)).await?))
+    let pool = RemotePool::connect(&url, token.map(str::to_string)).await?;
+    Ok(Arc::new(pool.with_results(results)))
 }

@@ -129,6 +129,11 @@ impl Stream for Morsels {
                     self.shared.wake_all();
                     self.ready.extend(batches);
                 }
+                Ok(Step::Whole(_)) => {
+                    let error = Error::internal("a row group was shipped within the process");
+                    self.shared.run.cancel();
+                    return self.fail(error);
+                }
                 Ok(Step::Worked) => {
                     self.shared.wake_all();
                     // The engine gets its thread back between morsels: a cancelled query stops here.

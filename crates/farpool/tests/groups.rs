@@ -17,7 +17,7 @@ use std::sync::Arc;
 
 const POOL_BYTES: usize = 1 << 30;
 
-const ROWS: i64 = 300_000;
+const ROWS: i64 = 150_000;
 
 /// Sums of this and its negative fit again.
 const LARGEST: i64 = i64::MAX;
@@ -159,7 +159,7 @@ async fn answers_do_not_depend_on_the_memory_for_groups() {
         }
         let all = QUERIES.len() * ways.len();
         match group_bytes {
-            1024 => assert!(parted * 2 > all && bypassed > 1_000_000, "{parted} of {all}, {bypassed} rows"),
+            1024 => assert!(parted * 2 > all && bypassed > 300_000, "{parted} of {all}, {bypassed} rows"),
             1_048_576 => assert!(parted > 8, "{parted} of {all}"),
             _ => assert_eq!((parted, bypassed), (0, 0)),
         }
@@ -170,7 +170,7 @@ async fn answers_do_not_depend_on_the_memory_for_groups() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn extremes_of_floats_do_not_depend_on_the_memory_for_groups() {
     let (ample, tight) = (loaded(4 << 30).await, loaded(0).await);
-    let sql = "select few, spread % 10 as k, min(float), max(float), max(cast(float as float)) from t group by few, k";
+    let sql = "select few, spread % 10 as k, min(float), max(float), max(cast(float as float)) as m from t group by few, k";
     let (expected, _) = run(&ample.session(Way::Embedded, true).await, sql).await;
     let (actual, receipt) = run(&tight.session(Way::Remote, true).await, sql).await;
     assert_eq!(difference(&expected, &actual), None);
@@ -186,6 +186,6 @@ async fn a_pool_of_ones_own_takes_its_memory_for_groups_too() {
     session.register_pool("farpool", pool.clone() as Arc<dyn Pool>).await.expect("registers");
     let (answer, receipt) = run(&session, "select count(distinct sorted), sum(1) from t").await;
     assert!(in_parts(&receipt) || !receipt.operators.is_empty(), "{answer:?}");
-    let (_, receipt) = run(&session, "select sorted, sum(many) from t group by sorted limit 10").await;
+    let (_, receipt) = run(&session, "select many, sum(few) from t group by many limit 10").await;
     assert!(in_parts(&receipt) && receipt.rows_bypassed > 10, "{receipt:?}");
 }

@@ -18,7 +18,7 @@ use pools::{Pools, Way};
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn every_setting_gives_duckdbs_answers_at_scale_0_01() {
     let pools = loaded(0.01).await;
-    for way in [Way::Embedded, Way::Remote] {
+    for way in [Way::Embedded, Way::Remote, Way::Plain] {
         for pushdown in [true, false] {
             check(&pools, "0.01", way, pushdown).await;
         }

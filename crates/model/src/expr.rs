@@ -7,7 +7,7 @@
 //! Floats compare in the total order of IEEE 754, as Arrow's kernels do, except that -0.0 equals 0.0, as
 //! SQL has it.
 
-use crate::{Error, Literal, Result, limits, schema};
+use crate::{Error, KeySet, Literal, Pattern, Result, limits, schema};
 use arrow_schema::{DECIMAL128_MAX_PRECISION, DECIMAL128_MAX_SCALE, DataType, Schema};
 use std::collections::BTreeSet;
 use std::fmt;
@@ -115,6 +115,9 @@ pub enum Expr {
     /// Whether a value equals one of the constants, which have its type. NULL when it is NULL, or when it
     /// equals none of them and one of them is NULL.
     InList(Box<Expr>, Vec<Literal>),
+    /// Whether an integer, or a value that is held as one (unscaled decimals, days, units since the epoch), is
+    /// one of many keys. NULL when it is NULL. Filters that joins find out at run time have this form.
+    InSet(Box<Expr>, KeySet),
     /// SQL LIKE on a string.
     Like {
         /// The string that is matched.
@@ -123,6 +126,13 @@ pub enum Expr {
         pattern: String,
         /// ILIKE: letters match whatever their case (Unicode simple case folding).
         case_insensitive: bool,
+    },
+    /// Whether a string has a match of a regular expression.
+    Regex {
+        /// The string that is searched.
+        value: Box<Expr>,
+        /// What for.
+        pattern: Pattern,
     },
     /// Arithmetic on two numbers: two of one integer or float type, or two decimals of any precision.
     Arithmetic(ArithmeticOp, Box<Expr>, Box<Expr>),
@@ -186,10 +196,13 @@ impl Expr {
             Expr::Column(_) | Expr::Literal(_) => Vec::new(),
             Expr::Compare(_, l, r) | Expr::Arithmetic(_, l, r) => vec![l, r],
             Expr::And(parts) | Expr::Or(parts) | Expr::Opaque { inputs: parts, .. } => parts.iter().collect(),
-            Expr::Not(e) | Expr::IsNull(e) | Expr::InList(e, _) | Expr::Negate(e) | Expr::Cast(e, _) => {
-                vec![e]
-            }
-            Expr::Like { value, .. } => vec![value],
+            Expr::Not(e)
+            | Expr::IsNull(e)
+            | Expr::InList(e, _)
+            | Expr::InSet(e, _)
+            | Expr::Negate(e)
+            | Expr::Cast(e, _) => vec![e],
+            Expr::Like { value, .. } | Expr::Regex { value, .. } => vec![value],
             Expr::Case { branches, otherwise } => {
                 branches.iter().flat_map(|(when, then)| [when, then]).chain(otherwise.as_deref()).collect()
             }
@@ -280,6 +293,10 @@ impl Expr {
                     .try_for_each(|literal| same_type("IN", &data_type, literal.data_type()))
                     .map(|()| DataType::Boolean)
             }
+            Expr::InSet(e, _) => match e.typed(schema, depth)? {
+                t if schema::is_integer_like(&t) => Ok(DataType::Boolean),
+                other => Err(Error::invalid(format!("a set of keys for {e}, which has type {other}"))),
+            },
             Expr::Like { value, pattern, .. } => {
                 if pattern.len() > limits::PATTERN_BYTES_MAX {
                     return Err(Error::over_limit(format!(
@@ -289,6 +306,10 @@ impl Expr {
                     )));
                 }
                 same_type("LIKE", &value.typed(schema, depth)?, &DataType::Utf8View)
+                    .map(|()| DataType::Boolean)
+            }
+            Expr::Regex { value, .. } => {
+                same_type("a regular expression", &value.typed(schema, depth)?, &DataType::Utf8View)
                     .map(|()| DataType::Boolean)
             }
             Expr::Arithmetic(op, l, r) => {
@@ -441,9 +462,14 @@ impl fmt::Display for Shown<'_> {
                 let more = list.len().saturating_sub(8);
                 if more > 0 { write!(f, ", … {more} more)") } else { f.write_str(")") }
             }
+            Expr::InSet(e, set) => write!(f, "{} IN ({set})", at(e)),
             Expr::Like { value, pattern, case_insensitive } => {
                 let word = if *case_insensitive { "ILIKE" } else { "LIKE" };
                 write!(f, "{} {word} '{}'", at(value), pattern.replace('\'', "''"))
+            }
+            Expr::Regex { value, pattern } => {
+                let word = if pattern.is_case_insensitive() { "~*" } else { "~" };
+                write!(f, "{} {word} '{}'", at(value), pattern.as_str().replace('\'', "''"))
             }
             Expr::Arithmetic(op, l, r) => write!(f, "({} {} {})", at(l), op.symbol(), at(r)),
             Expr::Negate(e) => write!(f, "(-{})", at(e)),

@@ -38,6 +38,10 @@ pub const EXPR_NODES_MAX: usize = 64 << 10;
 /// Values of one IN list.
 pub const IN_LIST_MAX: usize = 16 << 10;
 
+/// Bytes of the bitmap of one key set: one bit for each integer from the least key to the greatest. Two
+/// fit a plan, and one the L2 cache of a core that looks keys up.
+pub const KEY_SET_BYTES_MAX: usize = 1 << 20;
+
 /// Columns of one table, and of one result.
 pub const COLUMNS_MAX: usize = 4096;
 
@@ -47,8 +51,12 @@ pub const NAME_BYTES_MAX: usize = 255;
 /// Bytes of one string or binary value.
 pub const STRING_BYTES_MAX: usize = 64 << 20;
 
-/// Bytes of a LIKE pattern.
+/// Bytes of a LIKE pattern or a regular expression.
 pub const PATTERN_BYTES_MAX: usize = 64 << 10;
+
+/// Bytes of a regular expression once it is compiled: some hundred Unicode classes, and less than the engines
+/// above allow, so that what is refused here can still run there.
+pub const REGEX_BYTES_MAX: usize = 4 << 20;
 
 /// Bytes that the grouping tables of one program may hold at the node, if it is not told otherwise. What
 /// does not fit leaves in parts, which the client merges: half as much memory for one program would let two
@@ -83,6 +91,7 @@ pub const HANDSHAKE_MS_MAX: u64 = 10_000;
 const _: () = assert!(ROW_GROUP_ROWS.is_multiple_of(BATCH_ROWS));
 const _: () = assert!(BATCH_ROWS.is_multiple_of(BLOCK_ROWS));
 const _: () = assert!(PLAN_BYTES_MAX <= MESSAGE_BYTES_MAX);
+const _: () = assert!(2 * KEY_SET_BYTES_MAX < PLAN_BYTES_MAX);
 const _: () = assert!(FRAME_BYTES_MAX <= STREAM_WINDOW_BYTES);
 const _: () = assert!(STREAM_WINDOW_BYTES <= MESSAGE_BYTES_MAX);
 const _: () = assert!(STRING_BYTES_MAX <= MESSAGE_BYTES_MAX);

@@ -1,6 +1,6 @@
 //! What a node reports about a program that ran: the receipt that comes with every result.
 
-use crate::OperatorAnswer;
+use crate::{Encoding, OperatorAnswer};
 use serde::{Deserialize, Serialize};
 
 /// What one program, or the programs of one query together, cost and saved.
@@ -22,6 +22,10 @@ pub struct Receipt {
     pub bytes_skipped: u64,
     /// Bytes that crossed the network, both ways, frames included; 0 in-process.
     pub bytes_on_wire: u64,
+    /// Bytes that the rows which crossed the network have as plain Arrow arrays; 0 in-process.
+    pub bytes_plain: u64,
+    /// In which form those rows crossed it.
+    pub encoding: Encoding,
     /// CPU time of the node's workers, in nanoseconds.
     pub cpu_ns: u64,
     /// From the start of the program to its last row, in nanoseconds.
@@ -40,6 +44,8 @@ impl Receipt {
         self.bytes_scanned += other.bytes_scanned;
         self.bytes_skipped += other.bytes_skipped;
         self.bytes_on_wire += other.bytes_on_wire;
+        self.bytes_plain += other.bytes_plain;
+        self.encoding = self.encoding.and(other.encoding);
         self.cpu_ns += other.cpu_ns;
         self.elapsed_ns = self.elapsed_ns.max(other.elapsed_ns);
         self.operators.extend(other.operators.iter().cloned());

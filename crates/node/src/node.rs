@@ -7,6 +7,7 @@ use crate::clock::{self, Stopwatch};
 use crate::tokens::Tokens;
 use crate::totals::Totals;
 use arrow_array::RecordBatch;
+use farpool_columns::RowGroup;
 use farpool_memory::{Pool, PoolConfig};
 use farpool_model::{
     Error, Prepared, Program, Receipt, Result, Status, TenantName, cast, limits, status::TenantStatus,
@@ -259,6 +260,10 @@ impl Sink for Accounted {
 
     fn batch(&self, batch: RecordBatch) {
         self.sink.batch(batch);
+    }
+
+    fn whole(&self, group: RowGroup) {
+        self.sink.whole(group);
     }
 
     fn finish(&self, result: Result<Receipt>) {

@@ -3,7 +3,7 @@
 mod common;
 
 use common::*;
-use farpool_model::{Error, ErrorKind, LoadMode, Result};
+use farpool_model::{Error, ErrorKind, LoadMode, Result, ResultForm};
 use farpool_transfer::{Pool, PoolUrl, RemotePool};
 use farpool_wire::{PREFACE, Request};
 use futures::StreamExt;
@@ -255,7 +255,10 @@ async fn garbage_ends_its_connection_and_nothing_else() {
             bytes.extend((0..next() % 2000).map(|_| next() as u8));
         } else {
             let start = bytes.len();
-            let request = Request::Execute { plan: (0..100).map(|_| next() as u8).collect() };
+            let request = Request::Execute {
+                plan: (0..100).map(|_| next() as u8).collect(),
+                results: ResultForm::Auto,
+            };
             bytes.extend(frames(1, &request));
             let place = start + (next() as usize) % (bytes.len() - start);
             bytes[place] ^= next() as u8;

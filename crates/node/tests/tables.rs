@@ -4,7 +4,7 @@ mod common;
 
 use arrow_array::cast::AsArray;
 use common::*;
-use farpool_model::{ErrorKind, LoadMode};
+use farpool_model::{ErrorKind, LoadMode, ResultForm};
 use farpool_transfer::{Pool, RemotePool};
 use futures::StreamExt;
 
@@ -117,7 +117,7 @@ async fn answers_and_receipt_come_with_the_result() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn large_results_count_their_bytes() {
     let server = Server::start().await;
-    let pool = server.connect().await;
+    let pool = server.connect().await.with_results(ResultForm::Plain);
     load(&pool, "t", LoadMode::Create, 300_000).await.unwrap();
     let execution = pool.execute(&scan("t"), 1).await.unwrap();
     let receipt = execution.receipt.clone();

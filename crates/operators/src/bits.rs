@@ -73,6 +73,19 @@ pub(crate) fn for_each(bits: &[u64], mut f: impl FnMut(usize)) {
     }
 }
 
+/// Clears each set bit for whose row `keep` does not hold.
+#[inline]
+pub(crate) fn retain(bits: &mut [u64], keep: impl Fn(usize) -> bool) {
+    for (index, word) in bits.iter_mut().enumerate() {
+        let mut rest = *word;
+        while rest != 0 {
+            let bit = rest.trailing_zeros();
+            rest &= rest - 1;
+            *word &= !(u64::from(!keep(index * 64 + bit as usize)) << bit);
+        }
+    }
+}
+
 /// A bitmap from a function of the row.
 ///
 /// A byte for each row first, because that loop becomes vector compares where the function allows it.

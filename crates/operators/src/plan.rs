@@ -53,7 +53,7 @@ pub struct State {
 
 enum Held {
     Rows(Pending),
-    Aggregate(Partial),
+    Aggregate(Box<Partial>),
     Top(Candidates),
 }
 
@@ -227,7 +227,7 @@ impl Plan {
     pub fn new_state_in(&self, shared: &Shared) -> State {
         let held = match &self.compiled.output {
             Operator::Rows(projection) => Held::Rows(projection.pending()),
-            Operator::Aggregate(aggregation) => Held::Aggregate(aggregation.partial()),
+            Operator::Aggregate(aggregation) => Held::Aggregate(Box::new(aggregation.partial())),
             Operator::Top(top) => Held::Top(top.candidates(shared.threshold.clone())),
         };
         State { buffers: LaneBuffers::default(), held }
@@ -250,6 +250,15 @@ impl Plan {
     pub fn favourable<G: Borrow<RowGroup>>(&self, groups: &[G]) -> Option<Vec<usize>> {
         match &self.compiled.output {
             Operator::Top(top) => top.favourable(groups),
+            _ => None,
+        }
+    }
+
+    /// The columns of the table that the result consists of, if it is nothing but columns as they are: then
+    /// a row group all of whose rows pass may leave without being decoded.
+    pub fn plain_columns(&self) -> Option<Vec<usize>> {
+        match &self.compiled.output {
+            Operator::Rows(projection) => projection.plain_columns(),
             _ => None,
         }
     }
@@ -308,7 +317,7 @@ impl Plan {
             }
             Operator::Aggregate(aggregation) => {
                 let partials = states.into_iter().filter_map(|s| match s.held {
-                    Held::Aggregate(partial) => Some(partial),
+                    Held::Aggregate(partial) => Some(*partial),
                     _ => None,
                 });
                 let merging = Merging::new(aggregation, partials.collect());

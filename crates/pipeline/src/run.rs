@@ -17,6 +17,7 @@ use farpool_columns::{RowGroup, Table};
 use farpool_model::{Error, ErrorKind, Prepared, Receipt, Result, cast, limits};
 use farpool_operators::{Merge, Plan, Shared, State, Verdict};
 use parking_lot::Mutex;
+use std::collections::BTreeSet;
 use std::fmt;
 use std::ops::ControlFlow;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -28,6 +29,9 @@ use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 pub enum Step {
     /// A part of the result, in no particular order; at least one batch.
     Batches(Vec<RecordBatch>),
+    /// A part of the result: the columns of a row group all of whose rows pass, as they lie in the pool. Only
+    /// from runs that were started with [`Run::start_shipping`].
+    Whole(RowGroup),
     /// Something was done and there is nothing to give yet: call again.
     Worked,
     /// Other threads hold the last morsels: there is nothing to do now, but there may be later.
@@ -42,6 +46,8 @@ pub struct Run {
     plan: Plan,
     shared: Shared,
     budget: Budget,
+    /// The columns of row groups that may leave as they are.
+    shipped: Option<Vec<usize>>,
     groups: Dispenser,
     /// The row groups in the order in which they are handed out, where it is not that of the table.
     sequence: Option<Vec<usize>>,
@@ -90,8 +96,21 @@ impl Run {
     /// # Errors
     /// As [`Run::start`].
     pub fn start_within(prepared: Prepared, table: Arc<Table>, budget: Budget) -> Result<Arc<Self>> {
+        Run::begin(prepared, table, budget, false)
+    }
+
+    /// The same; row groups that pass whole may come out as [`Step::Whole`].
+    ///
+    /// # Errors
+    /// As [`Run::start`].
+    pub fn start_shipping(prepared: Prepared, table: Arc<Table>, budget: Budget) -> Result<Arc<Self>> {
+        Run::begin(prepared, table, budget, true)
+    }
+
+    fn begin(prepared: Prepared, table: Arc<Table>, budget: Budget, ships: bool) -> Result<Arc<Self>> {
         let plan = Plan::compile_for(&prepared.effective, &table, budget.memory())?;
         let run = Run {
+            shipped: if ships { plan.plain_columns() } else { None },
             sequence: plan.favourable(&table.row_groups),
             plan,
             shared: Shared::default(),
@@ -185,11 +204,16 @@ impl Run {
         while let Some(task) = self.groups.claim() {
             self.check()?;
             let group = self.group(&table, task);
-            if self.plan.verdict(group) != Verdict::None && !self.plan.is_beaten(group, &self.shared) {
-                return self.scan(group, &table);
+            match self.plan.verdict(group) {
+                Verdict::All if self.ships(group) => return Ok(self.ship(group, &table)),
+                Verdict::Some | Verdict::All if !self.plan.is_beaten(group, &self.shared) => {
+                    return self.scan(group, &table);
+                }
+                _ => {
+                    self.tally.skipped(group);
+                    self.complete_groups(1);
+                }
             }
-            self.tally.skipped(group);
-            self.complete_groups(1);
         }
         let merging = match &self.held.lock().phase {
             Phase::Scanning => return Ok(Step::Busy),
@@ -219,6 +243,28 @@ impl Run {
 
     fn check(&self) -> Result<()> {
         if self.is_cancelled() { Err(Error::cancelled()) } else { Ok(()) }
+    }
+
+    /// Whether the row group, all of whose rows pass, leaves as it is; then its rows count as left.
+    fn ships(&self, group: &RowGroup) -> bool {
+        let rows = cast::u64_from(group.rows);
+        let left = |left: u64| left.checked_sub(rows);
+        self.shipped.is_some()
+            && self.rows_left.fetch_update(Ordering::Relaxed, Ordering::Relaxed, left).is_ok()
+    }
+
+    fn ship(&self, group: &RowGroup, table: &Table) -> Step {
+        let columns = self.shipped.as_deref().unwrap_or_default();
+        let read: BTreeSet<usize> = columns.iter().copied().collect();
+        let bytes = read.iter().map(|column| group.chunks[*column].bytes_encoded()).sum::<usize>();
+        self.tally.scanned(group, cast::u64_from(bytes));
+        self.tally.returned(group.rows);
+        if self.limit_reached() {
+            self.skip_unclaimed(table);
+        }
+        self.complete_groups(1);
+        let chunks = columns.iter().map(|column| group.chunks[*column].clone()).collect();
+        Step::Whole(RowGroup { rows: group.rows, chunks })
     }
 
     fn scan(&self, group: &RowGroup, table: &Table) -> Result<Step> {

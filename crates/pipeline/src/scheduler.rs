@@ -11,6 +11,7 @@
 
 use crate::run::{Run, Step, Waker, panic_error};
 use arrow_array::RecordBatch;
+use farpool_columns::RowGroup;
 use farpool_model::{Error, Receipt, Result};
 use parking_lot::{Condvar, Mutex};
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -23,6 +24,8 @@ pub trait Sink: Send + Sync {
     fn ready(&self) -> bool;
     /// A part of the result, from any worker, several at once, in any order.
     fn batch(&self, batch: RecordBatch);
+    /// A part of the result as [`Step::Whole`] has it, under the same rules. Only runs that ship give any.
+    fn whole(&self, group: RowGroup);
     /// The end: nothing comes after it.
     fn finish(&self, outcome: Result<Receipt>);
 }
@@ -202,6 +205,10 @@ impl Scheduler {
             Ok(match step {
                 Step::Batches(batches) => {
                     batches.into_iter().for_each(|batch| sink.batch(batch));
+                    Step::Worked
+                }
+                Step::Whole(group) => {
+                    sink.whole(group);
                     Step::Worked
                 }
                 other => other,

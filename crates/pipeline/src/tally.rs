@@ -4,7 +4,7 @@
 //! scanned and skipped to its encoded bytes.
 
 use farpool_columns::RowGroup;
-use farpool_model::{OperatorAnswer, Receipt, cast};
+use farpool_model::{Encoding, OperatorAnswer, Receipt, cast};
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 /// The counters. Each only grows; a reader sees each at some recent value.
@@ -63,6 +63,8 @@ impl Tally {
             bytes_scanned: self.bytes_scanned.load(Relaxed),
             bytes_skipped: self.bytes_skipped.load(Relaxed),
             bytes_on_wire: 0,
+            bytes_plain: 0,
+            encoding: Encoding::None,
             cpu_ns: self.cpu_ns.load(Relaxed),
             elapsed_ns: 0,
             operators: operators.to_vec(),

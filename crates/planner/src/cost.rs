@@ -208,8 +208,10 @@ fn columns_after_filter(program: &Program) -> BTreeSet<usize> {
 /// Seconds for the conditions of a filter over `rows` rows.
 fn filter_s(filter: &Expr, rows: f64, rates: &Rates) -> f64 {
     match filter {
-        Expr::Like { .. } => rows / rates.pool_match_rows,
-        Expr::Compare(..) | Expr::InList(..) | Expr::IsNull(_) => rows / rates.pool_filter_rows,
+        Expr::Like { .. } | Expr::Regex { .. } => rows / rates.pool_match_rows,
+        Expr::Compare(..) | Expr::InList(..) | Expr::InSet(..) | Expr::IsNull(_) => {
+            rows / rates.pool_filter_rows
+        }
         other => other.children().into_iter().map(|part| filter_s(part, rows, rates)).sum(),
     }
 }

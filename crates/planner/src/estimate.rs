@@ -78,7 +78,7 @@ pub fn distinct_values(expr: &Expr, info: &TableInfo) -> f64 {
             None => rows,
         },
         Expr::Compare(..) | Expr::And(_) | Expr::Or(_) | Expr::Not(_) | Expr::IsNull(_) => 2.0,
-        Expr::InList(..) | Expr::Like { .. } => 2.0,
+        Expr::InList(..) | Expr::InSet(..) | Expr::Like { .. } | Expr::Regex { .. } => 2.0,
         Expr::Case { branches, otherwise } => {
             let values = branches.iter().map(|(_, then)| then).chain(otherwise.as_deref());
             values.map(|value| distinct_values(value, info)).sum::<f64>().min(rows)
@@ -164,6 +164,9 @@ fn truth(expr: &Expr, info: &TableInfo) -> Truth {
             let equal =
                 |literal: &Literal| comparison(CompareOp::Eq, value, &Expr::Literal(literal.clone()), info);
             of_known(list.iter().filter(|l| !l.is_null()).map(equal).sum())
+        }
+        Expr::InSet(value, set) => {
+            of_known((set.count() as f64 / distinct_values(value, info).max(1.0)).min(1.0))
         }
         Expr::Like { value, pattern, .. } => of_known(like(value, pattern, info)),
         Expr::Column(_) => of_known(0.5),

@@ -142,6 +142,8 @@ frame_kinds! {
     StatusInfo = 137,
     /// The request failed; ends the stream. On stream 0 it ends the connection.
     Error = 138,
+    /// Rows of a result, packed.
+    Parcel = 139,
 }
 
 impl FrameKind {
@@ -152,7 +154,7 @@ impl FrameKind {
 
     /// Whether the kind counts against the credit of its stream.
     pub fn is_flow_controlled(self) -> bool {
-        matches!(self, FrameKind::LoadBatch | FrameKind::Batch)
+        matches!(self, FrameKind::LoadBatch | FrameKind::Batch | FrameKind::Parcel)
     }
 
     /// Whether messages of this kind consist of one frame, which may come between the frames of another
@@ -188,7 +190,7 @@ impl FrameKind {
                 16 << 20
             }
             FrameKind::TableList => 64 << 20,
-            FrameKind::LoadBatch | FrameKind::Batch => limits::MESSAGE_BYTES_MAX,
+            FrameKind::LoadBatch | FrameKind::Batch | FrameKind::Parcel => limits::MESSAGE_BYTES_MAX,
         }
     }
 }

@@ -42,11 +42,22 @@ pub struct Welcome {
     pub tenant: String,
 }
 
+/// In which form rows are to come back.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Enumeration)]
+#[repr(i32)]
+pub enum ResultForm {
+    Plain = 0,
+    Packed = 1,
+    Auto = 2,
+}
+
 /// `Prepare` and `Execute`
 #[derive(Clone, PartialEq, Eq, Message)]
 pub struct PlanRequest {
     #[prost(bytes = "vec", tag = "1")]
     pub plan: Vec<u8>,
+    #[prost(enumeration = "ResultForm", tag = "2")]
+    pub results: i32,
 }
 
 /// `Credit`
@@ -147,6 +158,10 @@ pub struct Receipt {
     pub operators: Vec<Bytes>,
     #[prost(uint64, tag = "10")]
     pub rows_bypassed: u64,
+    #[prost(uint64, tag = "11")]
+    pub bytes_plain: u64,
+    #[prost(uint32, tag = "12")]
+    pub encoding: u32,
 }
 
 /// A value of a column's type.

@@ -6,7 +6,7 @@ use crate::{batch, proto};
 use arrow_array::RecordBatch;
 use arrow_schema::SchemaRef;
 use bytes::Bytes;
-use farpool_model::{Error, LoadMode, Result, TableName, limits};
+use farpool_model::{Error, LoadMode, Result, ResultForm, TableName, limits};
 use std::fmt;
 
 /// A message from a client to a node.
@@ -28,10 +28,12 @@ pub enum Request {
         /// A Substrait plan.
         plan: Vec<u8>,
     },
-    /// Run this plan. Answered by `Prepared`, batches and a `Receipt`.
+    /// Run this plan. Answered by `Prepared`, batches or parcels, and a `Receipt`.
     Execute {
         /// A Substrait plan.
         plan: Vec<u8>,
+        /// In which form rows are to come back; parcels come only to whom asks for them.
+        results: ResultForm,
     },
     /// Stop what runs on the stream.
     Cancel,
@@ -103,10 +105,8 @@ impl Request {
                 token: token.clone(),
                 client: client.clone(),
             }),
-            Request::Prepare { plan } | Request::Execute { plan } => {
-                check_plan(plan)?;
-                body(&proto::PlanRequest { plan: plan.clone() })
-            }
+            Request::Prepare { plan } => write_plan(plan, ResultForm::Plain)?,
+            Request::Execute { plan, results } => write_plan(plan, *results)?,
             Request::Credit { bytes } => body(&proto::Credit { bytes: *bytes }),
             Request::Table { name } | Request::Drop { table: name } => {
                 body(&proto::TableRequest { name: name.as_str().to_string() })
@@ -141,8 +141,14 @@ impl Request {
                 let proto::Hello { version_min, version_max, token, client } = read(body)?;
                 Request::Hello { version_min, version_max, token, client }
             }
-            FrameKind::Prepare => Request::Prepare { plan: read_plan(body)? },
-            FrameKind::Execute => Request::Execute { plan: read_plan(body)? },
+            FrameKind::Prepare => {
+                let (plan, _) = read_plan(body)?;
+                Request::Prepare { plan }
+            }
+            FrameKind::Execute => {
+                let (plan, results) = read_plan(body)?;
+                Request::Execute { plan, results }
+            }
             FrameKind::Cancel => read(body).map(|proto::Empty {}| Request::Cancel)?,
             FrameKind::Credit => read(body).map(|proto::Credit { bytes }| Request::Credit { bytes })?,
             FrameKind::Tables => read(body).map(|proto::Empty {}| Request::Tables)?,
@@ -189,10 +195,26 @@ fn check_plan(plan: &[u8]) -> Result<()> {
     Ok(())
 }
 
-fn read_plan(body: &Bytes) -> Result<Vec<u8>> {
-    let proto::PlanRequest { plan } = read(body)?;
-    check_plan(&plan)?;
-    Ok(plan)
+fn write_plan(plan: &[u8], results: ResultForm) -> Result<Bytes> {
+    check_plan(plan)?;
+    let results = match results {
+        ResultForm::Plain => proto::ResultForm::Plain,
+        ResultForm::Packed => proto::ResultForm::Packed,
+        ResultForm::Auto => proto::ResultForm::Auto,
+    };
+    Ok(body(&proto::PlanRequest { plan: plan.to_vec(), results: results.into() }))
+}
+
+fn read_plan(body: &Bytes) -> Result<(Vec<u8>, ResultForm)> {
+    let request: proto::PlanRequest = read(body)?;
+    check_plan(&request.plan)?;
+    // A form of a later version is read as the one that everybody understands.
+    let results = match request.results() {
+        proto::ResultForm::Plain => ResultForm::Plain,
+        proto::ResultForm::Packed => ResultForm::Packed,
+        proto::ResultForm::Auto => ResultForm::Auto,
+    };
+    Ok((request.plan, results))
 }
 
 fn read_name(body: &Bytes) -> Result<TableName> {

@@ -9,8 +9,8 @@ use arrow_schema::SchemaRef;
 use bytes::Bytes;
 use farpool_model::status::TenantStatus;
 use farpool_model::{
-    Answer, ColumnStatistics, Error, ErrorKind, Literal, OperatorAnswer, Prepared, Receipt, Result, Status,
-    TableInfo, TableName, TenantName, Value, Version,
+    Answer, ColumnStatistics, Encoding, Error, ErrorKind, Literal, OperatorAnswer, Prepared, Receipt, Result,
+    Status, TableInfo, TableName, TenantName, Value, Version,
 };
 use std::sync::Arc;
 
@@ -35,6 +35,8 @@ pub enum Response {
     },
     /// Rows of the result, in the schema of the `Prepared` before them.
     Batch(RecordBatch),
+    /// The same packed: a parcel as `farpool_columns` reads it.
+    Parcel(Bytes),
     /// What the program has cost: the last message after `Execute`.
     Receipt(Receipt),
     /// The tables of the tenant.
@@ -63,6 +65,7 @@ impl Response {
             Response::Hello { .. } => FrameKind::Welcome,
             Response::Prepared { .. } => FrameKind::Prepared,
             Response::Batch(_) => FrameKind::Batch,
+            Response::Parcel(_) => FrameKind::Parcel,
             Response::Receipt(_) => FrameKind::Receipt,
             Response::Tables(_) => FrameKind::TableList,
             Response::Table(_) => FrameKind::TableInfo,
@@ -81,6 +84,7 @@ impl Response {
     pub fn encode(&self) -> Result<Vec<Outgoing>> {
         let body = match self {
             Response::Batch(rows) => return batch::encode_batch(FrameKind::Batch, rows),
+            Response::Parcel(parcel) => parcel.clone(),
             Response::Hello { version, server, tenant } => body(&proto::Welcome {
                 version: *version,
                 server: server.clone(),
@@ -126,6 +130,7 @@ impl Response {
                 let schema = schema.ok_or_else(|| Error::invalid("rows came before their schema"))?;
                 Response::Batch(batch::decode_batch(schema, body)?)
             }
+            FrameKind::Parcel => Response::Parcel(body.clone()),
             FrameKind::Receipt => Response::Receipt(read_receipt(read(body)?)?),
             FrameKind::TableList => {
                 let proto::TableList { tables } = read(body)?;
@@ -230,6 +235,8 @@ fn write_receipt(receipt: &Receipt) -> proto::Receipt {
         cpu_ns: receipt.cpu_ns,
         elapsed_ns: receipt.elapsed_ns,
         operators: receipt.operators.iter().map(|answer| body(&write_answer(answer))).collect(),
+        bytes_plain: receipt.bytes_plain,
+        encoding: Encoding::ALL.iter().position(|e| *e == receipt.encoding).map_or(0, |place| place as u32),
     }
 }
 
@@ -245,6 +252,8 @@ fn read_receipt(receipt: proto::Receipt) -> Result<Receipt> {
         cpu_ns: receipt.cpu_ns,
         elapsed_ns: receipt.elapsed_ns,
         operators: receipt.operators.iter().map(|a| read_answer(read(a)?)).collect::<Result<_>>()?,
+        bytes_plain: receipt.bytes_plain,
+        encoding: Encoding::ALL.get(receipt.encoding as usize).copied().unwrap_or_default(),
     })
 }
 

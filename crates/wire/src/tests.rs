@@ -62,7 +62,9 @@ fn every_request_round_trips() {
         },
         Request::Hello { version_min: 1, version_max: 1, token: None, client: String::new() },
         Request::Prepare { plan: vec![1, 2, 3] },
-        Request::Execute { plan: vec![] },
+        Request::Execute { plan: vec![], results: ResultForm::Plain },
+        Request::Execute { plan: vec![], results: ResultForm::Packed },
+        Request::Execute { plan: vec![], results: ResultForm::Auto },
         Request::Cancel,
         Request::Credit { bytes: 1 << 20 },
         Request::Tables,
@@ -138,6 +140,8 @@ fn every_response_round_trips() {
         bytes_on_wire: 6,
         cpu_ns: 7,
         elapsed_ns: u64::MAX,
+        bytes_plain: 8,
+        encoding: Encoding::Mixed,
         operators: prepared().answers,
     };
     let tenant = TenantStatus { tenant: "x".into(), memory_bytes_used: 1, tables: 2, ..Default::default() };
@@ -152,6 +156,7 @@ fn every_response_round_trips() {
         Response::Hello { version: 1, server: "farpool 0.1".into(), tenant: TenantName::default() },
         Response::Prepared { prepared: prepared(), table_schema: schema() },
         Response::Batch(rows()),
+        Response::Parcel(Bytes::from_static(b"parcel")),
         Response::Receipt(receipt),
         Response::Tables(vec![table_info(), table_info()]),
         Response::Tables(vec![]),
@@ -404,6 +409,7 @@ fn the_page_has_the_limits_that_are_enforced() {
         ("nodes of a program", limits::EXPR_NODES_MAX),
         ("values of an IN list", limits::IN_LIST_MAX),
         ("keys of a sort", limits::SORT_KEYS_MAX),
+        ("bits of a key set, in bytes", limits::KEY_SET_BYTES_MAX),
         ("columns", limits::COLUMNS_MAX),
     ] {
         let row = doc_rows("## Limits").into_iter().find(|r| r[0] == name);
@@ -426,7 +432,8 @@ fn example_execute() -> Request {
     let literal = Literal::new(Value::Int(5), DataType::Int64).unwrap();
     let filter = Expr::compare(CompareOp::Gt, Expr::Column(0), Expr::Literal(literal));
     let program = Program { filter: Some(filter), ..Program::scan(name("t"), &schema, &[0]) };
-    Request::Execute { plan: substrait::encode_program(&program, &schema).unwrap() }
+    let plan = substrait::encode_program(&program, &schema).unwrap();
+    Request::Execute { plan, results: ResultForm::Plain }
 }
 
 #[test]

@@ -5,7 +5,7 @@ use super::chunks::check;
 use super::{encoded, pool};
 use crate::Chunk;
 use farpool_memory::Pool;
-use farpool_model::{CompareOp, ErrorKind, TenantName};
+use farpool_model::{ErrorKind, TenantName};
 use std::sync::Arc;
 
 fn read(pool: &Arc<Pool>, bytes: &[u8]) -> farpool_model::Result<Chunk> {
@@ -53,7 +53,7 @@ fn exercise(chunk: &Chunk) {
     chunk.validity(0..rows);
     for integers in chunk.integers().into_iter().chain(chunk.dictionary().map(|d| d.codes())) {
         let mut bits = vec![0; rows.div_ceil(64)];
-        integers.compare(CompareOp::Lt, i128::from(integers.max()), 0..rows, &mut bits);
+        integers.retain_within(i128::MIN, i128::from(integers.max()) - 1, true, 0, &mut bits);
         let mut values = Vec::new();
         integers.unpack(0..rows, &mut values);
         assert!(values.iter().all(|v| (integers.min()..=integers.max()).contains(v)));

@@ -2,7 +2,7 @@
 
 use super::arrays::{Random, SHAPES, Shape, TYPES, array};
 use super::{encoded, pool};
-use crate::{Chunk, EncodingKind};
+use crate::{Chunk, EncodingKind, IntegerSet};
 use arrow_array::cast::AsArray;
 use arrow_array::types::*;
 use arrow_array::{Array, ArrayRef, StringViewArray, UInt32Array};
@@ -41,6 +41,7 @@ pub fn check(chunk: &Chunk, array: &ArrayRef, random: &mut Random) {
     check_gather(chunk, array, random);
     check_zone(chunk, array);
     check_integers(chunk, array, random);
+    check_floats(chunk, array, random);
     check_dictionary(chunk, array);
 }
 
@@ -105,34 +106,121 @@ fn check_integers(chunk: &Chunk, array: &ArrayRef, random: &mut Random) {
     }
     let (min, max) = (i128::from(integers.min()), i128::from(integers.max()));
     let some = i128::from(unpacked[random.below(unpacked.len())]);
-    for value in [min, max, min - 1, max + 1, some, some + 1, min + (max - min) / 2, i128::MIN, i128::MAX] {
-        let start = random.below(values.len().div_ceil(1024)) * 1024;
-        let rows = start..start + random.below(values.len() - start + 1);
+    let bounds = [min, max, min - 1, max + 1, some, some + 1, min + (max - min) / 2, i128::MIN, i128::MAX];
+    for low in bounds {
+        let high = bounds[random.below(bounds.len())];
+        let inside = random.below(2) == 0;
+        check_predicate(
+            &unpacked,
+            random,
+            |start, alive| {
+                integers.retain_within(low, high, inside, start, alive);
+            },
+            |value| (low <= i128::from(value) && i128::from(value) <= high) == inside,
+        );
+    }
+    let first = unpacked[random.below(unpacked.len())].saturating_sub(random.below(50) as i64);
+    let set = IntegerSet::new(first, 1 + random.below(300), |i| i % 3 == 0 || i % 7 == 1);
+    for inside in [true, false] {
+        check_predicate(
+            &unpacked,
+            random,
+            |start, alive| {
+                integers.retain_members(&set, inside, start, alive);
+            },
+            |value| set.contains(value) == inside,
+        );
+    }
+}
+
+/// A predicate on some blocks, for some of their rows, against the predicate on each value.
+fn check_predicate(
+    values: &[i64],
+    random: &mut Random,
+    retain: impl FnOnce(usize, &mut [u64]),
+    holds: impl Fn(i64) -> bool,
+) {
+    let start = random.below(values.len().div_ceil(1024)) * 1024;
+    let rows = random.below(values.len() - start + 1);
+    let share = 1 + random.below(1200);
+    let mut alive = vec![0; rows.div_ceil(64)];
+    (0..rows).filter(|_| random.below(share) < 20).for_each(|row| alive[row / 64] |= 1 << (row % 64));
+    let mut expected = alive.clone();
+    for (row, value) in values[start..start + rows].iter().enumerate() {
+        expected[row / 64] &= !(u64::from(!holds(*value)) << (row % 64));
+    }
+    retain(start, &mut alive);
+    assert_eq!(alive, expected);
+}
+
+/// Floats in the order that SQL has.
+fn check_floats(chunk: &Chunk, array: &ArrayRef, random: &mut Random) {
+    let Some(floats) = chunk.floats() else { return };
+    let one_zero = |value: f64| if value == 0.0 { 0.0 } else { value };
+    let value = |row: usize| match array.as_primitive_opt::<Float64Type>() {
+        Some(array) => array.value(row),
+        None => array.as_primitive::<Float32Type>().value(row).into(),
+    };
+    for literal in [value(0), value(array.len() / 2), 0.0, -0.0, f64::NAN, -f64::NAN, f64::INFINITY] {
         for op in OPS {
-            let mut bits = vec![u64::MAX; rows.len().div_ceil(64) + 2];
-            integers.compare(op, value, rows.clone(), &mut bits);
-            let expected = naive(op, &unpacked[rows.clone()], value, bits.len());
-            assert_eq!(bits, expected, "{op:?} {value} over {rows:?}");
+            let mut alive = vec![u64::MAX; array.len() / 64];
+            floats.retain_compared(op, literal, 0, &mut alive);
+            for row in (0..alive.len() * 64).step_by(1 + random.below(20)) {
+                let order = one_zero(value(row)).total_cmp(&one_zero(literal));
+                let kept = alive[row / 64] >> (row % 64) & 1 == 1;
+                assert_eq!(kept, holds(op, order), "{} {op:?} {literal}", value(row));
+            }
         }
     }
 }
 
-/// The bitmap of a comparison, bit by bit.
-pub fn naive(op: CompareOp, values: &[i64], literal: i128, words: usize) -> Vec<u64> {
-    let mut bits = vec![0; words];
-    for (row, value) in values.iter().enumerate() {
-        let order = i128::from(*value).cmp(&literal);
-        let holds = match op {
-            CompareOp::Eq => order.is_eq(),
-            CompareOp::NotEq => order.is_ne(),
-            CompareOp::Lt => order.is_lt(),
-            CompareOp::LtEq => order.is_le(),
-            CompareOp::Gt => order.is_gt(),
-            CompareOp::GtEq => order.is_ge(),
-        };
-        bits[row / 64] |= u64::from(holds) << (row % 64);
+fn holds(op: CompareOp, order: Ordering) -> bool {
+    match op {
+        CompareOp::Eq => order.is_eq(),
+        CompareOp::NotEq => order.is_ne(),
+        CompareOp::Lt => order.is_lt(),
+        CompareOp::LtEq => order.is_le(),
+        CompareOp::Gt => order.is_gt(),
+        CompareOp::GtEq => order.is_ge(),
     }
-    bits
+}
+
+#[test]
+fn columns_compare_with_each_other() {
+    let mut random = Random(5);
+    let pool = pool(64);
+    let columns: Vec<(ArrayRef, Arc<Chunk>)> =
+        [DataType::Int8, DataType::Int32, DataType::Int64, DataType::Int64]
+            .iter()
+            .flat_map(|t| SHAPES.map(|shape| (t, shape)))
+            .map(|(data_type, shape)| array(data_type, shape, 3000, 0, &mut random))
+            .map(|array| (Arc::clone(&array), encoded(&pool, &array)))
+            .collect();
+    for _ in 0..200 {
+        let (left, right) =
+            (&columns[random.below(columns.len())].1, &columns[random.below(columns.len())].1);
+        let (left, right) = (left.integers().unwrap(), right.integers().unwrap());
+        let (mut lefts, mut rights) = (Vec::new(), Vec::new());
+        left.unpack(0..3000, &mut lefts);
+        right.unpack(0..3000, &mut rights);
+        let op = OPS[random.below(6)];
+        let rows: Vec<i64> = (0..3000).collect();
+        check_predicate(
+            &rows,
+            &mut random,
+            |start, alive| left.retain_compared(op, &right, start, alive),
+            |row| holds(op, lefts[row as usize].cmp(&rights[row as usize])),
+        );
+    }
+}
+
+#[test]
+fn sets_have_what_they_were_made_of() {
+    let set = IntegerSet::of_sorted(&[-5, -4, 90, 1000]);
+    assert!([-5, -4, 90, 1000].into_iter().all(|v| set.contains(v)));
+    assert!(![i64::MIN, -6, -3, 0, 91, 999, 1001, i64::MAX].into_iter().any(|v| set.contains(v)));
+    let edge = IntegerSet::new(i64::MAX, 1, |_| true);
+    assert!(edge.contains(i64::MAX) && !edge.contains(i64::MIN) && !edge.contains(0));
 }
 
 fn check_dictionary(chunk: &Chunk, array: &ArrayRef) {

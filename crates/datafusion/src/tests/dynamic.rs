@@ -88,6 +88,30 @@ async fn the_branches_of_a_partitioned_join_become_one_range() {
 }
 
 #[tokio::test]
+async fn long_lists_of_integers_become_sets_where_that_pays() {
+    let columns = vec![farpool_model::ColumnStatistics::default(); info().await.schema.fields().len()];
+    let large = TableInfo { rows: 1_000_000, columns, ..info().await };
+    let schema = large.schema.project(&[1, 2]).unwrap();
+    let of = |keys: Vec<i32>| -> Filter {
+        let keys: ArrayRef = Arc::new(Int32Array::from(keys));
+        Arc::new(InListExpr::try_new_from_array(col("k", &schema).unwrap(), keys, false, &schema).unwrap())
+    };
+    let hundred = || of((0..100).map(|key| key * 3).collect());
+    assert_eq!(found(&large, hundred()).as_deref(), Some("k IN (100 keys from 0 to 297)"));
+    let branches = vec![(lit(0u64), hundred()), (lit(1u64), of(vec![-5, 1]))];
+    let case = CaseExpr::try_new(Some(lit(0u64)), branches, Some(lit(false))).unwrap();
+    assert_eq!(found(&large, Arc::new(case)).as_deref(), Some("k IN (102 keys from -5 to 297)"));
+    // Few keys, keys too far apart for a bitmap, and a table that is not worth the bytes.
+    assert_eq!(found(&large, of(vec![7, 9])).as_deref(), Some("k IN (7, 9)"));
+    let apart = found(&large, of((0..100).map(|key| key * 20_000_000).collect()));
+    assert!(apart.unwrap().ends_with("more)"), "a plain list");
+    let small = TableInfo { rows: 20, ..large.clone() };
+    assert_eq!(found(&small, hundred()), None);
+    let dense = TableInfo { rows: 110, ..large.clone() };
+    assert_eq!(found(&dense, hundred()), None, "most rows would pass");
+}
+
+#[tokio::test]
 async fn a_list_of_pairs_becomes_a_list_for_each_key() {
     let info = info().await;
     let schema = info.schema.project(&[1, 2]).unwrap();

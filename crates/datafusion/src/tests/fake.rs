@@ -11,8 +11,8 @@ use datafusion::logical_expr::expr::{InList, Like};
 use datafusion::logical_expr::{Expr as Logical, ExprFunctionExt, Operator, binary_expr, cast, lit, when};
 use datafusion::prelude::SessionContext;
 use farpool_model::{
-    AggregateFunction, Answer, ArithmeticOp, ColumnStatistics, CompareOp, Error, Expr, LoadMode,
-    OperatorAnswer, Output, Prepared, Program, Receipt, Result, Status, TableInfo, TableName, Version,
+    AggregateFunction, Answer, ArithmeticOp, ColumnStatistics, CompareOp, Error, Expr, Literal, LoadMode,
+    OperatorAnswer, Output, Prepared, Program, Receipt, Result, Status, TableInfo, TableName, Value, Version,
     Weakened, schema, weaken,
 };
 use farpool_transfer::{BatchStream, Execution, Pool, ReceiptHandle};
@@ -302,6 +302,11 @@ fn logical(expr: &Expr, table: &SchemaRef) -> Logical {
         Expr::Or(parts) => parts.iter().map(to).reduce(Logical::or).unwrap(),
         Expr::Not(e) => Logical::Not(Box::new(to(e))),
         Expr::IsNull(e) => to(e).is_null(),
+        Expr::InSet(e, set) => {
+            let data_type = e.data_type(table).unwrap();
+            let key = |key: i64| Literal::new(Value::Int(key.into()), data_type.clone()).unwrap();
+            logical(&Expr::InList(e.clone(), set.iter().map(key).collect()), table)
+        }
         Expr::InList(e, list) => {
             let list = list.iter().map(|l| Logical::Literal(to_scalar(l).unwrap(), None)).collect();
             Logical::InList(InList { expr: Box::new(to(e)), list, negated: false })
@@ -313,6 +318,13 @@ fn logical(expr: &Expr, table: &SchemaRef) -> Logical {
             escape_char: None,
             case_insensitive: *case_insensitive,
         }),
+        Expr::Regex { value, pattern } => {
+            let op = match pattern.is_case_insensitive() {
+                true => Operator::RegexIMatch,
+                false => Operator::RegexMatch,
+            };
+            binary_expr(to(value), op, lit(pattern.as_str()))
+        }
         Expr::Arithmetic(op, l, r) => {
             let op = match op {
                 ArithmeticOp::Add => Operator::Plus,

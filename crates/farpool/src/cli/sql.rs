@@ -4,7 +4,7 @@ use super::output::{self, Format};
 use super::pool_args::TokenArgs;
 use super::size;
 use super::stop::{Outcome, Stop, file_error};
-use farpool::{Error, PoolUrl, Receipt, Session, SessionOptions, Statement};
+use farpool::{Error, PoolUrl, Receipt, ResultForm, Session, SessionOptions, Statement};
 use futures::StreamExt;
 use std::fs::File;
 use std::io::{IsTerminal, Read, Write};
@@ -25,8 +25,9 @@ columns that the query needs are read, into a pool in this process. With --pool,
 of that node.
 With --format json a row is one object on a line; with arrow, each statement is one IPC stream. Several
 statements give their results one after the other.
-The receipt is one JSON object: rows_scanned, rows_skipped, rows_returned, rows_bypassed, bytes_scanned, bytes_skipped,
-bytes_on_wire, cpu_ns, elapsed_ns, operators: [{name, detail, answer, reason}]; of all statements together.";
+The receipt is one JSON object: rows_scanned, rows_skipped, rows_returned, rows_bypassed, bytes_scanned,
+bytes_skipped, bytes_on_wire, bytes_plain, encoding, cpu_ns, elapsed_ns,
+operators: [{name, detail, answer, reason}]; of all statements together.";
 
 /// Run SQL on files, or on the tables of a memory node
 #[derive(clap::Args, Debug)]
@@ -50,6 +51,10 @@ pub struct Args {
     /// Fetch columns as they are and do everything here, for comparison
     #[arg(long)]
     no_pushdown: bool,
+
+    /// How rows come from the node: auto (packed where the network is slower than packing), plain or packed
+    #[arg(long, value_name = "FORM", default_value_t)]
+    results: ResultForm,
 
     /// Also say, on standard error, what the pool is asked to do, its answers, what is left to do here, what
     /// that should cost and, at the end, what came of it
@@ -126,7 +131,7 @@ async fn open_session(args: &Args) -> Outcome<Session> {
     let options = SessionOptions { pushdown: !args.no_pushdown, rates, ..SessionOptions::default() };
     let session = Session::new(options);
     if let Some(url) = &args.pool {
-        let pool = farpool::connect(&url.to_string(), args.token.find().as_deref()).await?;
+        let pool = farpool::connect_for(&url.to_string(), args.token.find().as_deref(), args.results).await?;
         session.register_pool("farpool", pool).await?;
     }
     let files = farpool::QueryFiles::new(args.memory.unwrap_or_else(farpool::memory_bytes_default));

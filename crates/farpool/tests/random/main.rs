@@ -61,7 +61,11 @@ async fn case(pools: &Pools, seed: u64) -> Vec<String> {
     let table = Table::random(&mut rng);
     pools::load(&*pools.embedded, "t", table.schema.clone(), table.batches.clone()).await;
     let reference = reference(&table);
-    let way = if seed.is_multiple_of(4) { Way::Remote } else { Way::Embedded };
+    let way = match seed % 8 {
+        0 => Way::Remote,
+        4 => Way::Plain,
+        _ => Way::Embedded,
+    };
     let mut failures = Vec::new();
     for _ in 0..QUERIES {
         let query = Query::random(&mut rng, &table);

@@ -2,7 +2,7 @@
 
 use farpool::model::{TenantName, limits};
 use farpool::node::{Node, NodeConfig, server};
-use farpool::{EmbeddedPool, LoadMode, Pool, Session, SessionOptions, TableInfo, TableName};
+use farpool::{EmbeddedPool, LoadMode, Pool, ResultForm, Session, SessionOptions, TableInfo, TableName};
 use futures::stream;
 use std::sync::Arc;
 
@@ -13,8 +13,10 @@ use arrow::datatypes::SchemaRef;
 pub struct Pools {
     /// In this process.
     pub embedded: Arc<EmbeddedPool>,
-    /// The same tables over TCP.
+    /// The same tables over TCP, with results packed.
     pub remote: Arc<dyn Pool>,
+    /// The same, with plain results.
+    pub plain: Arc<dyn Pool>,
 }
 
 impl Pools {
@@ -31,8 +33,9 @@ impl Pools {
         let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.expect("a free port");
         let url = format!("farpool://{}", listener.local_addr().expect("an address"));
         tokio::spawn(server::serve(node, listener, std::future::pending()));
-        let remote = farpool::connect(&url, None).await.expect("the node answers");
-        Pools { embedded, remote }
+        let remote = farpool::connect_for(&url, None, ResultForm::Packed).await.expect("the node answers");
+        let plain = farpool::connect_for(&url, None, ResultForm::Plain).await.expect("the node answers");
+        Pools { embedded, remote, plain }
     }
 
     /// A session on one of the two ways.
@@ -40,6 +43,7 @@ impl Pools {
         let pool: Arc<dyn Pool> = match way {
             Way::Embedded => self.embedded.clone(),
             Way::Remote => self.remote.clone(),
+            Way::Plain => self.plain.clone(),
         };
         let session = Session::new(SessionOptions { pushdown, ..SessionOptions::default() });
         session.register_pool("farpool", pool).await.expect("a pool can be registered");
@@ -52,8 +56,10 @@ impl Pools {
 pub enum Way {
     /// In this process.
     Embedded,
-    /// Over loopback TCP.
+    /// Over loopback TCP, with results packed.
     Remote,
+    /// Over loopback TCP, with plain results.
+    Plain,
 }
 
 /// Loads batches as a table, in place of one that may be there.

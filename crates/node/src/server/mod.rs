@@ -8,7 +8,9 @@ mod greeting;
 mod inbox;
 mod lanes;
 mod load;
+mod meter;
 mod outbox;
+mod packing;
 mod requests;
 mod sink;
 

@@ -6,6 +6,7 @@
 //! writer task. Writes are vectored and at most a frame or two long, which stays in the CPU caches.
 
 use super::lanes::Lanes;
+use super::meter::Meter;
 use bytes::{Buf, Bytes};
 use farpool_model::{Error, Result, limits};
 use farpool_wire::Outgoing;
@@ -35,6 +36,7 @@ pub(crate) struct Outbox<W> {
 
 struct State<W> {
     lanes: Lanes<W>,
+    meter: Meter,
     unwritten: VecDeque<Bytes>,
     writing: bool,
     closed: bool,
@@ -52,13 +54,20 @@ enum Progress {
 impl<W> Outbox<W> {
     /// An outbox for `socket`. `on_room` is called when a stream that was full has room again.
     pub fn new(socket: Arc<TcpStream>, on_room: Box<dyn Fn() + Send + Sync>) -> Self {
-        let state = State { lanes: Lanes::new(), unwritten: VecDeque::new(), writing: false, closed: false };
+        let meter = Meter::new(socket.peer_addr().ok().map(|peer| peer.ip()));
+        let state =
+            State { lanes: Lanes::new(), meter, unwritten: VecDeque::new(), writing: false, closed: false };
         Outbox { socket, state: Mutex::new(state), writer: Notify::new(), on_room }
     }
 
     /// Looks at or changes the streams. Nothing leaves before [`Outbox::flush`] or [`Outbox::wake`].
     pub fn with<T>(&self, change: impl FnOnce(&mut Lanes<W>) -> T) -> T {
         change(&mut self.state.lock().lanes)
+    }
+
+    /// Bytes that the socket takes in a second.
+    pub fn bytes_per_s(&self) -> f64 {
+        self.state.lock().meter.bytes_per_s()
     }
 
     /// Opens a stream; see [`Lanes::open`].
@@ -128,27 +137,31 @@ impl<W> Outbox<W> {
     fn write(&self, writes_max: usize) -> io::Result<Progress> {
         let Some(mut segments) = self.begin() else { return Ok(Progress::Done) };
         let mut writes = 0;
+        let mut bytes = 0;
         loop {
             match write_some(&self.socket, &mut segments) {
-                Ok(()) => writes += 1,
+                Ok(written) => {
+                    writes += 1;
+                    bytes += written;
+                }
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
-                    self.pause(segments);
+                    self.pause(segments, bytes, true);
                     return Ok(Progress::Blocked);
                 }
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
                 Err(error) => {
-                    self.pause(VecDeque::new());
+                    self.pause(VecDeque::new(), bytes, false);
                     return Err(error);
                 }
             }
             if segments.is_empty() {
-                match self.next() {
+                match self.next(std::mem::take(&mut bytes)) {
                     Some(more) => segments = more,
                     None => return Ok(Progress::Done),
                 }
             }
             if writes >= writes_max {
-                self.pause(segments);
+                self.pause(segments, bytes, false);
                 return Ok(Progress::More);
             }
         }
@@ -163,11 +176,12 @@ impl<W> Outbox<W> {
             }
             state.writing = true;
         }
-        self.next()
+        self.next(0)
     }
 
-    /// What to write next; ends the caller's turn as the writer when there is nothing.
-    fn next(&self) -> Option<VecDeque<Bytes>> {
+    /// What to write next after `bytes` were written; ends the caller's turn as the writer when there is
+    /// nothing.
+    fn next(&self, bytes: usize) -> Option<VecDeque<Bytes>> {
         let mut room = false;
         let segments = {
             let mut state = self.state.lock();
@@ -178,6 +192,8 @@ impl<W> Outbox<W> {
                 segments = picked.segments.into();
             }
             state.writing = !segments.is_empty();
+            let more = state.writing;
+            state.meter.wrote(bytes, more);
             segments
         };
         if room {
@@ -186,20 +202,26 @@ impl<W> Outbox<W> {
         (!segments.is_empty()).then_some(segments)
     }
 
-    /// Ends the caller's turn as the writer and leaves `segments` to the next one.
-    fn pause(&self, mut segments: VecDeque<Bytes>) {
+    /// Ends the caller's turn as the writer, after it has written `bytes` and, perhaps, found the socket
+    /// full, and leaves `segments` to the next one.
+    fn pause(&self, mut segments: VecDeque<Bytes>, bytes: usize, full: bool) {
         let mut state = self.state.lock();
+        state.meter.wrote(bytes, true);
+        if full {
+            state.meter.full();
+        }
         state.writing = false;
         segments.append(&mut state.unwritten);
         state.unwritten = segments;
     }
 }
 
-/// Writes the first segments and drops what was taken.
-fn write_some(socket: &TcpStream, segments: &mut VecDeque<Bytes>) -> io::Result<()> {
+/// Writes the first segments and drops what was taken, whose bytes it gives.
+fn write_some(socket: &TcpStream, segments: &mut VecDeque<Bytes>) -> io::Result<usize> {
     let slices: Vec<IoSlice<'_>> =
         segments.iter().take(SEGMENTS_PER_WRITE).map(|segment| IoSlice::new(segment)).collect();
-    let mut written = socket.try_write_vectored(&slices)?;
+    let taken = socket.try_write_vectored(&slices)?;
+    let mut written = taken;
     while let Some(first) = segments.front_mut() {
         if first.len() > written {
             first.advance(written);
@@ -208,5 +230,5 @@ fn write_some(socket: &TcpStream, segments: &mut VecDeque<Bytes>) -> io::Result<
         written -= first.len();
         segments.pop_front();
     }
-    Ok(())
+    Ok(taken)
 }

@@ -3,7 +3,7 @@
 use super::connection::{Connection, Work};
 use super::sink::StreamSink;
 use farpool_columns::Table;
-use farpool_model::{Error, Program, Result, TableName, Version};
+use farpool_model::{Error, Program, Result, ResultForm, TableName, Version};
 use farpool_pipeline::Run;
 use farpool_wire::{FrameKind, Message, Request, Response, substrait};
 use std::cell::OnceCell;
@@ -47,7 +47,9 @@ fn outcome(connection: &Arc<Connection>, message: &Message) -> Result<Option<Res
             let prepared = farpool_pipeline::prepare_within(&program, &table, version, node.budget())?;
             Response::Prepared { prepared, table_schema: table.schema.clone() }
         }
-        Request::Execute { plan } => return execute(connection, message.stream, &plan).map(|()| None),
+        Request::Execute { plan, results } => {
+            return execute(connection, message.stream, &plan, results).map(|()| None);
+        }
         Request::Tables => Response::Tables(catalog.tables(tenant)),
         Request::Table { name } => Response::Table(catalog.info(tenant, &name)?),
         Request::Drop { table } => {
@@ -60,12 +62,15 @@ fn outcome(connection: &Arc<Connection>, message: &Message) -> Result<Option<Res
 }
 
 /// Starts a program; its sink will end the stream.
-fn execute(connection: &Arc<Connection>, stream: u32, plan: &[u8]) -> Result<()> {
+fn execute(connection: &Arc<Connection>, stream: u32, plan: &[u8], results: ResultForm) -> Result<()> {
     let (program, version, table) = read_plan(connection, plan)?;
     let table_schema = table.schema.clone();
     let budget = connection.node.budget();
     let prepared = farpool_pipeline::prepare_within(&program, &table, version, budget)?;
-    let run = Run::start_within(prepared.clone(), table, budget)?;
+    let run = match results {
+        ResultForm::Plain => Run::start_within(prepared.clone(), table, budget)?,
+        ResultForm::Auto | ResultForm::Packed => Run::start_shipping(prepared.clone(), table, budget)?,
+    };
     let answers = Response::Prepared { prepared, table_schema }.encode()?;
     let open = connection.outbox.with(|lanes| {
         let Some(work) = lanes.work(stream) else { return false };
@@ -73,7 +78,7 @@ fn execute(connection: &Arc<Connection>, stream: u32, plan: &[u8]) -> Result<()>
         answers.into_iter().all(|message| lanes.push(stream, message))
     });
     if open {
-        let sink = Arc::new(StreamSink::new(connection.clone(), stream, &run));
+        let sink = Arc::new(StreamSink::new(connection.clone(), stream, &run, results));
         connection.node.submit(&connection.tenant, &connection.region, run, sink);
         connection.outbox.flush();
     }

@@ -1,10 +1,13 @@
 //! Where a program's batches become messages: in the worker that made them.
 
 use super::connection::Connection;
+use super::packing::Packing;
 use arrow_array::RecordBatch;
-use farpool_model::{Error, Receipt, Result};
+use arrow_schema::SchemaRef;
+use farpool_columns::RowGroup;
+use farpool_model::{Error, Receipt, Result, ResultForm};
 use farpool_pipeline::{Run, Sink};
-use farpool_wire::Response;
+use farpool_wire::{Outgoing, Response};
 use parking_lot::Mutex;
 use std::sync::{Arc, Weak};
 
@@ -13,14 +16,35 @@ pub(super) struct StreamSink {
     connection: Arc<Connection>,
     stream: u32,
     run: Weak<Run>,
+    schema: SchemaRef,
+    packing: Packing,
     /// Why a batch could not be sent.
     failure: Mutex<Option<Error>>,
 }
 
 impl StreamSink {
-    /// A sink for the batches of `run`.
-    pub fn new(connection: Arc<Connection>, stream: u32, run: &Arc<Run>) -> Self {
-        StreamSink { connection, stream, run: Arc::downgrade(run), failure: Mutex::default() }
+    /// A sink for the batches of `run`, whose client asks for `form`.
+    pub fn new(connection: Arc<Connection>, stream: u32, run: &Arc<Run>, form: ResultForm) -> Self {
+        StreamSink {
+            connection,
+            stream,
+            run: Arc::downgrade(run),
+            schema: run.schema().clone(),
+            packing: Packing::new(form),
+            failure: Mutex::default(),
+        }
+    }
+
+    /// Sends what `make` makes, unless nobody waits for it any more.
+    fn send(&self, make: impl FnOnce() -> Result<Vec<Outgoing>>) {
+        let outbox = &self.connection.outbox;
+        if outbox.with(|lanes| lanes.work(self.stream).is_none()) {
+            return;
+        }
+        match make() {
+            Ok(messages) => messages.into_iter().for_each(|message| outbox.push(self.stream, message)),
+            Err(error) => self.fail(error),
+        }
     }
 
     fn fail(&self, error: Error) {
@@ -37,14 +61,11 @@ impl Sink for StreamSink {
     }
 
     fn batch(&self, batch: RecordBatch) {
-        let outbox = &self.connection.outbox;
-        if outbox.with(|lanes| lanes.work(self.stream).is_none()) {
-            return;
-        }
-        match Response::Batch(batch).encode() {
-            Ok(messages) => messages.into_iter().for_each(|message| outbox.push(self.stream, message)),
-            Err(error) => self.fail(error),
-        }
+        self.send(|| self.packing.batch(batch, self.connection.outbox.bytes_per_s()));
+    }
+
+    fn whole(&self, group: RowGroup) {
+        self.send(|| self.packing.whole(&group, &self.schema));
     }
 
     fn finish(&self, outcome: Result<Receipt>) {
@@ -52,6 +73,7 @@ impl Sink for StreamSink {
         let failure = self.failure.lock().take();
         match failure.map_or(outcome, Err) {
             Ok(mut receipt) => {
+                self.packing.settle(&mut receipt);
                 receipt.bytes_on_wire = self.connection.outbox.with(|lanes| lanes.bytes_total(self.stream));
                 self.connection.answer(self.stream, &Response::Receipt(receipt));
             }

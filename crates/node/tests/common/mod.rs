@@ -2,6 +2,8 @@
 
 #![allow(dead_code, reason = "each test file uses a part of this")]
 
+mod raw;
+
 use arrow_array::cast::AsArray;
 use arrow_array::types::Int64Type;
 use arrow_array::{ArrayRef, Int64Array, RecordBatch, StringArray};
@@ -18,6 +20,9 @@ use std::time::Duration;
 use tokio::net::TcpListener;
 use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
+
+#[allow(unused_imports, reason = "each test file uses a part of this")]
+pub use raw::Raw;
 
 /// How long anything may take before a test is taken to hang.
 pub const PATIENCE: Duration = Duration::from_secs(60);

@@ -2,10 +2,11 @@
 
 use super::frame::{Evaluated, Frame};
 use super::members::Members;
+use super::pieces::Pieces;
 use super::{kernels, scalar};
 use arrow_array::{ArrayRef, new_empty_array};
 use arrow_schema::{DataType, Schema};
-use farpool_model::{ArithmeticOp, CompareOp, Error, Expr, Result};
+use farpool_model::{ArithmeticOp, CompareOp, Error, Expr, Pattern, Result};
 use std::collections::BTreeSet;
 
 /// A compiled expression.
@@ -34,6 +35,9 @@ pub(super) enum Node {
         pattern: ArrayRef,
         case_insensitive: bool,
     },
+    /// Text that LIKE is asked of, with what the pattern wants in it.
+    Pieces(Box<Compiled>, Pieces),
+    Regex(Box<Compiled>, Pattern),
     Arithmetic(ArithmeticOp, Box<Compiled>, Box<Compiled>),
     Negate(Box<Compiled>),
     Cast(Box<Compiled>),
@@ -132,11 +136,16 @@ fn node_of(expr: &Expr, schema: &Schema) -> Result<Node> {
         Expr::Not(e) => Node::Not(boxed(e)?),
         Expr::IsNull(e) => Node::IsNull(boxed(e)?),
         Expr::InList(e, list) => Node::InList(boxed(e)?, Members::new(list)),
-        Expr::Like { value, pattern, case_insensitive } => Node::Like {
-            value: boxed(value)?,
-            pattern: std::sync::Arc::new(arrow_array::StringViewArray::from(vec![pattern.as_str()])),
-            case_insensitive: *case_insensitive,
+        Expr::InSet(e, set) => Node::InList(boxed(e)?, Members::of_set(set)),
+        Expr::Like { value, pattern, case_insensitive } => match Pieces::of(pattern) {
+            Some(pieces) if !case_insensitive => Node::Pieces(boxed(value)?, pieces),
+            _ => Node::Like {
+                value: boxed(value)?,
+                pattern: std::sync::Arc::new(arrow_array::StringViewArray::from(vec![pattern.as_str()])),
+                case_insensitive: *case_insensitive,
+            },
         },
+        Expr::Regex { value, pattern } => Node::Regex(boxed(value)?, pattern.clone()),
         Expr::Arithmetic(op, l, r) => Node::Arithmetic(*op, boxed(l)?, boxed(r)?),
         Expr::Negate(e) => Node::Negate(boxed(e)?),
         Expr::Cast(e, to) => {

@@ -54,6 +54,16 @@ pub(super) fn evaluate(compiled: &Compiled, frame: &Frame) -> Result<Evaluated> 
             let result = kernel(&value, &pattern).map_err(failure::of_data)?;
             Ok(Evaluated::like(&[&value], Arc::new(result)))
         }
+        Node::Pieces(value, pieces) => {
+            let value = value.evaluate(frame)?;
+            let result = matches(value.inner(), |text| pieces.is_match(text.as_bytes()));
+            Ok(Evaluated::like(&[&value], Arc::new(result)))
+        }
+        Node::Regex(value, pattern) => {
+            let value = value.evaluate(frame)?;
+            let result = matches(value.inner(), |text| pattern.is_match(text));
+            Ok(Evaluated::like(&[&value], Arc::new(result)))
+        }
         Node::Arithmetic(op, l, r) => {
             let (l, r) = (l.evaluate(frame)?, r.evaluate(frame)?);
             let result = arithmetic_kernel(*op)(&l, &r).map_err(failure::of_data)?;
@@ -78,6 +88,14 @@ pub(super) fn evaluate(compiled: &Compiled, frame: &Frame) -> Result<Evaluated> 
             kernel(compiled, branches, otherwise.as_deref(), frame).map(Evaluated::Array)
         }
     }
+}
+
+/// Whether each string has what is looked for; NULLs are not looked at.
+fn matches(array: &ArrayRef, is_match: impl Fn(&str) -> bool) -> BooleanArray {
+    let strings = array.as_string_view();
+    let nulls = strings.nulls().filter(|nulls| nulls.null_count() > 0);
+    let test = |row| nulls.is_none_or(|nulls| nulls.is_valid(row)) && is_match(strings.value(row));
+    BooleanArray::new(BooleanBuffer::collect_bool(strings.len(), test), nulls.cloned())
 }
 
 /// Floats with -0.0 as 0.0: SQL takes them for equal, Arrow's comparisons do not.

@@ -10,7 +10,8 @@ use arrow_array::types::*;
 use arrow_array::{Array, ArrayRef, BooleanArray};
 use arrow_buffer::BooleanBuffer;
 use arrow_schema::DataType;
-use farpool_model::{Error, Literal, Result, Value};
+use farpool_columns::IntegerSet;
+use farpool_model::{Error, KeySet, Literal, Result, Value};
 use hashbrown::HashSet;
 
 /// Values between the least and the greatest integer of a list up to which it gets a bitmap: 1 MiB of
@@ -24,8 +25,8 @@ const SCANNED_MAX: usize = 8;
 #[derive(Debug)]
 pub(crate) struct Members {
     ints: Vec<i128>,
-    /// A bit for each value from the least integer on; empty where a bitmap would be too large.
-    bitmap: Vec<u64>,
+    /// The integers as a bitmap, if they lie close enough together.
+    set: Option<IntegerSet>,
     /// Bits of the widened floats.
     floats: HashSet<u64, ahash::RandomState>,
     bytes: HashSet<Vec<u8>, ahash::RandomState>,
@@ -38,7 +39,7 @@ impl Members {
     pub(crate) fn new(list: &[Literal]) -> Members {
         let mut members = Members {
             ints: Vec::new(),
-            bitmap: Vec::new(),
+            set: None,
             floats: HashSet::default(),
             bytes: HashSet::default(),
             bools: [false; 2],
@@ -62,8 +63,14 @@ impl Members {
         }
         members.ints.sort_unstable();
         members.ints.dedup();
-        members.bitmap = bitmap(&members.ints);
+        members.set = set_of(&members.ints);
         members
+    }
+
+    /// The keys of `set`.
+    pub(crate) fn of_set(set: &KeySet) -> Members {
+        let ints: Vec<i128> = set.iter().map(i128::from).collect();
+        Members { set: set_of(&ints), ints, ..Members::new(&[]) }
     }
 
     /// Whether each value is a member, in SQL's logic.
@@ -138,11 +145,15 @@ impl Members {
         if self.ints.len() <= SCANNED_MAX {
             return self.ints.contains(&value);
         }
-        if self.bitmap.is_empty() {
-            return self.ints.binary_search(&value).is_ok();
+        match &self.set {
+            Some(set) => i64::try_from(value).is_ok_and(|value| set.contains(value)),
+            None => self.ints.binary_search(&value).is_ok(),
         }
-        let bit = value.checked_sub(self.ints[0]).and_then(|bit| usize::try_from(bit).ok());
-        bit.is_some_and(|bit| self.bitmap.get(bit / 64).is_some_and(|word| word >> (bit % 64) & 1 == 1))
+    }
+
+    /// The integers of the list as a bitmap, if they lie close enough together.
+    pub(crate) fn set(&self) -> Option<&IntegerSet> {
+        self.set.as_ref()
     }
 
     /// The integers of the list, sorted.
@@ -156,19 +167,14 @@ impl Members {
     }
 }
 
-/// The bitmap of sorted integers; empty if they are few or too far apart.
-fn bitmap(ints: &[i128]) -> Vec<u64> {
-    let (Some(first), Some(last)) = (ints.first(), ints.last()) else { return Vec::new() };
-    let span = match last.checked_sub(*first) {
-        Some(span) if ints.len() > SCANNED_MAX && span < BITMAP_VALUES_MAX => span as usize,
-        _ => return Vec::new(),
-    };
-    let mut words = vec![0u64; span / 64 + 1];
-    for value in ints {
-        let bit = (value - first) as usize;
-        words[bit / 64] |= 1 << (bit % 64);
+/// The bitmap of sorted integers, unless they are few or too far apart.
+fn set_of(ints: &[i128]) -> Option<IntegerSet> {
+    let span = ints.last()?.checked_sub(*ints.first()?)?;
+    if ints.len() <= SCANNED_MAX || span >= BITMAP_VALUES_MAX {
+        return None;
     }
-    words
+    let ints: Vec<i64> = ints.iter().map(|value| i64::try_from(*value).ok()).collect::<Option<_>>()?;
+    Some(IntegerSet::of_sorted(&ints))
 }
 
 #[cfg(test)]

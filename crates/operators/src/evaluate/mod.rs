@@ -12,6 +12,7 @@ mod compile;
 mod frame;
 mod kernels;
 mod members;
+mod pieces;
 mod scalar;
 
 pub(crate) use compile::Compiled;

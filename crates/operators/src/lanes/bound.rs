@@ -1,7 +1,8 @@
 //! Lane expressions bound to one row group, and their evaluation.
 
 use super::build::{LaneId, LaneOp, Lanes};
-use farpool_columns::{Integers, RowGroup};
+use super::kernels::{Map, Zip};
+use farpool_columns::{Integers, Level, RowGroup};
 
 /// Which rows of a row group are evaluated.
 #[derive(Clone, Copy, Debug)]
@@ -41,6 +42,7 @@ pub(crate) struct LaneBuffers {
     values: Vec<Vec<i64>>,
     done: Vec<bool>,
     scratch: Vec<i64>,
+    bits: Vec<Vec<u64>>,
 }
 
 impl Lanes {
@@ -219,9 +221,23 @@ impl LaneBuffers {
         &mut self.scratch
     }
 
+    /// A cleared bitmap of `words` words; to be given back.
+    pub(crate) fn take_bits(&mut self, words: usize) -> Vec<u64> {
+        let mut bits = self.bits.pop().unwrap_or_default();
+        bits.clear();
+        bits.resize(words, 0);
+        bits
+    }
+
+    /// Takes a bitmap back.
+    pub(crate) fn give_bits(&mut self, bits: Vec<u64>) {
+        self.bits.push(bits);
+    }
+
     /// Bytes that the buffers hold.
     pub(crate) fn bytes(&self) -> usize {
-        (self.values.iter().map(Vec::capacity).sum::<usize>() + self.scratch.capacity()) * 8
+        let words = self.values.iter().map(Vec::capacity).chain(self.bits.iter().map(Vec::capacity));
+        (words.sum::<usize>() + self.scratch.capacity()) * 8
     }
 }
 
@@ -267,14 +283,16 @@ fn load(integers: &Integers<'_>, rows: RowSet<'_>, out: &mut Vec<i64>) {
     }
 }
 
+/// Replaces `out` by `f` of each value.
 #[inline]
 fn map(input: &[i64], out: &mut Vec<i64>, f: impl Fn(i64) -> i64) {
-    out.clear();
-    out.extend(input.iter().map(|v| f(*v)));
+    out.resize(input.len(), 0);
+    Level::best().run(Map { input, out, f });
 }
 
+/// Replaces `out` by `f` of each pair of values.
 #[inline]
 fn zip(left: &[i64], right: &[i64], out: &mut Vec<i64>, f: impl Fn(i64, i64) -> i64) {
-    out.clear();
-    out.extend(left.iter().zip(right).map(|(l, r)| f(*l, *r)));
+    out.resize(left.len(), 0);
+    Level::best().run(Zip { left, right, out, f });
 }

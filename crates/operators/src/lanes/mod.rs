@@ -12,6 +12,8 @@
 
 mod bound;
 mod build;
+mod kernels;
 
 pub(crate) use bound::{BoundLanes, LaneBuffers, RowSet};
 pub(crate) use build::{LaneId, Lanes};
+pub(crate) use kernels::retain_compared;

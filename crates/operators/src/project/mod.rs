@@ -64,6 +64,12 @@ impl Projection {
         &self.columns
     }
 
+    /// The column that each output is, if there are outputs and all are columns.
+    pub(crate) fn plain_columns(&self) -> Option<Vec<usize>> {
+        let columns: Option<Vec<usize>> = self.outputs.iter().map(Compiled::as_column).collect();
+        columns.filter(|columns| !columns.is_empty())
+    }
+
     /// An empty buffer for one worker.
     pub(crate) fn pending(&self) -> Pending {
         let coalescer = || {

@@ -40,6 +40,8 @@ pub(super) struct Leaf {
 pub(super) enum Form {
     /// `low <= column <= high`, of integers.
     Range { column: usize, low: i128, high: i128 },
+    /// A comparison of a float with a constant of its type.
+    Float { column: usize, op: CompareOp, literal: f64 },
     /// Membership in a sorted list of integers.
     Members { column: usize, members: Members },
     /// Any condition on one string or binary column: asked once for each value of a dictionary.
@@ -115,7 +117,7 @@ impl Predicate {
     }
 
     /// Cheap predicates run first. The order of those that may fail is kept.
-    fn cost(&self) -> u32 {
+    pub(super) fn cost(&self) -> u32 {
         if self.is_fallible() {
             return u32::MAX;
         }
@@ -128,6 +130,7 @@ impl Predicate {
             Predicate::Not(inner) => inner.cost(),
             Predicate::Leaf(leaf) => match &leaf.form {
                 Form::Range { .. } => 2,
+                Form::Float { .. } => 5,
                 Form::Members { .. } => 10,
                 Form::Bytes { .. } => 20,
                 Form::Lanes { .. } => 30,
@@ -157,7 +160,7 @@ fn predicate(expr: &Expr, schema: &Schema, lanes: &mut Lanes) -> Result<Predicat
             Predicate::IsNull(column)
         }
         Expr::Compare(op, l, r) => compare(expr, *op, l, r, schema, lanes)?,
-        _ => leaf(expr, form_of(expr, schema), zone_of(expr), schema)?,
+        _ => leaf(expr, form_of(expr, schema), zone_of(expr, schema), schema)?,
     })
 }
 
@@ -204,7 +207,13 @@ fn compare(
             let range = leaf(&equal, Form::Range { column, low, high }, Some(zone), schema)?;
             Ok(Predicate::Not(Box::new(range)))
         }
-        None => leaf(expr, form_of(expr, schema), zone, schema),
+        None => {
+            let form = match literal.value() {
+                Value::Float(literal) => Form::Float { column, op, literal: *literal },
+                _ => form_of(expr, schema),
+            };
+            leaf(expr, form, zone, schema)
+        }
     }
 }
 
@@ -228,6 +237,11 @@ fn form_of(expr: &Expr, schema: &Schema) -> Form {
     {
         return Form::Members { column, members: Members::new(list) };
     }
+    if let Expr::InSet(value, set) = expr
+        && let Expr::Column(column) = **value
+    {
+        return Form::Members { column, members: Members::of_set(set) };
+    }
     let mut columns = std::collections::BTreeSet::new();
     expr.collect_columns(&mut columns);
     match columns.first() {
@@ -238,7 +252,13 @@ fn form_of(expr: &Expr, schema: &Schema) -> Form {
     }
 }
 
-fn zone_of(expr: &Expr) -> Option<ZoneTest> {
+fn zone_of(expr: &Expr, schema: &Schema) -> Option<ZoneTest> {
+    if let Expr::InSet(value, set) = expr
+        && let Expr::Column(column) = **value
+    {
+        let bound = |key: i64| Literal::new(Value::Int(key.into()), schema.field(column).data_type().clone());
+        return Some(ZoneTest::Members { column, min: bound(set.min()).ok()?, max: bound(set.max()).ok()? });
+    }
     let Expr::InList(value, list) = expr else { return None };
     let Expr::Column(column) = **value else { return None };
     if list.is_empty() || list.iter().any(Literal::is_null) {

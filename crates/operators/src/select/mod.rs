@@ -11,7 +11,8 @@
 
 mod bind;
 mod compile;
-mod truth;
+mod order;
+mod run;
 mod verdict;
 
 pub(crate) use bind::BoundFilter;

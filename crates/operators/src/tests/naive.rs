@@ -113,12 +113,25 @@ pub(super) fn eval(expr: &Expr, row: &Row, schema: &Schema) -> Result<Value> {
                 Value::Bool(false)
             }
         }
+        Expr::InSet(e, set) => match eval(e, row, schema)? {
+            Value::Int(v) => Value::Bool(set.iter().any(|key| i128::from(key) == v)),
+            other => other,
+        },
         Expr::Like { value, pattern, case_insensitive } => match eval(value, row, schema)? {
             Value::Text(text) => {
                 let fold = |s: &str| if *case_insensitive { s.to_lowercase() } else { s.to_string() };
                 let (text, pattern): (Vec<char>, Vec<char>) =
                     (fold(&text).chars().collect(), fold(pattern).chars().collect());
                 Value::Bool(like(&text, &pattern))
+            }
+            other => other,
+        },
+        Expr::Regex { value, pattern } => match eval(value, row, schema)? {
+            Value::Text(text) => {
+                let array = arrow_array::StringArray::from(vec![text]);
+                let flags = pattern.is_case_insensitive().then_some("i");
+                let found = arrow_string::regexp::regexp_is_match_scalar(&array, pattern.as_str(), flags);
+                Value::Bool(found.expect("a sound pattern").value(0))
             }
             other => other,
         },

@@ -7,8 +7,8 @@ use arrow_buffer::NullBuffer;
 use arrow_schema::{DataType, Field, Schema, SchemaRef, TimeUnit};
 use farpool_model::literal::integer_range;
 use farpool_model::{
-    Aggregate, AggregateFunction, ArithmeticOp, CompareOp, Expr, Literal, NamedExpr, Output, Program,
-    TableName, Value,
+    Aggregate, AggregateFunction, ArithmeticOp, CompareOp, Expr, KeySet, Literal, NamedExpr, Output, Pattern,
+    Program, TableName, Value,
 };
 use std::sync::Arc;
 
@@ -61,6 +61,9 @@ fn types() -> Vec<DataType> {
         DataType::BinaryView,
     ]
 }
+
+/// Patterns for the texts that there are.
+const REGEXES: [&str; 9] = ["a", "^a", "b+c|1$", "^$", "", r"\d{3}", "(long )+a.*7", "(?i)ß|É", r"^[^a-z]*$"];
 
 /// How the values of a column are spread.
 #[derive(Clone, Copy)]
@@ -265,6 +268,16 @@ fn aggregate(random: &mut Random, schema: &Schema, index: usize) -> Aggregate {
     Aggregate { name, function, argument, filter, data_type }
 }
 
+/// Membership in a set of keys like the column's values; in a list where they lie too far apart.
+fn key_set(random: &mut Random, value: Expr, data_type: &DataType) -> Expr {
+    let keys: Vec<Literal> = (0..1 + random.below(40)).map(|_| literal(random, data_type, 0)).collect();
+    let numbers = keys.iter().map(|key| key.as_int().and_then(|key| i64::try_from(key).ok()));
+    match numbers.collect::<Option<Vec<i64>>>().and_then(|keys| KeySet::new(&keys)) {
+        Some(set) => Expr::InSet(Box::new(value), set),
+        None => Expr::InList(Box::new(value), keys),
+    }
+}
+
 /// A boolean expression.
 pub(crate) fn condition(random: &mut Random, schema: &Schema, depth: usize) -> Expr {
     if depth > 0 && random.chance(55) {
@@ -278,7 +291,8 @@ pub(crate) fn condition(random: &mut Random, schema: &Schema, depth: usize) -> E
     let column = random.below(schema.fields().len());
     let data_type = schema.field(column).data_type().clone();
     let value = Expr::Column(column);
-    match random.below(12) {
+    match random.below(13) {
+        12 if farpool_model::schema::is_integer_like(&data_type) => key_set(random, value, &data_type),
         0 => Expr::IsNull(Box::new(value)),
         1 | 2 => {
             let list = (0..1 + random.below(12)).map(|_| literal(random, &data_type, 4)).collect();
@@ -287,9 +301,16 @@ pub(crate) fn condition(random: &mut Random, schema: &Schema, depth: usize) -> E
         3 | 4 if data_type == DataType::Utf8View => Expr::Like {
             value: Box::new(value),
             pattern: random
-                .pick(&["a%", "%b%", "", "%", "_b", "ab_ab%", "%\\%%", "%é%", "日%", "%1"])
+                .pick(&[
+                    "a%", "%b%", "", "%", "_b", "ab_ab%", "%\\%%", "%é%", "日%", "%1", "%a%b%", "a%1",
+                    "%l%g%5", "%a%%b%c",
+                ])
                 .to_string(),
             case_insensitive: random.chance(30),
+        },
+        6 | 7 if data_type == DataType::Utf8View => Expr::Regex {
+            value: Box::new(value),
+            pattern: Pattern::new(random.pick(&REGEXES), random.chance(30)).expect("a pattern"),
         },
         5 => {
             // The sign of a NaN that is computed is not defined, and a comparison would show it.

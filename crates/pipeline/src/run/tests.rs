@@ -80,16 +80,20 @@ fn start_within(
     limit: Option<u64>,
     budget: Budget,
 ) -> Arc<Run> {
-    let program = Program {
-        table: TableName::new("t").unwrap(),
-        version: None,
-        filter,
-        output,
-        order: Vec::new(),
-        limit,
-    };
-    let prepared = prepare_within(&program, table, Version(1), budget).unwrap();
+    let prepared = prepared(table, filter, output, limit, budget);
     Run::start_within(prepared, table.clone(), budget).unwrap()
+}
+
+fn prepared(
+    table: &Table,
+    filter: Option<Expr>,
+    output: Output,
+    limit: Option<u64>,
+    budget: Budget,
+) -> Prepared {
+    let name = TableName::new("t").unwrap();
+    let program = Program { table: name, version: None, filter, output, order: Vec::new(), limit };
+    prepare_within(&program, table, Version(1), budget).unwrap()
 }
 
 /// Steps `run` on `threads` threads until it is done.
@@ -99,6 +103,7 @@ fn drive(run: &Arc<Run>, threads: usize) -> Result<Vec<RecordBatch>> {
         loop {
             match run.step()? {
                 Step::Batches(more) => batches.extend(more),
+                Step::Whole(group) => batches.push(decoded(&group, run.schema())),
                 Step::Worked => {}
                 Step::Busy => std::thread::yield_now(),
                 Step::Done => return Ok(batches),
@@ -333,6 +338,53 @@ fn groups_beyond_the_budget_leave_in_parts() {
     }
 }
 
+/// A row group as a batch.
+fn decoded(group: &RowGroup, schema: &SchemaRef) -> RecordBatch {
+    let columns = group.chunks.iter().map(|chunk| chunk.decode(0..group.rows).unwrap()).collect();
+    RecordBatch::try_new(schema.clone(), columns).unwrap()
+}
+
+/// As [`start`], with row groups that leave whole.
+fn start_shipping(table: &Arc<Table>, filter: Option<Expr>, output: Output, limit: Option<u64>) -> Arc<Run> {
+    let prepared = prepared(table, filter, output, limit, Budget::default());
+    Run::start_shipping(prepared, table.clone(), Budget::default()).unwrap()
+}
+
+#[test]
+fn row_groups_that_pass_whole_are_shipped_and_the_answer_is_the_same() {
+    let table = table(4);
+    let plain = || rows(&[1, 0]);
+    let filters = [None, Some(2_500), Some(0), Some(100_000)];
+    for filter in filters.map(|bound| bound.and_then(|bound| id_compares(CompareOp::GtEq, bound))) {
+        for limit in [None, Some(0), Some(1_000), Some(1_500), Some(1 << 40)] {
+            let whole = start_shipping(&table, filter.clone(), plain(), limit);
+            let shipped = drive(&whole, 2).unwrap();
+            let receipt = check_receipt(&whole, &table, &shipped);
+            let run = start(&table, filter.clone(), plain(), limit);
+            let batches = drive(&run, 2).unwrap();
+            assert_eq!(receipt.rows_returned, check_receipt(&run, &table, &batches).rows_returned);
+            if limit.is_none() {
+                assert_eq!(sorted(&shipped), sorted(&batches));
+            }
+        }
+    }
+    let run = start_shipping(&table, None, plain(), None);
+    assert!(matches!(run.step(), Ok(Step::Whole(group)) if group.chunks.len() == 2));
+    // What is computed cannot leave as it lies.
+    let run = start_shipping(&table, None, sum_and_count_by_k(), None);
+    assert!(matches!(run.step(), Ok(Step::Worked)));
+}
+
+/// The rows of all batches as texts, in order.
+fn sorted(batches: &[RecordBatch]) -> Vec<String> {
+    let mut rows: Vec<String> = batches
+        .iter()
+        .flat_map(|batch| (0..batch.num_rows()).map(|row| format!("{:?}", batch.slice(row, 1).columns())))
+        .collect();
+    rows.sort();
+    rows
+}
+
 #[derive(Default)]
 struct Collected {
     batches: Mutex<Vec<RecordBatch>>,
@@ -345,6 +397,9 @@ impl Sink for Collected {
     }
     fn batch(&self, batch: RecordBatch) {
         self.batches.lock().push(batch);
+    }
+    fn whole(&self, _group: RowGroup) {
+        panic!("nothing here ships row groups");
     }
     fn finish(&self, outcome: Result<Receipt>) {
         assert!(self.outcome.lock().replace(outcome).is_none());

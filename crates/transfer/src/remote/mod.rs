@@ -14,7 +14,9 @@ use crate::{BatchStream, Execution, Pool, PoolUrl, ReceiptHandle};
 use arrow_schema::SchemaRef;
 use async_trait::async_trait;
 use connection::{Channel, Connection};
-use farpool_model::{ErrorKind, LoadMode, Prepared, Program, Result, Status, TableInfo, TableName, schema};
+use farpool_model::{
+    ErrorKind, LoadMode, Prepared, Program, Result, ResultForm, Status, TableInfo, TableName, schema,
+};
 use farpool_wire::{Request, Response, substrait};
 use parking_lot::Mutex;
 use std::collections::HashMap;
@@ -25,6 +27,7 @@ use std::sync::Arc;
 pub struct RemotePool {
     url: PoolUrl,
     token: Option<String>,
+    results: ResultForm,
     connections: tokio::sync::Mutex<Vec<Arc<Connection>>>,
     /// The schemas of tables as they were last described, which the numbers of columns in programs refer to.
     schemas: Mutex<HashMap<TableName, SchemaRef>>,
@@ -40,9 +43,17 @@ impl RemotePool {
         Ok(RemotePool {
             url: url.clone(),
             token,
+            results: ResultForm::default(),
             connections: tokio::sync::Mutex::new(vec![Arc::new(first)]),
             schemas: Mutex::default(),
         })
+    }
+
+    /// The same pool, with results in this form.
+    #[must_use]
+    pub fn with_results(mut self, results: ResultForm) -> Self {
+        self.results = results;
+        self
     }
 
     /// A connection that works, as far as is known.
@@ -150,8 +161,8 @@ impl Pool for RemotePool {
         }
     }
 
-    async fn execute(&self, program: &Program, _streams_wanted: usize) -> Result<Execution> {
-        let request = Request::Execute { plan: self.plan(program).await? };
+    async fn execute(&self, program: &Program, streams_wanted: usize) -> Result<Execution> {
+        let request = Request::Execute { plan: self.plan(program).await?, results: self.results };
         let started = match self.start(&request).await {
             // Nothing of the result has come yet: it is safe to ask once more.
             Err(error) if error.kind == ErrorKind::Unavailable => self.start(&request).await,
@@ -159,8 +170,8 @@ impl Pool for RemotePool {
         };
         let (prepared, channel) = self.doubt(program, started)?;
         let receipt = ReceiptHandle::new();
-        let rows = query::Rows::new(channel, prepared.schema.clone(), receipt.clone());
-        Ok(Execution { prepared, streams: vec![Box::pin(rows)], receipt })
+        let streams = query::streams(channel, prepared.schema.clone(), receipt.clone(), streams_wanted);
+        Ok(Execution { prepared, streams, receipt })
     }
 
     async fn load(

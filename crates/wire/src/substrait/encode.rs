@@ -164,12 +164,22 @@ impl Encoder<'_> {
             Expr::Arithmetic(op, l, r) => self.call(Function::Arithmetic(*op), &[l, r], expr, depth)?,
             Expr::Negate(e) => self.call(Function::Negate, &[e], expr, depth)?,
             Expr::Like { value, pattern, case_insensitive } => {
-                self.like(value, pattern, *case_insensitive, depth)?
+                let function = Function::Like { case_insensitive: false };
+                self.search(function, value, pattern, *case_insensitive, depth)?
+            }
+            Expr::Regex { value, pattern } => {
+                let function = Function::Regex { case_insensitive: false };
+                self.search(function, value, pattern.as_str(), pattern.is_case_insensitive(), depth)?
             }
             Expr::InList(value, list) => {
                 let value = self.expression(value, depth)?;
                 let options = list.iter().map(|literal| self.literal(literal)).collect::<Result<_>>()?;
                 expression(RexType::SingularOrList(proto::SingularOrList { value, options }))
+            }
+            Expr::InSet(value, set) => {
+                let keys = Literal::new(Value::Bytes(set.to_bytes()), DataType::BinaryView)?;
+                let arguments = vec![self.argument(value, depth)?, argument(self.literal(&keys)?)];
+                self.scalar_function(Function::InSet, arguments, Vec::new(), Some(DataType::Boolean))
             }
             Expr::Cast(value, to) => {
                 let input = self.expression(value, depth)?;
@@ -204,7 +214,14 @@ impl Encoder<'_> {
         Ok(self.scalar_function(function, arguments, Vec::new(), data_type))
     }
 
-    fn like(&mut self, value: &Expr, pattern: &str, case_insensitive: bool, depth: usize) -> Result<Bytes> {
+    fn search(
+        &mut self,
+        function: Function,
+        value: &Expr,
+        pattern: &str,
+        case_insensitive: bool,
+        depth: usize,
+    ) -> Result<Bytes> {
         let pattern = Literal::new(Value::Text(pattern.to_string()), DataType::Utf8View)?;
         let arguments = vec![self.argument(value, depth)?, argument(self.literal(&pattern)?)];
         let sensitivity = proto::FunctionOption {
@@ -212,7 +229,6 @@ impl Encoder<'_> {
             preference: vec!["CASE_INSENSITIVE".into()],
         };
         let options = if case_insensitive { vec![sensitivity.encode_to_vec().into()] } else { Vec::new() };
-        let function = Function::Like { case_insensitive: false };
         Ok(self.scalar_function(function, arguments, options, Some(DataType::Boolean)))
     }
 

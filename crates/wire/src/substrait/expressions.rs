@@ -10,7 +10,7 @@ use super::read;
 use super::types::{self, TypeNames};
 use arrow_schema::{DataType, Schema};
 use bytes::Bytes;
-use farpool_model::{CompareOp, Error, Expr, Literal, Result, Value, limits};
+use farpool_model::{CompareOp, Error, Expr, KeySet, Literal, Pattern, Result, Value, limits};
 use std::cell::Cell;
 use std::collections::HashMap;
 
@@ -201,6 +201,9 @@ impl<'a> Reader<'a> {
             Function::Like { case_insensitive } => Function::Like {
                 case_insensitive: case_insensitive || functions::wants_case_insensitive(&options),
             },
+            Function::Regex { case_insensitive } => Function::Regex {
+                case_insensitive: case_insensitive || functions::wants_case_insensitive(&options),
+            },
             other => other,
         };
         let count = arguments.len();
@@ -257,6 +260,17 @@ impl<'a> Reader<'a> {
                     None => Err(arguments),
                 }
             }
+            Function::InSet => match keys_of(&arguments)? {
+                Some(keys) => Ok(Expr::InSet(Box::new(arguments.swap_remove(0)), keys)),
+                None => Err(arguments),
+            },
+            Function::Regex { case_insensitive } => match arguments.get(1).and_then(text) {
+                Some(pattern) if arguments.len() == 2 => match Pattern::new(pattern, case_insensitive) {
+                    Ok(pattern) => Ok(Expr::Regex { value: Box::new(arguments.swap_remove(0)), pattern }),
+                    Err(error) => Ok(Expr::opaque(error.message, arguments)),
+                },
+                _ => Err(arguments),
+            },
             Function::Opaque => match arguments.first().and_then(text).map(str::to_string) {
                 Some(reason) => Ok(Expr::opaque(reason, arguments.split_off(1))),
                 None => Err(arguments),
@@ -392,6 +406,15 @@ fn text(expr: &Expr) -> Option<&str> {
             _ => None,
         },
         _ => None,
+    }
+}
+
+/// The set of keys in the arguments of `in_set`.
+fn keys_of(arguments: &[Expr]) -> Result<Option<KeySet>> {
+    let [_, Expr::Literal(keys)] = arguments else { return Ok(None) };
+    match keys.value() {
+        Value::Bytes(keys) => KeySet::from_bytes(keys).map(Some),
+        _ => Ok(None),
     }
 }
 

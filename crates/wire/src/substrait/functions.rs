@@ -30,11 +30,13 @@ pub(super) enum Function {
     IsNotNull,
     Between,
     Like { case_insensitive: bool },
+    Regex { case_insensitive: bool },
     StartsWith,
     EndsWith,
     Contains,
     Arithmetic(ArithmeticOp),
     Negate,
+    InSet,
     Opaque,
 }
 
@@ -65,6 +67,8 @@ pub(super) const SCALAR: &[(&str, &str, Function)] = &[
     ("contains", STRING, Function::Contains),
     // DataFusion's own name; the standard has `like` with an option.
     ("ilike", FARPOOL, Function::Like { case_insensitive: true }),
+    ("in_set", FARPOOL, Function::InSet),
+    ("regexp_is_match", FARPOOL, Function::Regex { case_insensitive: false }),
     ("opaque", FARPOOL, Function::Opaque),
 ];
 

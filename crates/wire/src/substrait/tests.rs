@@ -5,8 +5,8 @@ use super::*;
 use arrow_schema::{DataType, Field, Schema, SchemaRef, TimeUnit};
 use bytes::Bytes;
 use farpool_model::{
-    Aggregate, AggregateFunction, ArithmeticOp, CompareOp, ErrorKind, Expr, Literal, NamedExpr, Output,
-    Program, SortKey, TableName, Value, Version, limits,
+    Aggregate, AggregateFunction, ArithmeticOp, CompareOp, ErrorKind, Expr, KeySet, Literal, NamedExpr,
+    Output, Pattern, Program, SortKey, TableName, Value, Version, limits,
 };
 use proptest::prelude::*;
 use prost::Message;
@@ -100,9 +100,23 @@ fn any_expr(columns: usize) -> BoxedStrategy<Expr> {
             boxed.clone().prop_map(Expr::IsNull),
             (boxed.clone(), proptest::collection::vec(any_literal(), 0..5))
                 .prop_map(|(value, list)| Expr::InList(value, list)),
+            (boxed.clone(), any::<i64>(), proptest::collection::vec(0i64..1000, 1..9)).prop_map(
+                |(value, first, above)| {
+                    let keys: Vec<i64> = above.iter().map(|v| first.saturating_add(*v)).collect();
+                    Expr::InSet(value, KeySet::new(&keys).unwrap())
+                }
+            ),
             (boxed.clone(), ".{0,9}", any::<bool>()).prop_map(|(value, pattern, case_insensitive)| {
                 Expr::Like { value, pattern, case_insensitive }
             }),
+            (boxed.clone(), "[a-c(.|+]{0,5}", any::<bool>()).prop_map(
+                |(value, pattern, case_insensitive)| {
+                    match Pattern::new(&pattern, case_insensitive) {
+                        Ok(pattern) => Expr::Regex { value, pattern },
+                        Err(_) => Expr::Not(value),
+                    }
+                }
+            ),
             (any_arithmetic(), boxed.clone(), boxed.clone())
                 .prop_map(|(op, l, r)| Expr::Arithmetic(op, l, r)),
             boxed.clone().prop_map(Expr::Negate),

@@ -1,7 +1,7 @@
 //! Goals checked against what was measured. A missed goal is said, not enforced.
 
-use crate::definition::{Goal, Measure};
-use crate::results::Results;
+use super::definition::{Goal, Measure};
+use super::results::Results;
 use serde::Serialize;
 
 /// A goal and what became of it.

@@ -1,6 +1,7 @@
 //! Loading tables into the pool, and what that costs on the largest one.
 
-use crate::{data, machine};
+use super::data;
+use crate::machine;
 use anyhow::{Context, Result};
 use arrow::array::RecordBatch;
 use farpool::{LoadMode, Pool, TableInfo, TableName};

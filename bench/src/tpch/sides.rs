@@ -1,17 +1,13 @@
 //! The sides of a comparison: DuckDB, and farpool in-process and over TCP, with and without push-down.
 
 use crate::answers::Answer;
-use crate::duckdb::DuckDb;
-use anyhow::{Result, anyhow, bail};
+use crate::node;
+use crate::rival::{Rival, Statement};
+use anyhow::{Result, bail};
 use farpool::model::TenantName;
-use farpool::node::{Node, NodeConfig, server};
 use farpool::{EmbeddedPool, Pool, Receipt, Session, SessionOptions};
-use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Instant;
-
-/// Memory that the node may use: enough for scale 10.
-const NODE_BYTES: usize = 16 << 30;
 
 /// One side.
 pub struct Side {
@@ -21,7 +17,7 @@ pub struct Side {
 }
 
 enum Engine {
-    DuckDb(Box<DuckDb>),
+    DuckDb(Box<Rival>),
     Farpool(Session),
 }
 
@@ -46,9 +42,9 @@ pub struct Farpool {
 impl Farpool {
     /// Starts the node, with workers and a runtime of its own.
     pub async fn start(threads: usize) -> Result<Farpool> {
-        let node = Node::start(NodeConfig { memory_bytes: NODE_BYTES, workers: threads, tokens: None })?;
+        let node = node::start(threads)?;
         let embedded = EmbeddedPool::over(node.clone(), TenantName::default());
-        let address = serve(node, threads)?;
+        let address = node::serve(node, threads)?;
         let remote = farpool::connect(&format!("farpool://{address}"), None).await?;
         Ok(Farpool { embedded, remote })
     }
@@ -72,24 +68,9 @@ impl Farpool {
     }
 }
 
-/// Serves the node on threads of its own until the process ends.
-fn serve(node: Arc<Node>, threads: usize) -> Result<SocketAddr> {
-    let (ready, address) = std::sync::mpsc::channel();
-    std::thread::spawn(move || -> Result<()> {
-        let runtime =
-            tokio::runtime::Builder::new_multi_thread().worker_threads(threads).enable_all().build()?;
-        runtime.block_on(async {
-            let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await?;
-            ready.send(listener.local_addr()?)?;
-            Ok(server::serve(node, listener, std::future::pending()).await?)
-        })
-    });
-    address.recv().map_err(|_| anyhow!("the node could not listen on a loopback port"))
-}
-
 impl Side {
     /// The rival.
-    pub fn duckdb(duckdb: DuckDb) -> Side {
+    pub fn duckdb(duckdb: Rival) -> Side {
         Side { name: "duckdb".to_string(), engine: Engine::DuckDb(Box::new(duckdb)) }
     }
 
@@ -97,7 +78,8 @@ impl Side {
     pub async fn run(&mut self, sql: &str) -> Result<Sample> {
         match &mut self.engine {
             Engine::DuckDb(duckdb) => {
-                let (ms, answer) = duckdb.run(sql)?;
+                let statement = Statement { text: sql, table: "", columns: &[], clients: 1 };
+                let (ms, answer) = duckdb.run_for_answer(&statement)?;
                 Ok(Sample { ms, answer, receipt: Receipt::default() })
             }
             Engine::Farpool(session) => {

@@ -1,7 +1,7 @@
-//! A suite as data: `bench/definitions/SUITE.toml`.
+//! The suite as data: `bench/definitions/tpch.toml`.
 
 use crate::places;
-use anyhow::{Context, Result};
+use anyhow::Result;
 use serde::{Deserialize, Serialize};
 
 /// A suite.
@@ -65,11 +65,9 @@ pub enum Measure {
 }
 
 impl Definition {
-    /// Reads the definition of a suite.
-    pub fn read(suite: &str, quick: bool) -> Result<Definition> {
-        let path = places::root().join(format!("bench/definitions/{suite}.toml"));
-        let mut definition: Definition =
-            toml::from_str(&places::read(&path)?).with_context(|| path.display().to_string())?;
+    /// Reads the definition.
+    pub fn read(quick: bool) -> Result<Definition> {
+        let mut definition: Definition = places::definition("tpch")?;
         if quick {
             definition.scale = definition.quick.scale;
             definition.runs = definition.quick.runs;

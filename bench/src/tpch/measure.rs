@@ -1,30 +1,32 @@
 //! The suite `tpch`: rounds over all sides, answers compared before a time is kept.
 
+use super::definition::Definition;
+use super::results::{QueryResult, Results, SideResult};
+use super::sides::{Farpool, Side};
+use super::{data, goals, loading};
 use crate::answers::{self, Answer};
-use crate::definition::Definition;
-use crate::duckdb::DuckDb;
-use crate::results::{QueryResult, Results, SideResult};
-use crate::sides::{Farpool, Side};
-use crate::{data, goals, limits, loading, machine, places};
+use crate::rival::{Rival, RivalDefinition};
+use crate::{limits, machine, places};
 use anyhow::{Context, Result, bail};
 use std::collections::BTreeMap;
+use std::path::Path;
 
 /// Runs the whole suite.
-pub async fn run(suite: &str, definition: &Definition) -> Result<Results> {
+pub async fn run(definition: &Definition) -> Result<Results> {
     let folder = data::folder(definition.scale)?;
     let limits = limits::measure()?;
     let farpool = Farpool::start(definition.threads).await?;
     let loading = loading::load(&*farpool.embedded, &folder).await?;
     let mut notes = Vec::new();
-    let duckdb = DuckDb::start(&folder, definition.threads)?;
-    if duckdb.is_none() {
-        notes.push(
-            "DuckDB is not installed, so nothing is compared with it: run `cargo xtask rivals`".to_string(),
-        );
-    }
+    let mut duckdb = match start_duckdb(&folder, definition.threads) {
+        Ok(duckdb) => Some(duckdb),
+        Err(error) => {
+            notes.push(format!("nothing is compared with DuckDB: {error:#}"));
+            None
+        }
+    };
     let rival = duckdb.as_ref().map(|duckdb| format!("DuckDB {}", duckdb.version));
     let mut sides = Vec::new();
-    let mut duckdb = duckdb;
     for name in &definition.sides {
         match (name.as_str(), &mut duckdb) {
             ("duckdb", duckdb) => sides.extend(duckdb.take().map(Side::duckdb)),
@@ -38,7 +40,7 @@ pub async fn run(suite: &str, definition: &Definition) -> Result<Results> {
     }
     eprint!("\r");
     let mut results = Results {
-        suite: suite.to_string(),
+        suite: "tpch".to_string(),
         date: machine::today(),
         machine: machine::machine(),
         rival,
@@ -54,6 +56,14 @@ pub async fn run(suite: &str, definition: &Definition) -> Result<Results> {
     };
     results.goals = goals::check(&definition.goals, &results);
     Ok(results)
+}
+
+fn start_duckdb(folder: &Path, threads: usize) -> Result<Rival> {
+    let mut duckdb = Rival::start(RivalDefinition::named("DuckDB")?, threads)?;
+    for table in data::TABLES {
+        duckdb.load(table, &folder.join(format!("{table}.parquet")))?;
+    }
+    Ok(duckdb)
 }
 
 /// One query on all sides, in turns.

@@ -1,7 +1,7 @@
 //! Results as a table for a person.
 
-use crate::results::{QueryResult, Results};
-use comfy_table::{Cell, CellAlignment, Table, presets};
+use super::results::{QueryResult, Results};
+use crate::text::{self, bytes};
 use std::fmt::Write;
 
 /// The whole report.
@@ -11,10 +11,10 @@ pub fn text(results: &Results) -> String {
         line(&mut text, &format!("note: {note}"));
     }
     line(&mut text, "");
-    line(&mut text, &times(results).to_string());
+    line(&mut text, &times(results));
     line(&mut text, "");
     line(&mut text, &loading(results));
-    line(&mut text, &limits(results));
+    line(&mut text, &text::limits(&results.limits));
     line(&mut text, "");
     text + &goals(results)
 }
@@ -25,26 +25,20 @@ fn line(text: &mut String, content: &str) {
 }
 
 fn heading(results: &Results) -> String {
-    let machine = &results.machine;
     format!(
-        "{} · scale {} · {} · median of {} runs · {} threads a side{}\n{} · {} processors · {} GiB · Linux {}\n",
+        "{} · scale {} · {} · median of {} runs · {} threads a side{}\n{}\n",
         results.suite,
         results.scale,
         results.date,
         results.runs,
         results.threads,
         results.rival.as_ref().map_or(String::new(), |rival| format!(" · {rival}")),
-        machine.processor,
-        machine.processors,
-        machine.memory_gib,
-        machine.kernel
+        text::machine(&results.machine),
     )
 }
 
 /// A row for each query: milliseconds, and in the other columns the ratio to the first.
-fn times(results: &Results) -> Table {
-    let mut table = Table::new();
-    table.load_preset(presets::NOTHING);
+fn times(results: &Results) -> String {
     let mut header = vec!["query".to_string(), "rows".to_string()];
     for (index, side) in results.sides.iter().enumerate() {
         header.push(format!("{side} ms"));
@@ -53,16 +47,9 @@ fn times(results: &Results) -> Table {
         }
     }
     header.extend(["wire on".to_string(), "wire off".to_string()]);
-    table.set_header(header.into_iter().map(right));
-    for query in &results.queries {
-        table.add_row(query_row(results, query).into_iter().map(right));
-    }
-    table.add_row(total_row(results).into_iter().map(right));
-    table
-}
-
-fn right(text: String) -> Cell {
-    Cell::new(text).set_alignment(CellAlignment::Right)
+    let mut rows: Vec<_> = results.queries.iter().map(|query| query_row(results, query)).collect();
+    rows.push(total_row(results));
+    text::table(header, rows)
 }
 
 fn query_row(results: &Results, query: &QueryResult) -> Vec<String> {
@@ -93,14 +80,6 @@ fn time_cells(results: &Results, time: &dyn Fn(&str) -> Option<f64>) -> Vec<Stri
     cells
 }
 
-fn bytes(count: u64) -> String {
-    match count {
-        0..10_000 => format!("{count} B"),
-        10_000..10_000_000 => format!("{:.1} kB", count as f64 / 1e3),
-        _ => format!("{:.1} MB", count as f64 / 1e6),
-    }
-}
-
 fn loading(results: &Results) -> String {
     let loading = &results.loading;
     format!(
@@ -114,22 +93,10 @@ fn loading(results: &Results) -> String {
     )
 }
 
-fn limits(results: &Results) -> String {
-    let limits = &results.limits;
-    format!(
-        "limits of the machine, GB/s: memory read {:.1} with one thread, {:.1} with two; copy {:.1}; loopback TCP {:.1}",
-        limits.memory_read_1, limits.memory_read_2, limits.memory_copy, limits.loopback_tcp
-    )
-}
-
 fn goals(results: &Results) -> String {
     let mut text = String::new();
     for checked in &results.goals {
-        let outcome = match checked.met {
-            Some(true) => "met   ",
-            Some(false) => "missed",
-            None => "-     ",
-        };
+        let outcome = text::met(checked.met);
         let measured = checked.measured.map_or("not measured".to_string(), |value| format!("{value:.2}"));
         // Writing to a string does not fail.
         let _ = writeln!(text, "{outcome}  {}: {measured}", checked.goal.text);

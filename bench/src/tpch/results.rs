@@ -1,11 +1,10 @@
-//! What a run gave, as it is written to JSON and kept in `bench/record/`.
+//! What a run of `tpch` gave, as it is written to JSON and kept in `bench/record/`.
 
-use crate::goals::Checked;
+use super::goals::Checked;
+use super::loading::Loading;
 use crate::limits::Limits;
-use crate::loading::Loading;
 use crate::machine::Machine;
-use crate::places;
-use anyhow::{Context, Result};
+use crate::stats;
 use farpool::Receipt;
 use serde::Serialize;
 use std::collections::BTreeMap;
@@ -53,13 +52,7 @@ pub struct SideResult {
 impl SideResult {
     /// Computes the median.
     pub fn settle(&mut self) {
-        let mut times = self.times_ms.clone();
-        times.sort_by(f64::total_cmp);
-        let (low, high) = (times.len().saturating_sub(1) / 2, times.len() / 2);
-        self.median_ms = match times.get(low).zip(times.get(high)) {
-            Some((low, high)) => f64::midpoint(*low, *high),
-            None => f64::NAN,
-        };
+        self.median_ms = stats::median(&self.times_ms);
     }
 }
 
@@ -83,20 +76,4 @@ impl Results {
     pub fn wire_bytes(&self, side: &str) -> u64 {
         self.queries.iter().filter_map(|result| result.sides.get(side)).map(|s| s.receipt.bytes_on_wire).sum()
     }
-}
-
-/// Keeps the numbers and the table in `bench/record/`, under the date.
-pub fn record(results: &Results, text: &str) -> Result<()> {
-    let folder = places::root().join("bench/record");
-    let scale = places::scale_name(results.scale);
-    let stem = format!("{}-{}-sf{scale}", results.date, results.suite);
-    let write = |extension: &str, content: &str| {
-        let file = folder.join(format!("{stem}.{extension}"));
-        std::fs::write(&file, content).with_context(|| format!("cannot write {}", file.display()))?;
-        eprintln!("recorded {}", file.display());
-        Ok::<_, anyhow::Error>(())
-    };
-    std::fs::create_dir_all(&folder)?;
-    write("json", &(serde_json::to_string_pretty(results)? + "\n"))?;
-    write("txt", text)
 }

@@ -1,0 +1,162 @@
+//! The suite as data: `bench/definitions/farview.toml`, which explains the fields.
+
+use crate::rival::RivalDefinition;
+use crate::tables::TableDefinition;
+use serde::Deserialize;
+use std::collections::BTreeMap;
+
+/// The suite.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Definition {
+    pub runs: usize,
+    pub threads: usize,
+    pub rows: u64,
+    pub rivals: Vec<String>,
+    pub quick: Quick,
+    /// Goals against one rival in every case.
+    pub goals: BTreeMap<String, f64>,
+    pub tables: Vec<TableDefinition>,
+    pub cases: Vec<Case>,
+}
+
+/// What `--quick` changes.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Quick {
+    rows: u64,
+    runs: usize,
+}
+
+/// A query and what is expected of it.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Case {
+    pub name: String,
+    /// The figure of the paper that it belongs to.
+    pub figure: Option<String>,
+    pub table: String,
+    /// The columns that the query needs.
+    pub columns: Vec<String>,
+    pub sql: String,
+    /// The statement where a dialect has its own.
+    #[serde(default)]
+    pub dialects: BTreeMap<String, String>,
+    /// Rivals that do not take part.
+    #[serde(default)]
+    pub without: Vec<String>,
+    /// How many run it at once.
+    #[serde(default = "one")]
+    pub clients: usize,
+    /// How many times faster than the fastest local engine it should be.
+    pub faster: Option<f64>,
+    /// The case in which one client does alone what `clients` do here.
+    pub alone: Option<String>,
+    /// How many times as long as one after the other the clients may take.
+    pub alone_at_most: Option<f64>,
+    /// Whether only the largest size of the table runs.
+    #[serde(default)]
+    pub largest_only: bool,
+}
+
+fn one() -> usize {
+    1
+}
+
+impl Definition {
+    /// What `--quick` runs.
+    pub fn shrink_to_quick(&mut self) {
+        self.runs = self.quick.runs;
+        self.scale_to(self.quick.rows);
+    }
+
+    /// Makes the largest table have `rows` rows, the others in proportion; smaller sizes are left out.
+    pub fn scale_to(&mut self, rows: u64) {
+        let whole = u128::from(self.rows.max(1));
+        for table in &mut self.tables {
+            let scaled = u128::from(table.largest()) * u128::from(rows) / whole;
+            table.sizes = vec![u64::try_from(scaled).unwrap_or(u64::MAX).max(1)];
+        }
+        self.rows = rows;
+    }
+}
+
+impl Case {
+    /// What a rival runs, if it takes part.
+    pub fn statement(&self, rival: &RivalDefinition) -> Option<&str> {
+        if self.without.contains(&rival.name) {
+            return None;
+        }
+        match rival.dialects.iter().find_map(|dialect| self.dialects.get(dialect)) {
+            Some(own) => Some(own),
+            None if rival.only => None,
+            None => Some(&self.sql),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Definition;
+    use crate::places;
+    use crate::rival::RivalDefinition;
+    use crate::tables::Content;
+
+    fn definition() -> Definition {
+        places::definition("farview").expect("it can be read")
+    }
+
+    #[test]
+    fn cases_name_tables_columns_rivals_and_cases_that_there_are() {
+        let definition = definition();
+        for case in &definition.cases {
+            let table = definition.tables.iter().find(|table| table.name == case.table).expect(&case.table);
+            let columns = table.columns();
+            for column in &case.columns {
+                assert!(columns.iter().any(|(name, _)| name == column), "{}: {column}", case.name);
+                assert!(case.sql.contains(column.as_str()), "{}: {column}", case.name);
+            }
+            if let Some(alone) = &case.alone {
+                assert!(definition.cases.iter().any(|other| other.name == *alone), "{alone}");
+            }
+        }
+        for rival in &definition.rivals {
+            RivalDefinition::named(rival).expect("it is defined");
+        }
+        assert!(definition.goals.keys().all(|rival| definition.rivals.contains(rival)));
+    }
+
+    #[test]
+    fn tables_shrink_in_proportion() {
+        let mut definition = definition();
+        let before: Vec<u64> = definition.tables.iter().map(|table| table.largest()).collect();
+        definition.scale_to(definition.rows / 16);
+        for (table, before) in definition.tables.iter().zip(before) {
+            assert_eq!(table.sizes, [before / 16]);
+        }
+    }
+
+    #[test]
+    fn numbered_columns_are_many() {
+        let definition = definition();
+        let wide =
+            definition.tables.iter().find(|table| table.name == "wide").expect("it is there").columns();
+        assert_eq!((wide.len(), wide[63].0.as_str(), wide[63].1), (64, "c63", Content::Uniform(1_000_000)));
+    }
+
+    #[test]
+    fn rivals_take_the_first_statement_in_their_dialects() {
+        let definition = definition();
+        let statement = |case: &str, rival: &str| {
+            let case = definition.cases.iter().find(|other| other.name == case).expect(case);
+            case.statement(&RivalDefinition::named(rival).expect(rival)).map(str::to_string)
+        };
+        let has = |found: Option<String>, part: &str| found.is_some_and(|found| found.contains(part));
+        assert!(has(statement("regex, 16 bytes", "chDB"), "match("));
+        assert!(has(statement("regex, 16 bytes", "Polars"), "regexp_like("));
+        assert!(has(statement("regex, 16 bytes", "Quack"), "regexp_matches("));
+        assert!(has(statement("distinct 8 M", "Quack"), "FROM remote.s"));
+        assert_eq!(statement("distinct 8 M", "RE2"), None);
+        assert_eq!(statement("distinct 8 M", "Flight"), None);
+    }
+}

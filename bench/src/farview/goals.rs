@@ -1,0 +1,83 @@
+//! Goals checked against what was measured. A missed goal is said, not enforced.
+
+use super::definition::{Case, Definition};
+use super::results::{CaseResult, FARPOOL, Results, RivalInfo};
+use serde::Serialize;
+
+/// A goal and what became of it.
+#[derive(Clone, Debug, Serialize)]
+pub struct Checked {
+    /// What is compared: `fastest local (Polars)`, `Quack`, `6 clients`.
+    pub against: String,
+    /// The bound.
+    pub goal: f64,
+    /// Whether the bound is an upper one.
+    pub at_most: bool,
+    /// What was measured; `None` when a side did not take part.
+    pub measured: Option<f64>,
+    /// Whether the bound holds; `None` when nothing was measured.
+    pub met: Option<bool>,
+}
+
+/// Checks the goals of a case; `earlier` has the cases that it may compare with.
+pub fn check(
+    definition: &Definition,
+    case: &Case,
+    result: &CaseResult,
+    earlier: &[CaseResult],
+    rivals: &[RivalInfo],
+) -> Vec<Checked> {
+    let mut checked = Vec::new();
+    if let Some(goal) = case.faster {
+        let fastest = Results::fastest_local(rivals, result);
+        let against = fastest.map_or("fastest local".to_string(), |name| format!("fastest local ({name})"));
+        checked.push(at_least(against, goal, fastest.and_then(|name| result.ratio(name))));
+    }
+    for (rival, goal) in &definition.goals {
+        checked.push(at_least(rival.clone(), *goal, result.ratio(rival)));
+    }
+    if let (Some(alone), Some(goal)) = (&case.alone, case.alone_at_most) {
+        let same = |other: &&CaseResult| other.name == *alone && other.table_rows == result.table_rows;
+        let one = earlier.iter().find(same).and_then(|one| one.median(FARPOOL));
+        let measured = one.zip(result.median(FARPOOL)).map(|(one, all)| all / (one * case.clients as f64));
+        let against = format!("{} times {alone}", case.clients);
+        let met = measured.map(|measured| measured <= goal);
+        checked.push(Checked { against, goal, at_most: true, measured, met });
+    }
+    checked
+}
+
+fn at_least(against: String, goal: f64, measured: Option<f64>) -> Checked {
+    let met = measured.map(|measured| measured >= goal);
+    Checked { against, goal, at_most: false, measured, met }
+}
+
+impl Checked {
+    /// For a person: what was measured, the goal, and by how much it was missed.
+    pub fn outcome(&self) -> [String; 3] {
+        let measured = self.measured.map_or("-".to_string(), |value| format!("{value:.2}×"));
+        let bound = if self.at_most { "≤" } else { "≥" };
+        let missed = match (self.met, self.measured) {
+            (Some(false), Some(measured)) if self.at_most => format!("by {:.2}×", measured / self.goal),
+            (Some(false), Some(measured)) => format!("by {:.2}×", self.goal / measured),
+            _ => String::new(),
+        };
+        [measured, format!("{bound} {}×", self.goal), missed]
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::at_least;
+
+    #[test]
+    fn a_goal_is_met_missed_or_not_measured() {
+        let outcome = |measured| {
+            let checked = at_least("Quack".to_string(), 10.0, measured);
+            (checked.met, checked.outcome()[2].clone())
+        };
+        assert_eq!(outcome(Some(12.0)), (Some(true), String::new()));
+        assert_eq!(outcome(Some(5.0)), (Some(false), "by 2.00×".to_string()));
+        assert_eq!(outcome(None), (None, String::new()));
+    }
+}

@@ -1,0 +1,211 @@
+//! Rounds over all sides, answers compared before a time is kept.
+
+use super::bound::Bound;
+use super::definition::{Case, Definition};
+use super::goals;
+use super::remote::{self, Remote, Sample};
+use super::results::{CaseResult, FARPOOL, Results, RivalInfo, SideResult, TableResult};
+use crate::digest::Digest;
+use crate::rival::{Rival, RivalDefinition, Statement};
+use crate::tables::{self, TableDefinition};
+use crate::{limits, machine, stats};
+use anyhow::{Context, Result, bail};
+use std::collections::BTreeMap;
+use std::path::Path;
+
+/// A run in progress.
+struct Run<'a> {
+    definition: &'a Definition,
+    remote: Remote,
+    rivals: Vec<Rival>,
+    results: Results,
+}
+
+/// Runs the whole suite.
+pub async fn run(definition: &Definition) -> Result<Results> {
+    let mut notes = Vec::new();
+    let rivals = start_rivals(definition, &mut notes)?;
+    let info = |rival: &Rival| RivalInfo {
+        name: rival.definition.name.clone(),
+        version: rival.version.clone(),
+        place: rival.definition.place,
+        about: rival.definition.about.clone(),
+    };
+    let results = Results {
+        suite: "farview".to_string(),
+        date: machine::today(),
+        machine: machine::machine(),
+        rows: definition.rows,
+        runs: definition.runs,
+        threads: definition.threads,
+        rivals: rivals.iter().map(info).collect(),
+        limits: limits::measure()?,
+        tables: Vec::new(),
+        cases: Vec::new(),
+        notes,
+    };
+    let remote = Remote::start(definition.threads).await?;
+    let mut run = Run { definition, remote, rivals, results };
+    for table in &definition.tables {
+        for &rows in &table.sizes {
+            run.table(table, rows).await.with_context(|| format!("table {}, {rows} rows", table.name))?;
+        }
+    }
+    eprint!("\r{:40}\r", "");
+    Ok(run.results)
+}
+
+fn start_rivals(definition: &Definition, notes: &mut Vec<String>) -> Result<Vec<Rival>> {
+    let mut rivals = Vec::new();
+    for name in &definition.rivals {
+        match Rival::start(RivalDefinition::named(name)?, definition.threads) {
+            Ok(rival) => rivals.push(rival),
+            Err(error) => notes.push(format!("without {name}: {error:#}")),
+        }
+    }
+    Ok(rivals)
+}
+
+impl Run<'_> {
+    /// The cases of a table at one size.
+    async fn table(&mut self, table: &TableDefinition, rows: u64) -> Result<()> {
+        let largest = rows == table.largest();
+        let here = |case: &&Case| case.table == table.name && (largest || !case.largest_only);
+        let cases: Vec<&Case> = self.definition.cases.iter().filter(here).collect();
+        if cases.is_empty() {
+            return Ok(());
+        }
+        let file = tables::file(table, rows)?;
+        let info = self.remote.load(&table.name, &file).await?;
+        self.results.tables.push(TableResult {
+            name: table.name.clone(),
+            rows,
+            bytes_plain: info.bytes_plain,
+            bytes_encoded: info.bytes_encoded,
+        });
+        let wanted = |rival: &Rival| cases.iter().any(|case| case.statement(&rival.definition).is_some());
+        let (mut taking_part, absent): (Vec<_>, Vec<_>) =
+            std::mem::take(&mut self.rivals).into_iter().partition(wanted);
+        self.load_rivals(&mut taking_part, &table.name, &file);
+        for case in cases {
+            eprint!("\r{:40}\r{}, {rows} rows ", "", case.name);
+            let result = self.case(case, rows, largest, &mut taking_part).await;
+            self.results.cases.push(result.with_context(|| case.name.clone())?);
+        }
+        self.remote.drop_table(&table.name).await?;
+        for rival in &mut taking_part {
+            rival.drop_table(&table.name)?;
+        }
+        self.rivals = taking_part.into_iter().chain(absent).collect();
+        Ok(())
+    }
+
+    /// A rival that cannot load a table takes no further part.
+    fn load_rivals(&mut self, rivals: &mut Vec<Rival>, table: &str, file: &Path) {
+        rivals.retain_mut(|rival| match rival.load(table, file) {
+            Ok(_) => true,
+            Err(error) => {
+                self.results
+                    .notes
+                    .push(format!("{} could not load {table}: {error:#}", rival.definition.name));
+                false
+            }
+        });
+    }
+
+    /// One case on all sides, in turns.
+    async fn case(
+        &mut self,
+        case: &Case,
+        rows: u64,
+        largest: bool,
+        rivals: &mut [Rival],
+    ) -> Result<CaseResult> {
+        let clients = self.remote.clients(case.clients).await?;
+        let mut expected: Option<(String, Digest)> = None;
+        if !rivals.iter().any(|rival| case.statement(&rival.definition).is_some()) {
+            let digest = self.remote.without_pushdown(&case.sql).await?;
+            expected = Some(("farpool without push-down".to_string(), digest));
+        }
+        let mut samples: Vec<Sample> = Vec::new();
+        let mut sides: BTreeMap<String, SideResult> = BTreeMap::new();
+        let mut failed: Vec<String> = Vec::new();
+        // The first round warms up and does not count.
+        for round in 0..=self.definition.runs {
+            let sample = remote::run(&clients, &case.sql).await.context(FARPOOL)?;
+            compare(&mut expected, FARPOOL, &sample.digest)?;
+            if round > 0 {
+                sides.entry(FARPOOL.to_string()).or_default().add(sample.ms);
+                samples.push(sample);
+            }
+            for rival in rivals.iter_mut() {
+                let name = rival.definition.name.clone();
+                let Some(text) = case.statement(&rival.definition).filter(|_| !failed.contains(&name)) else {
+                    continue;
+                };
+                let statement =
+                    Statement { text, table: &case.table, columns: &case.columns, clients: case.clients };
+                match rival.run(&statement) {
+                    Ok((ms, digest)) => {
+                        compare(&mut expected, &name, &digest)?;
+                        if round > 0 {
+                            sides.entry(name).or_default().add(ms);
+                        }
+                    }
+                    Err(error) => {
+                        self.results.notes.push(format!("{name} without a time in {}: {error:#}", case.name));
+                        sides.remove(&name);
+                        failed.push(name);
+                    }
+                }
+            }
+        }
+        self.settle(case, rows, largest, sides, &samples)
+    }
+
+    /// Medians, bounds and goals of a case.
+    fn settle(
+        &self,
+        case: &Case,
+        rows: u64,
+        largest: bool,
+        sides: BTreeMap<String, SideResult>,
+        samples: &[Sample],
+    ) -> Result<CaseResult> {
+        let last = samples.last().context("there is no counted run")?;
+        let client_cpu: Vec<f64> = samples.iter().map(|sample| sample.client_cpu_ms).collect();
+        let client_cpu_ms = stats::median(&client_cpu);
+        let ms = sides.get(FARPOOL).map_or(f64::NAN, |side| side.median_ms);
+        let (limits, processors) = (&self.results.limits, self.results.machine.processors);
+        let bound = Bound::new(ms, &last.receipt, last.result_bytes, client_cpu_ms, limits, processors);
+        let mut result = CaseResult {
+            name: case.name.clone(),
+            figure: case.figure.clone(),
+            table: case.table.clone(),
+            table_rows: rows,
+            largest,
+            clients: case.clients,
+            result_rows: last.digest.rows,
+            sides,
+            receipt: last.receipt.clone(),
+            result_bytes: last.result_bytes,
+            client_cpu_ms,
+            bound,
+            goals: Vec::new(),
+        };
+        if largest {
+            let (earlier, rivals) = (&self.results.cases, &self.results.rivals);
+            result.goals = goals::check(self.definition, case, &result, earlier, rivals);
+        }
+        Ok(result)
+    }
+}
+
+/// The first answer is the one that all others must give.
+fn compare(expected: &mut Option<(String, Digest)>, side: &str, digest: &Digest) -> Result<()> {
+    let (by, first) = expected.get_or_insert_with(|| (side.to_string(), digest.clone()));
+    if first != digest {
+        bail!("{side} disagrees with {by}: {digest:?}, not {first:?}");
+    }
+    Ok(())
+}

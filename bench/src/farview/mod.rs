@@ -1,0 +1,50 @@
+//! The suite `farview`: the queries of the Farview paper on a remote pool, against engines with local data and
+//! remote ones.
+
+mod bound;
+mod definition;
+mod goals;
+mod measure;
+mod remote;
+mod report;
+mod results;
+
+use crate::{places, suite};
+use anyhow::Result;
+use definition::Definition;
+
+/// What can be chosen.
+#[derive(Debug, clap::Args)]
+pub struct Options {
+    #[command(flatten)]
+    common: suite::Options,
+    /// Rows of the largest table; the others shrink or grow with it, and only the largest size of each runs.
+    #[arg(long)]
+    rows: Option<u64>,
+    /// Only cases whose names contain one of these.
+    #[arg(long, value_delimiter = ',')]
+    cases: Vec<String>,
+    /// Only these rivals.
+    #[arg(long, value_delimiter = ',')]
+    rivals: Option<Vec<String>>,
+}
+
+/// Runs the suite and prints its report.
+pub fn run(options: &Options) -> Result<()> {
+    let mut definition: Definition = places::definition("farview")?;
+    if options.common.quick {
+        definition.shrink_to_quick();
+    }
+    if let Some(rows) = options.rows {
+        definition.scale_to(rows);
+    }
+    definition.runs = options.common.runs.unwrap_or(definition.runs).max(1);
+    if !options.cases.is_empty() {
+        definition.cases.retain(|case| options.cases.iter().any(|part| case.name.contains(part)));
+    }
+    if let Some(rivals) = &options.rivals {
+        definition.rivals.clone_from(rivals);
+    }
+    let results = suite::runtime(definition.threads)?.block_on(measure::run(&definition))?;
+    options.common.report(&results.date, "farview", &results, &report::text(&results))
+}

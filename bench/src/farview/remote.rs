@@ -1,0 +1,114 @@
+//! Farpool's side: a node in a process of its own, reached over loopback TCP.
+
+use crate::digest::Digest;
+use crate::machine;
+use crate::node::NodeProcess;
+use crate::tables;
+use anyhow::{Context, Result, bail};
+use arrow::array::{Array, ArrayRef, RecordBatch};
+use farpool::{LoadMode, Pool, Receipt, Session, SessionOptions, TableInfo, TableName};
+use futures::future::try_join_all;
+use futures::stream;
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Instant;
+
+/// A node and its clients.
+pub struct Remote {
+    node: NodeProcess,
+    threads: usize,
+    pool: Arc<dyn Pool>,
+}
+
+/// One run of one query by all clients.
+pub struct Sample {
+    /// Milliseconds, from the text of the query to the last batch of the last client.
+    pub ms: f64,
+    pub digest: Digest,
+    /// What the pool reported, all clients together.
+    pub receipt: Receipt,
+    /// Bytes of the results in the clients' memory.
+    pub result_bytes: u64,
+    /// CPU time of the clients' process in milliseconds.
+    pub client_cpu_ms: f64,
+}
+
+impl Remote {
+    /// Starts the node.
+    pub async fn start(threads: usize) -> Result<Remote> {
+        let node = NodeProcess::start(threads)?;
+        let pool = farpool::connect(&node.url, None).await?;
+        Ok(Remote { node, threads, pool })
+    }
+
+    /// Loads a file.
+    pub async fn load(&self, table: &str, file: &Path) -> Result<TableInfo> {
+        let reader = tables::read(file)?;
+        let schema = reader.schema();
+        let failed = |error: arrow::error::ArrowError| farpool::Error::internal(error.to_string());
+        let batches = stream::iter(reader.map(move |batch| batch.map_err(failed)));
+        let name = TableName::new(table)?;
+        Ok(self.pool.load(&name, LoadMode::Replace, schema, None, Box::pin(batches)).await?)
+    }
+
+    /// Frees a table.
+    pub async fn drop_table(&self, table: &str) -> Result<()> {
+        Ok(self.pool.drop_table(&TableName::new(table)?).await?)
+    }
+
+    /// Clients, each with a connection of its own.
+    pub async fn clients(&self, count: usize) -> Result<Vec<Arc<Session>>> {
+        try_join_all((0..count).map(|_| self.session(true))).await
+    }
+
+    /// The answer as DataFusion computes it from plain columns.
+    pub async fn without_pushdown(&self, sql: &str) -> Result<Digest> {
+        let session = self.session(false).await?;
+        Digest::of(&session.sql(sql).await?.collect().await?)
+    }
+
+    async fn session(&self, pushdown: bool) -> Result<Arc<Session>> {
+        let session = Session::new(SessionOptions {
+            pushdown,
+            target_partitions: Some(self.threads),
+            ..SessionOptions::default()
+        });
+        session.register_pool("farpool", farpool::connect(&self.node.url, None).await?).await?;
+        Ok(Arc::new(session))
+    }
+}
+
+/// Bytes of a column, without what its buffers have beside it.
+fn bytes_of(column: &ArrayRef) -> u64 {
+    let data = column.to_data();
+    data.get_slice_memory_size().unwrap_or_else(|_| data.get_buffer_memory_size()) as u64
+}
+
+/// Runs a query by all clients at once.
+pub async fn run(clients: &[Arc<Session>], sql: &str) -> Result<Sample> {
+    let cpu = machine::cpu_ns();
+    let start = Instant::now();
+    let running = clients.iter().map(|client| {
+        let (client, sql) = (client.clone(), sql.to_string());
+        tokio::spawn(async move {
+            let query = client.sql(sql.as_str()).await?;
+            let batches = query.collect().await?;
+            anyhow::Ok((batches, query.receipt()))
+        })
+    });
+    let results = try_join_all(running).await.context("a client failed")?;
+    let ms = start.elapsed().as_secs_f64() * 1e3;
+    let client_cpu_ms = machine::cpu_ns().saturating_sub(cpu) as f64 / 1e6;
+    let (mut receipt, mut result_bytes, mut digest) = (Receipt::default(), 0, None);
+    for result in results {
+        let (batches, own) = result?;
+        receipt.merge(&own);
+        result_bytes += batches.iter().flat_map(RecordBatch::columns).map(bytes_of).sum::<u64>();
+        let own = Digest::of(&batches)?;
+        if digest.get_or_insert_with(|| own.clone()) != &own {
+            bail!("the clients' answers differ");
+        }
+    }
+    let digest = digest.context("there is no client")?;
+    Ok(Sample { ms, digest, receipt, result_bytes, client_cpu_ms })
+}

@@ -1,0 +1,99 @@
+//! Results as tables for a person.
+
+use super::results::{CaseResult, FARPOOL, Results};
+use crate::text;
+
+/// The whole report.
+pub fn text(results: &Results) -> String {
+    let mut report = heading(results);
+    let mut line = |content: &str| {
+        report.push_str(content);
+        report.push('\n');
+    };
+    for rival in &results.rivals {
+        let place = if rival.place == crate::rival::Place::Local { "local" } else { "remote" };
+        line(&format!("{} {} ({place}): {}", rival.name, rival.version, rival.about));
+    }
+    results.notes.iter().for_each(|note| line(&format!("note: {note}")));
+    line("");
+    for table in &results.tables {
+        let ratio = table.bytes_encoded as f64 / table.bytes_plain.max(1) as f64;
+        let (plain, encoded) = (text::bytes(table.bytes_plain), text::bytes(table.bytes_encoded));
+        let rows = text::rows(table.rows);
+        line(&format!(
+            "table {}, {rows} rows: {plain} plain, {encoded} in the pool ({ratio:.2})",
+            table.name
+        ));
+    }
+    line(&text::limits(&results.limits));
+    line("\nmilliseconds, and in brackets how many times as long as farpool");
+    line(&times(results));
+    line(
+        "\nbounds: the largest part of farpool's time that one resource alone would take at the machine's limit",
+    );
+    line(&bounds(results));
+    line(
+        "\ngoals: how many times as long as farpool the other takes; 6 clients: of six times as long as one",
+    );
+    line(&goals(results));
+    report
+}
+
+fn heading(results: &Results) -> String {
+    format!(
+        "{} · {} rows · {} · median of {} runs · {} threads a side · farpool remote, over loopback TCP\n{}\n",
+        results.suite,
+        text::rows(results.rows),
+        results.date,
+        results.runs,
+        results.threads,
+        text::machine(&results.machine)
+    )
+}
+
+/// A row for each case: times of all sides.
+fn times(results: &Results) -> String {
+    let mut header =
+        vec!["case".to_string(), "of rows".to_string(), "result".to_string(), FARPOOL.to_string()];
+    header.extend(results.rivals.iter().map(|rival| rival.name.clone()));
+    let rows = results.cases.iter().map(|case| {
+        let mut row = start_of_row(case);
+        row.push(case.median(FARPOOL).map_or("-".to_string(), |ms| format!("{ms:.1}")));
+        row.extend(results.rivals.iter().map(|rival| {
+            let timed = case.median(&rival.name).zip(case.ratio(&rival.name));
+            timed.map_or("-".to_string(), |(ms, ratio)| format!("{ms:.1} ({ratio:.1}×)"))
+        }));
+        row
+    });
+    text::table(header, rows.collect())
+}
+
+fn start_of_row(case: &CaseResult) -> Vec<String> {
+    vec![case.name.clone(), text::rows(case.table_rows), case.result_rows.to_string()]
+}
+
+/// A row for each case: bytes moved, and what bounds it.
+fn bounds(results: &Results) -> String {
+    let header = ["case", "of rows", "result", "scanned", "on the wire", "at the client", "bound by"];
+    let rows = results.cases.iter().map(|case| {
+        let mut row = start_of_row(case);
+        let receipt = &case.receipt;
+        row.extend([receipt.bytes_scanned, receipt.bytes_on_wire, case.result_bytes].map(text::bytes));
+        row.push(case.bound.text());
+        row
+    });
+    text::table(header.map(String::from).to_vec(), rows.collect())
+}
+
+/// A row for each goal.
+fn goals(results: &Results) -> String {
+    let header = ["case", "against", "measured", "goal", "", ""];
+    let rows = results.cases.iter().flat_map(|case| {
+        case.goals.iter().map(|goal| {
+            let [measured, bound, missed] = goal.outcome();
+            let met = text::met(goal.met).trim().to_string();
+            vec![case.name.clone(), goal.against.clone(), measured, bound, met, missed]
+        })
+    });
+    text::table(header.map(String::from).to_vec(), rows.collect())
+}

@@ -1,0 +1,109 @@
+//! What a run gave, as it is written to JSON and kept in `bench/record/`.
+
+use super::bound::Bound;
+use super::goals::Checked;
+use crate::limits::Limits;
+use crate::machine::Machine;
+use crate::rival::Place;
+use crate::stats;
+use farpool::Receipt;
+use serde::Serialize;
+use std::collections::BTreeMap;
+
+/// The name of farpool's side.
+pub const FARPOOL: &str = "farpool";
+
+/// A run of the suite.
+#[derive(Clone, Debug, Serialize)]
+pub struct Results {
+    pub suite: String,
+    pub date: String,
+    pub machine: Machine,
+    /// Rows of the largest table.
+    pub rows: u64,
+    pub runs: usize,
+    pub threads: usize,
+    /// The rivals that took part.
+    pub rivals: Vec<RivalInfo>,
+    pub limits: Limits,
+    pub tables: Vec<TableResult>,
+    pub cases: Vec<CaseResult>,
+    pub notes: Vec<String>,
+}
+
+/// A rival that took part.
+#[derive(Clone, Debug, Serialize)]
+pub struct RivalInfo {
+    pub name: String,
+    pub version: String,
+    pub place: Place,
+    pub about: String,
+}
+
+/// A table in the pool.
+#[derive(Clone, Debug, Serialize)]
+pub struct TableResult {
+    pub name: String,
+    pub rows: u64,
+    pub bytes_plain: u64,
+    pub bytes_encoded: u64,
+}
+
+/// A case at one size of its table.
+#[derive(Clone, Debug, Serialize)]
+pub struct CaseResult {
+    pub name: String,
+    pub figure: Option<String>,
+    pub table: String,
+    pub table_rows: u64,
+    /// Whether this is the largest size of the table, the one that goals are about.
+    pub largest: bool,
+    pub clients: usize,
+    pub result_rows: u64,
+    /// Times of farpool and the rivals by name.
+    pub sides: BTreeMap<String, SideResult>,
+    /// The last run's.
+    pub receipt: Receipt,
+    /// Bytes of the result in the memory of farpool's client.
+    pub result_bytes: u64,
+    pub client_cpu_ms: f64,
+    pub bound: Bound,
+    pub goals: Vec<Checked>,
+}
+
+/// The times of a side.
+#[derive(Clone, Debug, Default, Serialize)]
+pub struct SideResult {
+    pub median_ms: f64,
+    /// Every counted time, in the order of the runs.
+    pub times_ms: Vec<f64>,
+}
+
+impl SideResult {
+    /// Adds a counted time.
+    pub fn add(&mut self, ms: f64) {
+        self.times_ms.push(ms);
+        self.median_ms = stats::median(&self.times_ms);
+    }
+}
+
+impl CaseResult {
+    /// The median of a side.
+    pub fn median(&self, side: &str) -> Option<f64> {
+        self.sides.get(side).map(|side| side.median_ms)
+    }
+
+    /// How many times as long as farpool a side takes.
+    pub fn ratio(&self, side: &str) -> Option<f64> {
+        Some(self.median(side)? / self.median(FARPOOL)?)
+    }
+}
+
+impl Results {
+    /// The fastest local engine in a case.
+    pub fn fastest_local<'a>(rivals: &'a [RivalInfo], case: &CaseResult) -> Option<&'a str> {
+        let local = rivals.iter().filter(|rival| rival.place == Place::Local);
+        let timed = local.filter_map(|rival| Some((rival.name.as_str(), case.median(&rival.name)?)));
+        timed.min_by(|left, right| left.1.total_cmp(&right.1)).map(|(name, _)| name)
+    }
+}

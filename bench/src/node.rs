@@ -1,0 +1,72 @@
+//! Memory nodes behind a loopback socket: in this process, or in one of its own.
+
+use anyhow::{Context, Result, anyhow};
+use farpool::node::{Node, NodeConfig, server};
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::SocketAddr;
+use std::process::{Child, Command, Stdio};
+use std::sync::Arc;
+use tokio::net::TcpListener;
+
+/// Memory that a node may use: enough for TPC-H at scale 10.
+const NODE_BYTES: usize = 16 << 30;
+
+/// A node with `threads` workers.
+pub fn start(threads: usize) -> Result<Arc<Node>> {
+    Ok(Node::start(NodeConfig { memory_bytes: NODE_BYTES, workers: threads, tokens: None })?)
+}
+
+/// Serves a node on threads of its own until the process ends.
+pub fn serve(node: Arc<Node>, threads: usize) -> Result<SocketAddr> {
+    let (ready, address) = std::sync::mpsc::channel();
+    std::thread::spawn(move || -> Result<()> {
+        let runtime =
+            tokio::runtime::Builder::new_multi_thread().worker_threads(threads).enable_all().build()?;
+        runtime.block_on(async {
+            let listener = TcpListener::bind("127.0.0.1:0").await?;
+            ready.send(listener.local_addr()?)?;
+            Ok(server::serve(node, listener, std::future::pending()).await?)
+        })
+    });
+    address.recv().map_err(|_| anyhow!("the node could not listen on a loopback port"))
+}
+
+/// What the process of a node does: serves until its input ends.
+pub fn serve_until_input_ends(threads: usize) -> Result<()> {
+    let address = serve(start(threads)?, threads)?;
+    println!("{address}");
+    std::io::stdout().flush()?;
+    std::io::stdin().read_to_end(&mut Vec::new())?;
+    Ok(())
+}
+
+/// A node in a process of its own, which ends with this value, and with this process in any case.
+pub struct NodeProcess {
+    process: Child,
+    /// Where it listens.
+    pub url: String,
+}
+
+impl NodeProcess {
+    /// Starts this program once more, as a node.
+    pub fn start(threads: usize) -> Result<NodeProcess> {
+        let mut process = Command::new(std::env::current_exe()?)
+            .args(["node", "--threads", &threads.to_string()])
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn()
+            .context("cannot start a node")?;
+        let mut address = String::new();
+        let output = process.stdout.take().context("the node has no standard output")?;
+        BufReader::new(output).read_line(&mut address)?;
+        Ok(NodeProcess { process, url: format!("farpool://{}", address.trim()) })
+    }
+}
+
+impl Drop for NodeProcess {
+    fn drop(&mut self) {
+        // Nothing can be done about a process that is gone.
+        let _ = self.process.kill();
+        let _ = self.process.wait();
+    }
+}

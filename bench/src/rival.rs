@@ -1,0 +1,187 @@
+//! A rival in a process of its own: see `bench/rivals/driver.py` for the protocol, and
+//! `bench/definitions/rivals.toml` for what there is.
+
+use crate::answers::Answer;
+use crate::digest::Digest;
+use crate::places;
+use anyhow::{Context, Result, anyhow, bail};
+use arrow::ipc::reader::FileReader;
+use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
+use std::fs::File;
+use std::io::{BufRead, BufReader, Write};
+use std::path::Path;
+use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
+
+/// Where a rival has its data.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Place {
+    /// In the process that runs the query.
+    Local,
+    /// Behind a socket.
+    Remote,
+}
+
+/// A rival; `bench/definitions/rivals.toml` explains the fields.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct RivalDefinition {
+    pub name: String,
+    pub driver: String,
+    pub environment: String,
+    pub place: Place,
+    #[serde(default)]
+    pub dialects: Vec<String>,
+    #[serde(default)]
+    pub only: bool,
+    pub about: String,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Rivals {
+    rivals: Vec<RivalDefinition>,
+}
+
+impl RivalDefinition {
+    /// The rival of that name.
+    pub fn named(name: &str) -> Result<RivalDefinition> {
+        let Rivals { rivals } = places::definition("rivals")?;
+        let found = rivals.into_iter().find(|rival| rival.name == name);
+        found.with_context(|| format!("there is no rival {name:?} in bench/definitions/rivals.toml"))
+    }
+}
+
+/// What a rival runs.
+#[derive(Clone, Debug)]
+pub struct Statement<'a> {
+    /// The statement in the rival's dialect.
+    pub text: &'a str,
+    /// The table that it reads; empty when it reads several.
+    pub table: &'a str,
+    /// The columns that it needs.
+    pub columns: &'a [String],
+    /// How many run it at once.
+    pub clients: usize,
+}
+
+/// The running driver. The process ends with it.
+pub struct Rival {
+    pub definition: RivalDefinition,
+    /// The rival's version.
+    pub version: String,
+    process: Child,
+    requests: ChildStdin,
+    answers: BufReader<ChildStdout>,
+}
+
+impl Rival {
+    /// Starts the rival. An error is for the report: a suite goes on without it.
+    pub fn start(definition: RivalDefinition, threads: usize) -> Result<Rival> {
+        let python = places::rivals()?.join(&definition.environment).join("bin/python");
+        if !python.exists() {
+            bail!("not installed: run `cargo xtask rivals`");
+        }
+        let driver = places::root().join(format!("bench/rivals/{}_driver.py", definition.driver));
+        let mut process = Command::new(&python)
+            .arg("-B")
+            .arg(driver)
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn()
+            .with_context(|| format!("cannot start {}", python.display()))?;
+        let requests = process.stdin.take().context("the driver has no standard input")?;
+        let answers = BufReader::new(process.stdout.take().context("the driver has no standard output")?);
+        let mut rival = Rival { definition, version: String::new(), process, requests, answers };
+        let started = rival.request(&json!({ "do": "start", "threads": threads }))?;
+        rival.version = started["version"].as_str().unwrap_or_default().to_string();
+        Ok(rival)
+    }
+
+    /// Loads a file into the rival's own memory; milliseconds.
+    pub fn load(&mut self, table: &str, file: &Path) -> Result<f64> {
+        milliseconds(&self.request(&json!({ "do": "load", "table": table, "file": file }))?)
+    }
+
+    /// Frees a table.
+    pub fn drop_table(&mut self, table: &str) -> Result<()> {
+        self.request(&json!({ "do": "drop", "table": table })).map(|_| ())
+    }
+
+    /// Runs a statement: its time in milliseconds, and the digest of its result.
+    pub fn run(&mut self, statement: &Statement<'_>) -> Result<(f64, Digest)> {
+        let ran = self.request(&run_request(statement, None))?;
+        let ms = milliseconds(&ran)?;
+        Ok((ms, serde_json::from_value(ran).context("the driver gave no digest")?))
+    }
+
+    /// Runs a statement: its time in milliseconds, and its answer.
+    pub fn run_for_answer(&mut self, statement: &Statement<'_>) -> Result<(f64, Answer)> {
+        let file = std::env::temp_dir().join(format!("farpool-bench-{}.arrow", self.process.id()));
+        let ran = self.request(&run_request(statement, Some(&file)));
+        let answer = ran.and_then(|ran| Ok((milliseconds(&ran)?, read_answer(&file)?)));
+        // It is not there if the run failed.
+        let _ = std::fs::remove_file(&file);
+        answer
+    }
+
+    fn request(&mut self, request: &Value) -> Result<Value> {
+        writeln!(self.requests, "{request}").context("the driver has ended")?;
+        self.requests.flush()?;
+        let mut line = String::new();
+        self.answers.read_line(&mut line)?;
+        let answer: Value = serde_json::from_str(&line)
+            .map_err(|_| anyhow!("the driver ended without an answer: is `cargo xtask rivals` complete?"))?;
+        match answer.get("error").and_then(Value::as_str) {
+            Some(error) => bail!("{error}"),
+            None => Ok(answer),
+        }
+    }
+}
+
+fn run_request(statement: &Statement<'_>, answer: Option<&Path>) -> Value {
+    json!({
+        "do": "run",
+        "statement": statement.text,
+        "table": statement.table,
+        "columns": statement.columns,
+        "clients": statement.clients,
+        "answer": answer,
+    })
+}
+
+fn read_answer(file: &Path) -> Result<Answer> {
+    let reader = FileReader::try_new(File::open(file)?, None)?;
+    let columns = reader.schema().fields().iter().map(|field| field.name().clone()).collect();
+    let batches = reader.collect::<Result<Vec<_>, _>>()?;
+    Answer::from_batches(columns, &batches).map_err(anyhow::Error::msg)
+}
+
+fn milliseconds(answer: &Value) -> Result<f64> {
+    answer["ms"].as_f64().context("the driver gave no time")
+}
+
+impl Drop for Rival {
+    fn drop(&mut self) {
+        // Nothing can be done about a process that is gone.
+        let _ = self.process.kill();
+        let _ = self.process.wait();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::RivalDefinition;
+    use crate::places;
+
+    #[test]
+    fn every_rival_has_a_driver() {
+        for name in ["DuckDB", "Polars", "DataFusion", "chDB", "RE2", "Quack", "Flight"] {
+            let rival = RivalDefinition::named(name).expect("it is defined");
+            let driver = places::root().join(format!("bench/rivals/{}_driver.py", rival.driver));
+            assert!(driver.exists(), "{}", driver.display());
+        }
+        assert!(RivalDefinition::named("nobody").is_err());
+    }
+}

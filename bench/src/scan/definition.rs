@@ -1,0 +1,59 @@
+//! The suite as data: `bench/definitions/scan.toml`, which explains the fields.
+
+use crate::tables::TableDefinition;
+use serde::Deserialize;
+
+/// The suite.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Definition {
+    pub runs: usize,
+    pub threads: Vec<usize>,
+    pub rows: u64,
+    pub quick: Quick,
+    pub table: TableDefinition,
+    pub cases: Vec<Case>,
+}
+
+/// What `--quick` changes.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Quick {
+    rows: u64,
+    runs: usize,
+}
+
+/// A query and what is expected of it.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Case {
+    pub name: String,
+    /// The columns that are read.
+    pub columns: Vec<String>,
+    pub sql: String,
+    /// The part of the read bandwidth to reach in logical bytes.
+    pub at_least: f64,
+}
+
+impl Definition {
+    /// What `--quick` runs.
+    pub fn shrink_to_quick(&mut self) {
+        (self.rows, self.runs) = (self.quick.rows, self.quick.runs);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Definition;
+    use crate::places;
+
+    #[test]
+    fn cases_read_columns_that_there_are() {
+        let definition: Definition = places::definition("scan").expect("it can be read");
+        let columns = definition.table.columns();
+        for case in &definition.cases {
+            assert!(case.sql.contains(&format!("FROM {}", definition.table.name)));
+            assert!(case.columns.iter().all(|wanted| columns.iter().any(|(name, _)| name == wanted)));
+        }
+    }
+}

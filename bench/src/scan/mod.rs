@@ -1,0 +1,32 @@
+//! The suite `scan`: predicates and aggregates over one and two columns of a pool in this process, against the
+//! memory's read bandwidth.
+
+mod definition;
+mod measure;
+mod report;
+
+use crate::{places, suite};
+use anyhow::Result;
+use definition::Definition;
+
+/// What can be chosen.
+#[derive(Debug, clap::Args)]
+pub struct Options {
+    #[command(flatten)]
+    common: suite::Options,
+    /// Another number of rows than the suite's.
+    #[arg(long)]
+    rows: Option<u64>,
+}
+
+/// Runs the suite and prints its report.
+pub fn run(options: &Options) -> Result<()> {
+    let mut definition: Definition = places::definition("scan")?;
+    if options.common.quick {
+        definition.shrink_to_quick();
+    }
+    definition.rows = options.rows.unwrap_or(definition.rows);
+    definition.runs = options.common.runs.unwrap_or(definition.runs).max(1);
+    let results = measure::run(&definition)?;
+    options.common.report(&results.date, "scan", &results, &report::text(&results))
+}

@@ -1,0 +1,70 @@
+//! Tables as data, and as Arrow: what the suites load into all sides.
+
+mod make;
+
+pub use make::{batches, file, read};
+
+use serde::Deserialize;
+
+/// A table.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct TableDefinition {
+    pub name: String,
+    /// Numbers of rows, the largest last.
+    pub sizes: Vec<u64>,
+    pub columns: Vec<ColumnDefinition>,
+}
+
+/// One or more columns that are made alike.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ColumnDefinition {
+    names: Vec<String>,
+    count: Option<usize>,
+    uniform: Option<u64>,
+    #[serde(default)]
+    twice: bool,
+    bytes: Option<usize>,
+}
+
+/// What is in a column.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Content {
+    /// Integers from 0 up to this.
+    Uniform(u64),
+    /// Every number up to half of the rows twice.
+    Twice,
+    /// Floats from 0 up to 1.
+    Float,
+    /// Strings of this many bytes.
+    Text(usize),
+}
+
+impl TableDefinition {
+    /// The largest size.
+    pub fn largest(&self) -> u64 {
+        self.sizes.iter().copied().max().unwrap_or(0)
+    }
+
+    /// Names and contents of all columns.
+    pub fn columns(&self) -> Vec<(String, Content)> {
+        self.columns.iter().flat_map(ColumnDefinition::expand).collect()
+    }
+}
+
+impl ColumnDefinition {
+    fn expand(&self) -> Vec<(String, Content)> {
+        let content = match (self.uniform, self.bytes) {
+            (Some(values), _) => Content::Uniform(values),
+            (None, Some(bytes)) => Content::Text(bytes),
+            (None, None) if self.twice => Content::Twice,
+            (None, None) => Content::Float,
+        };
+        let named = |name: &String| match self.count {
+            Some(count) => (0..count).map(|number| format!("{name}{number}")).collect(),
+            None => vec![name.clone()],
+        };
+        self.names.iter().flat_map(named).map(|name| (name, content)).collect()
+    }
+}

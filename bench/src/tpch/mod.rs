@@ -1,0 +1,40 @@
+//! The suite `tpch`: the 22 queries, with and without push-down, in-process and over TCP, against DuckDB.
+
+mod data;
+mod definition;
+mod goals;
+mod loading;
+mod measure;
+mod report;
+mod results;
+mod sides;
+
+use crate::{places, suite};
+use anyhow::Result;
+use definition::Definition;
+
+/// What can be chosen.
+#[derive(Debug, clap::Args)]
+pub struct Options {
+    #[command(flatten)]
+    common: suite::Options,
+    /// Another scale factor than the suite's.
+    #[arg(long)]
+    scale: Option<f64>,
+    /// Only these queries.
+    #[arg(long, value_delimiter = ',')]
+    queries: Option<Vec<usize>>,
+}
+
+/// Runs the suite and prints its report.
+pub fn run(options: &Options) -> Result<()> {
+    let mut definition = Definition::read(options.common.quick)?;
+    definition.scale = options.scale.unwrap_or(definition.scale);
+    definition.runs = options.common.runs.unwrap_or(definition.runs).max(1);
+    if let Some(queries) = &options.queries {
+        definition.queries.clone_from(queries);
+    }
+    let results = suite::runtime(definition.threads)?.block_on(measure::run(&definition))?;
+    let name = format!("tpch-sf{}", places::scale_name(results.scale));
+    options.common.report(&results.date, &name, &results, &report::text(&results))
+}

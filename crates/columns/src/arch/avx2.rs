@@ -1,0 +1,228 @@
+//! AVX2 with the bit instructions of its time (Haswell, 2013): 64 bytes are two registers.
+
+use super::{Kernel, Simd, portable};
+use std::arch::x86_64::*;
+
+/// Exists only inside [`run`].
+#[derive(Clone, Copy)]
+pub(super) struct Avx2(());
+
+/// The kernel, compiled for AVX2.
+///
+/// # Safety
+/// The processor has the instructions.
+#[target_feature(enable = "avx2,bmi1,bmi2,lzcnt,popcnt")]
+pub(super) unsafe fn run<K: Kernel>(kernel: K) -> K::Output {
+    kernel.run(Avx2(()))
+}
+
+/// One half of 64 bytes of integers.
+#[inline(always)]
+fn half<T, const N: usize>(values: &[T; N], index: usize) -> __m256i {
+    const { assert!(size_of::<[T; N]>() == 64) };
+    assert!(index < 2);
+    // SAFETY: 32 bytes lie at either half of 64; the load asks for no alignment. The token that leads here
+    // exists only where there is AVX2.
+    unsafe { _mm256_loadu_si256(values.as_ptr().cast::<__m256i>().add(index)) }
+}
+
+/// Two registers as the values that they hold.
+#[inline(always)]
+fn store<T, const N: usize>(registers: [__m256i; 2]) -> [T; N] {
+    const { assert!(size_of::<[T; N]>() == 64) };
+    // SAFETY: 64 bytes are any integers.
+    unsafe { std::mem::transmute_copy(&registers) }
+}
+
+/// Where `left <= right`, for each type.
+mod at_most {
+    use std::arch::x86_64::*;
+
+    /// # Safety
+    /// There is AVX2, as for all of these.
+    #[inline(always)]
+    pub(super) unsafe fn bytes(left: [__m256i; 2], right: [__m256i; 2]) -> u64 {
+        // SAFETY: the caller vouches for it.
+        let (low, high) = unsafe {
+            let low = _mm256_cmpeq_epi8(_mm256_min_epu8(left[0], right[0]), left[0]);
+            let high = _mm256_cmpeq_epi8(_mm256_min_epu8(left[1], right[1]), left[1]);
+            (_mm256_movemask_epi8(low).cast_unsigned(), _mm256_movemask_epi8(high).cast_unsigned())
+        };
+        u64::from(low) | u64::from(high) << 32
+    }
+
+    #[inline(always)]
+    pub(super) unsafe fn shorts(left: [__m256i; 2], right: [__m256i; 2]) -> u64 {
+        // SAFETY: the caller vouches for it.
+        let bits = unsafe {
+            let low = _mm256_cmpeq_epi16(_mm256_min_epu16(left[0], right[0]), left[0]);
+            let high = _mm256_cmpeq_epi16(_mm256_min_epu16(left[1], right[1]), left[1]);
+            // Packing goes by 128 bits: the quarters come out as low, high, low, high.
+            _mm256_movemask_epi8(_mm256_permute4x64_epi64(_mm256_packs_epi16(low, high), 0b11_01_10_00))
+        };
+        u64::from(bits.cast_unsigned())
+    }
+
+    #[inline(always)]
+    pub(super) unsafe fn words(left: [__m256i; 2], right: [__m256i; 2]) -> u64 {
+        // SAFETY: the caller vouches for it.
+        let (low, high) = unsafe {
+            let low = _mm256_cmpeq_epi32(_mm256_min_epu32(left[0], right[0]), left[0]);
+            let high = _mm256_cmpeq_epi32(_mm256_min_epu32(left[1], right[1]), left[1]);
+            (_mm256_movemask_ps(_mm256_castsi256_ps(low)), _mm256_movemask_ps(_mm256_castsi256_ps(high)))
+        };
+        u64::from(low.cast_unsigned()) | u64::from(high.cast_unsigned()) << 8
+    }
+
+    #[inline(always)]
+    pub(super) unsafe fn longs(left: [__m256i; 2], right: [__m256i; 2]) -> u64 {
+        // SAFETY: the caller vouches for it.
+        let (low, high) = unsafe {
+            // There is only a comparison with sign: with the top bit turned over it is one without.
+            let sign = _mm256_set1_epi64x(i64::MIN);
+            let low = _mm256_cmpgt_epi64(_mm256_xor_si256(left[0], sign), _mm256_xor_si256(right[0], sign));
+            let high = _mm256_cmpgt_epi64(_mm256_xor_si256(left[1], sign), _mm256_xor_si256(right[1], sign));
+            (_mm256_movemask_pd(_mm256_castsi256_pd(low)), _mm256_movemask_pd(_mm256_castsi256_pd(high)))
+        };
+        (u64::from(low.cast_unsigned()) | u64::from(high.cast_unsigned()) << 4) ^ 0xff
+    }
+}
+
+/// The bit of `set` at each index.
+///
+/// # Safety
+/// There is AVX2.
+#[inline(always)]
+unsafe fn bits_of_bytes(set: &[u8; 32], indices: __m256i) -> u64 {
+    // SAFETY: the caller vouches for it; 16 bytes lie at either half of the set.
+    let bits = unsafe {
+        let low = _mm256_broadcastsi128_si256(_mm_loadu_si128(set.as_ptr().cast()));
+        let high = _mm256_broadcastsi128_si256(_mm_loadu_si128(set.as_ptr().cast::<__m128i>().add(1)));
+        let place = _mm256_and_si256(_mm256_srli_epi16(indices, 3), _mm256_set1_epi8(15));
+        let (low, high) = (_mm256_shuffle_epi8(low, place), _mm256_shuffle_epi8(high, place));
+        // The top bit of the index says which half of the set.
+        let byte = _mm256_blendv_epi8(low, high, indices);
+        let bit = _mm256_and_si256(indices, _mm256_set1_epi8(7));
+        let bit = _mm256_shuffle_epi8(_mm256_set1_epi64x(0x8040_2010_0804_0201_u64 as i64), bit);
+        _mm256_movemask_epi8(_mm256_cmpeq_epi8(_mm256_and_si256(byte, bit), bit))
+    };
+    u64::from(bits.cast_unsigned())
+}
+
+/// The bit of `set` at each index, `offset` added.
+///
+/// # Safety
+/// There is AVX2, and the set has less than 2^26 words.
+#[inline(always)]
+unsafe fn bits_of_words(set: &[u32], indices: __m256i, offset: u32) -> u64 {
+    // SAFETY: the caller vouches for it. Only words inside the set are read: the others are masked out. A
+    // word's number has 27 bits, so that it has no sign.
+    let bits = unsafe {
+        let indices = _mm256_add_epi32(indices, _mm256_set1_epi32(offset.cast_signed()));
+        let word = _mm256_srli_epi32(indices, 5);
+        let inside = _mm256_cmpgt_epi32(_mm256_set1_epi32(set.len() as i32), word);
+        let none = _mm256_setzero_si256();
+        let words = _mm256_mask_i32gather_epi32::<4>(none, set.as_ptr().cast(), word, inside);
+        // The bit goes to the top, which is what the mask is made of. Shifts look at all bits of their
+        // counts, so those above the lowest five must go.
+        let up = _mm256_andnot_si256(indices, _mm256_set1_epi32(31));
+        _mm256_movemask_ps(_mm256_castsi256_ps(_mm256_sllv_epi32(words, up)))
+    };
+    u64::from(bits.cast_unsigned())
+}
+
+macro_rules! comparisons {
+    ($($t:ty, $at_most:ident, $within:ident, $steps:ident, $subtract:ident, $splat:ident);*) => {$(
+        #[inline(always)]
+        fn $at_most(self, left: &[$t; 64 / size_of::<$t>()], right: &[$t; 64 / size_of::<$t>()]) -> u64 {
+            // SAFETY: there is AVX2, or there would be no token.
+            unsafe { at_most::$steps([half(left, 0), half(left, 1)], [half(right, 0), half(right, 1)]) }
+        }
+
+        #[inline(always)]
+        fn $within(self, values: &[$t; 64 / size_of::<$t>()], low: $t, span: $t) -> u64 {
+            // SAFETY: as above.
+            unsafe {
+                let (low, span) = ($splat(low.cast_signed()), $splat(span.cast_signed()));
+                let above = [$subtract(half(values, 0), low), $subtract(half(values, 1), low)];
+                at_most::$steps(above, [span, span])
+            }
+        }
+    )*};
+}
+
+macro_rules! parts {
+    ($($t:ty, $parts:ident, $down:ident, $up:ident, $splat:ident);*) => {$(
+        #[inline(always)]
+        fn $parts(
+            self,
+            low: &[$t; 64 / size_of::<$t>()],
+            high: &[$t; 64 / size_of::<$t>()],
+            shift: u32,
+            mask: $t,
+        ) -> [$t; 64 / size_of::<$t>()] {
+            // SAFETY: there is AVX2, or there would be no token. A shift by all bits gives 0.
+            store(unsafe {
+                let (down, up) = (i64::from(shift), i64::from(<$t>::BITS - shift));
+                let (down, up) = (_mm_cvtsi64_si128(down), _mm_cvtsi64_si128(up));
+                let mask = $splat(mask.cast_signed());
+                let left = _mm256_or_si256($down(half(low, 0), down), $up(half(high, 0), up));
+                let right = _mm256_or_si256($down(half(low, 1), down), $up(half(high, 1), up));
+                [_mm256_and_si256(left, mask), _mm256_and_si256(right, mask)]
+            })
+        }
+    )*};
+}
+
+impl Simd for Avx2 {
+    comparisons!(
+        u8, at_most_u8, within_u8, bytes, _mm256_sub_epi8, _mm256_set1_epi8;
+        u16, at_most_u16, within_u16, shorts, _mm256_sub_epi16, _mm256_set1_epi16;
+        u32, at_most_u32, within_u32, words, _mm256_sub_epi32, _mm256_set1_epi32;
+        u64, at_most_u64, within_u64, longs, _mm256_sub_epi64, _mm256_set1_epi64x
+    );
+
+    parts!(
+        u16, parts_u16, _mm256_srl_epi16, _mm256_sll_epi16, _mm256_set1_epi16;
+        u32, parts_u32, _mm256_srl_epi32, _mm256_sll_epi32, _mm256_set1_epi32;
+        u64, parts_u64, _mm256_srl_epi64, _mm256_sll_epi64, _mm256_set1_epi64x
+    );
+
+    #[inline(always)]
+    fn parts_u8(self, low: &[u8; 64], high: &[u8; 64], shift: u32, mask: u8) -> [u8; 64] {
+        // There are no shifts of bytes; the compiler makes them of wider ones.
+        portable::parts(low, high, shift, mask)
+    }
+
+    #[inline(always)]
+    fn bits_at_u8(self, set: &[u8; 32], indices: &[u8; 64]) -> u64 {
+        // SAFETY: there is AVX2, or there would be no token.
+        unsafe { bits_of_bytes(set, half(indices, 0)) | bits_of_bytes(set, half(indices, 1)) << 32 }
+    }
+
+    #[inline(always)]
+    fn bits_at_u16(self, set: &[u32], indices: &[u16; 32], offset: u32) -> u64 {
+        assert!(set.len() < 1 << 26, "a set that indices with sign cannot reach");
+        let (a, b) = (half(indices, 0), half(indices, 1));
+        // SAFETY: there is AVX2, or there would be no token; the length was checked.
+        unsafe {
+            let first = _mm256_cvtepu16_epi32(_mm256_castsi256_si128(a));
+            let second = _mm256_cvtepu16_epi32(_mm256_extracti128_si256::<1>(a));
+            let third = _mm256_cvtepu16_epi32(_mm256_castsi256_si128(b));
+            let fourth = _mm256_cvtepu16_epi32(_mm256_extracti128_si256::<1>(b));
+            bits_of_words(set, first, offset)
+                | bits_of_words(set, second, offset) << 8
+                | bits_of_words(set, third, offset) << 16
+                | bits_of_words(set, fourth, offset) << 24
+        }
+    }
+
+    #[inline(always)]
+    fn bits_at_u32(self, set: &[u32], indices: &[u32; 16], offset: u32) -> u64 {
+        assert!(set.len() < 1 << 26, "a set that indices with sign cannot reach");
+        // SAFETY: there is AVX2, or there would be no token; the length was checked.
+        unsafe {
+            bits_of_words(set, half(indices, 0), offset) | bits_of_words(set, half(indices, 1), offset) << 8
+        }
+    }
+}

@@ -1,0 +1,138 @@
+//! AVX-512 as Ice Lake (2019) has it: 64 bytes are one register, and comparisons give bits at once.
+
+use super::{Kernel, Simd, portable};
+use std::arch::x86_64::*;
+
+/// Exists only inside [`run`].
+#[derive(Clone, Copy)]
+pub(super) struct Avx512(());
+
+/// The kernel, compiled for AVX-512.
+///
+/// # Safety
+/// The processor has the instructions.
+#[target_feature(
+    enable = "avx512f,avx512bw,avx512dq,avx512vl,avx512vbmi,avx512vbmi2,avx512vpopcntdq,avx2,bmi1,bmi2,lzcnt,popcnt"
+)]
+pub(super) unsafe fn run<K: Kernel>(kernel: K) -> K::Output {
+    kernel.run(Avx512(()))
+}
+
+/// 64 bytes of integers.
+#[inline(always)]
+fn load<T, const N: usize>(values: &[T; N]) -> __m512i {
+    const { assert!(size_of::<[T; N]>() == 64) };
+    // SAFETY: there are 64 bytes, and the load asks for no alignment. The token that leads here exists
+    // only where there is AVX-512.
+    unsafe { _mm512_loadu_si512(values.as_ptr().cast()) }
+}
+
+/// A register as the values that it holds.
+#[inline(always)]
+fn store<T, const N: usize>(register: __m512i) -> [T; N] {
+    const { assert!(size_of::<[T; N]>() == 64) };
+    // SAFETY: 64 bytes are any integers.
+    unsafe { std::mem::transmute_copy(&register) }
+}
+
+macro_rules! comparisons {
+    ($($t:ty, $at_most:ident, $within:ident, $compare:ident, $subtract:ident, $splat:ident);*) => {$(
+        #[inline(always)]
+        fn $at_most(self, left: &[$t; 64 / size_of::<$t>()], right: &[$t; 64 / size_of::<$t>()]) -> u64 {
+            // SAFETY: there is AVX-512, or there would be no token.
+            u64::from(unsafe { $compare(load(left), load(right)) })
+        }
+
+        #[inline(always)]
+        fn $within(self, values: &[$t; 64 / size_of::<$t>()], low: $t, span: $t) -> u64 {
+            // SAFETY: as above.
+            u64::from(unsafe {
+                $compare($subtract(load(values), $splat(low.cast_signed())), $splat(span.cast_signed()))
+            })
+        }
+    )*};
+}
+
+macro_rules! parts {
+    ($($t:ty, $parts:ident, $down:ident, $up:ident, $splat:ident);*) => {$(
+        #[inline(always)]
+        fn $parts(
+            self,
+            low: &[$t; 64 / size_of::<$t>()],
+            high: &[$t; 64 / size_of::<$t>()],
+            shift: u32,
+            mask: $t,
+        ) -> [$t; 64 / size_of::<$t>()] {
+            // SAFETY: there is AVX-512, or there would be no token. A shift by all bits gives 0.
+            store(unsafe {
+                let (down, up) = (i64::from(shift), i64::from(<$t>::BITS - shift));
+                let low = $down(load(low), _mm_cvtsi64_si128(down));
+                let high = $up(load(high), _mm_cvtsi64_si128(up));
+                _mm512_and_si512(_mm512_or_si512(low, high), $splat(mask.cast_signed()))
+            })
+        }
+    )*};
+}
+
+impl Simd for Avx512 {
+    comparisons!(
+        u8, at_most_u8, within_u8, _mm512_cmple_epu8_mask, _mm512_sub_epi8, _mm512_set1_epi8;
+        u16, at_most_u16, within_u16, _mm512_cmple_epu16_mask, _mm512_sub_epi16, _mm512_set1_epi16;
+        u32, at_most_u32, within_u32, _mm512_cmple_epu32_mask, _mm512_sub_epi32, _mm512_set1_epi32;
+        u64, at_most_u64, within_u64, _mm512_cmple_epu64_mask, _mm512_sub_epi64, _mm512_set1_epi64
+    );
+
+    parts!(
+        u16, parts_u16, _mm512_srl_epi16, _mm512_sll_epi16, _mm512_set1_epi16;
+        u32, parts_u32, _mm512_srl_epi32, _mm512_sll_epi32, _mm512_set1_epi32;
+        u64, parts_u64, _mm512_srl_epi64, _mm512_sll_epi64, _mm512_set1_epi64
+    );
+
+    #[inline(always)]
+    fn parts_u8(self, low: &[u8; 64], high: &[u8; 64], shift: u32, mask: u8) -> [u8; 64] {
+        // There are no shifts of bytes; the compiler makes them of wider ones.
+        portable::parts(low, high, shift, mask)
+    }
+
+    #[inline(always)]
+    fn bits_at_u8(self, set: &[u8; 32], indices: &[u8; 64]) -> u64 {
+        let indices = load(indices);
+        // SAFETY: there is AVX-512, or there would be no token; the set has the 32 bytes that are loaded.
+        unsafe {
+            let set = _mm512_broadcast_i64x4(_mm256_loadu_si256(set.as_ptr().cast()));
+            let place = _mm512_and_si512(_mm512_srli_epi16(indices, 3), _mm512_set1_epi8(31));
+            let byte = _mm512_permutexvar_epi8(place, set);
+            let bit = _mm512_and_si512(indices, _mm512_set1_epi8(7));
+            let bit = _mm512_shuffle_epi8(_mm512_set1_epi64(0x8040_2010_0804_0201_u64 as i64), bit);
+            _mm512_test_epi8_mask(byte, bit)
+        }
+    }
+
+    #[inline(always)]
+    fn bits_at_u16(self, set: &[u32], indices: &[u16; 32], offset: u32) -> u64 {
+        let indices = load(indices);
+        // SAFETY: there is AVX-512, or there would be no token.
+        let (low, high) = unsafe {
+            let (low, high) = (_mm512_castsi512_si256(indices), _mm512_extracti64x4_epi64::<1>(indices));
+            (_mm512_cvtepu16_epi32(low), _mm512_cvtepu16_epi32(high))
+        };
+        self.bits_at_u32(set, &store(low), offset) | self.bits_at_u32(set, &store(high), offset) << 16
+    }
+
+    #[inline(always)]
+    fn bits_at_u32(self, set: &[u32], indices: &[u32; 16], offset: u32) -> u64 {
+        assert!(set.len() < 1 << 26, "a set that indices with sign cannot reach");
+        // SAFETY: there is AVX-512, or there would be no token. Only words inside the set are read: the
+        // others are masked out. A word's number has 27 bits, so that it has no sign.
+        let bits = unsafe {
+            let indices = _mm512_add_epi32(load(indices), _mm512_set1_epi32(offset.cast_signed()));
+            let word = _mm512_srli_epi32(indices, 5);
+            let inside = _mm512_cmplt_epu32_mask(word, _mm512_set1_epi32(set.len() as i32));
+            let none = _mm512_setzero_si512();
+            let words = _mm512_mask_i32gather_epi32::<4>(none, inside, word, set.as_ptr().cast());
+            let place = _mm512_and_si512(indices, _mm512_set1_epi32(31));
+            _mm512_test_epi32_mask(words, _mm512_sllv_epi32(_mm512_set1_epi32(1), place))
+        };
+        u64::from(bits)
+    }
+}

@@ -1,0 +1,176 @@
+//! Kernels compiled several times, for what processors can do, and the choice between them at run time.
+//!
+//! A [`Kernel`] is one generic body. [`Level::run`] calls the copy of it that was compiled for the level's
+//! instructions: the compiler then vectorises the body's loops with them, and the few steps that it does
+//! badly (turning comparisons into bits, looking bits up) are written by hand, once for each instruction set,
+//! behind [`Simd`]. Invariant: a [`Level`] above the portable one exists only on a processor that has its
+//! instructions; every level gives the same answers, bit by bit.
+//!
+//! A body and all that it calls per value must be `#[inline(always)]`: what is not inlined is compiled
+//! without the instructions.
+
+#![expect(unsafe_code, reason = "instructions that not every processor has")]
+
+#[cfg(target_arch = "x86_64")]
+mod avx2;
+#[cfg(target_arch = "x86_64")]
+mod avx512;
+mod portable;
+
+use portable::Portable;
+use std::sync::atomic::{AtomicU8, Ordering};
+
+/// A computation with a body for any level.
+pub trait Kernel {
+    /// What it gives.
+    type Output;
+
+    /// The body; `#[inline(always)]`.
+    fn run<S: Simd>(self, simd: S) -> Self::Output;
+}
+
+/// What the compiler does not find by itself, 64 bytes of values at a time. The first value's answer is in
+/// the lowest bit.
+///
+/// A step on arrays of few values is by hand even if it is simple: the compiler would take the array apart
+/// before it looks for vectors.
+pub trait Simd: Copy {
+    /// Where `left <= right`.
+    fn at_most_u8(self, left: &[u8; 64], right: &[u8; 64]) -> u64;
+
+    /// Where `values - low`, modulo the type, is at most `span`.
+    fn within_u8(self, values: &[u8; 64], low: u8, span: u8) -> u64;
+
+    /// The bits of `high` and `low`, one behind the other, from `shift` on, as far as `mask` wants them.
+    fn parts_u8(self, low: &[u8; 64], high: &[u8; 64], shift: u32, mask: u8) -> [u8; 64];
+
+    /// Where `left <= right`.
+    fn at_most_u16(self, left: &[u16; 32], right: &[u16; 32]) -> u64;
+
+    /// Where `values - low`, modulo the type, is at most `span`.
+    fn within_u16(self, values: &[u16; 32], low: u16, span: u16) -> u64;
+
+    /// The bits of `high` and `low`, one behind the other, from `shift` on, as far as `mask` wants them.
+    fn parts_u16(self, low: &[u16; 32], high: &[u16; 32], shift: u32, mask: u16) -> [u16; 32];
+
+    /// Where `left <= right`.
+    fn at_most_u32(self, left: &[u32; 16], right: &[u32; 16]) -> u64;
+
+    /// Where `values - low`, modulo the type, is at most `span`.
+    fn within_u32(self, values: &[u32; 16], low: u32, span: u32) -> u64;
+
+    /// The bits of `high` and `low`, one behind the other, from `shift` on, as far as `mask` wants them.
+    fn parts_u32(self, low: &[u32; 16], high: &[u32; 16], shift: u32, mask: u32) -> [u32; 16];
+
+    /// Where `left <= right`.
+    fn at_most_u64(self, left: &[u64; 8], right: &[u64; 8]) -> u64;
+
+    /// Where `values - low`, modulo the type, is at most `span`.
+    fn within_u64(self, values: &[u64; 8], low: u64, span: u64) -> u64;
+
+    /// The bits of `high` and `low`, one behind the other, from `shift` on, as far as `mask` wants them.
+    fn parts_u64(self, low: &[u64; 8], high: &[u64; 8], shift: u32, mask: u64) -> [u64; 8];
+
+    /// The bit of `set` at each index, the lowest bit of a byte first.
+    fn bits_at_u8(self, set: &[u8; 32], indices: &[u8; 64]) -> u64;
+
+    /// The bit of `set` at each index, `offset` added modulo the type; the lowest bit of a word comes first;
+    /// clear behind the end of the set. The set has less than 2^31 bits.
+    fn bits_at_u16(self, set: &[u32], indices: &[u16; 32], offset: u32) -> u64;
+
+    /// The same for wider indices.
+    fn bits_at_u32(self, set: &[u32], indices: &[u32; 16], offset: u32) -> u64;
+}
+
+/// Instructions that this processor has.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Level(Set);
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd)]
+#[repr(u8)]
+enum Set {
+    Portable = 1,
+    Avx2 = 2,
+    /// With the extensions that Ice Lake has; earlier processors slow down on 512 bits.
+    Avx512 = 3,
+}
+
+/// The level in use; 0 before the first question.
+static BEST: AtomicU8 = AtomicU8::new(0);
+
+impl Level {
+    /// What every processor has.
+    pub const PORTABLE: Level = Level(Set::Portable);
+
+    /// The level to use.
+    #[inline]
+    pub fn best() -> Level {
+        match BEST.load(Ordering::Relaxed) {
+            1 => Level(Set::Portable),
+            2 => Level(Set::Avx2),
+            3 => Level(Set::Avx512),
+            _ => Level::detect(),
+        }
+    }
+
+    /// The levels that this processor has, the lowest first.
+    pub fn all() -> impl Iterator<Item = Level> {
+        let highest = detected();
+        [Set::Portable, Set::Avx2, Set::Avx512].into_iter().filter(move |set| *set <= highest).map(Level)
+    }
+
+    /// Makes this the level to use in the whole process: for tests and comparisons of the lower ones.
+    pub fn force(self) {
+        BEST.store(self.0 as u8, Ordering::Relaxed);
+    }
+
+    #[cold]
+    fn detect() -> Level {
+        let level = Level(detected());
+        level.force();
+        level
+    }
+
+    /// Runs the copy of a kernel for this level.
+    #[inline]
+    pub fn run<K: Kernel>(self, kernel: K) -> K::Output {
+        match self.0 {
+            // SAFETY: a level is made only where the processor has its instructions.
+            #[cfg(target_arch = "x86_64")]
+            Set::Avx512 => unsafe { avx512::run(kernel) },
+            // SAFETY: as above.
+            #[cfg(target_arch = "x86_64")]
+            Set::Avx2 => unsafe { avx2::run(kernel) },
+            _ => kernel.run(Portable),
+        }
+    }
+}
+
+#[cfg(target_arch = "x86_64")]
+fn detected() -> Set {
+    let avx2 = std::is_x86_feature_detected!("avx2")
+        && std::is_x86_feature_detected!("bmi1")
+        && std::is_x86_feature_detected!("bmi2")
+        && std::is_x86_feature_detected!("lzcnt")
+        && std::is_x86_feature_detected!("popcnt");
+    let avx512 = std::is_x86_feature_detected!("avx512f")
+        && std::is_x86_feature_detected!("avx512bw")
+        && std::is_x86_feature_detected!("avx512dq")
+        && std::is_x86_feature_detected!("avx512vl")
+        && std::is_x86_feature_detected!("avx512vbmi")
+        && std::is_x86_feature_detected!("avx512vbmi2")
+        && std::is_x86_feature_detected!("avx512vpopcntdq");
+    match (avx2, avx512) {
+        (true, true) => Set::Avx512,
+        (true, false) => Set::Avx2,
+        _ => Set::Portable,
+    }
+}
+
+#[cfg(not(target_arch = "x86_64"))]
+fn detected() -> Set {
+    Set::Portable
+}
+
+#[cfg(test)]
+pub(crate) mod tests;

@@ -1,0 +1,85 @@
+//! Plain floats as they lie, compared in SQL's order.
+
+use crate::arch::Level;
+use crate::kernels::RetainPlain;
+use crate::lanes::Lane;
+use arrow_buffer::Buffer;
+use arrow_schema::DataType;
+use farpool_model::CompareOp;
+
+/// The floats of a chunk, of 32 or 64 bits. NULL rows hold some value.
+#[derive(Clone, Copy, Debug)]
+pub struct Floats<'a> {
+    values: Values<'a>,
+}
+
+#[derive(Clone, Copy, Debug)]
+enum Values<'a> {
+    Single(&'a [f32]),
+    Double(&'a [f64]),
+}
+
+impl<'a> Floats<'a> {
+    /// Plain values of `data_type`, if that is a float.
+    pub(crate) fn new(values: &'a Buffer, data_type: &DataType) -> Option<Self> {
+        let values = match data_type {
+            DataType::Float32 => Values::Single(values.typed_data()),
+            DataType::Float64 => Values::Double(values.typed_data()),
+            _ => return None,
+        };
+        Some(Floats { values })
+    }
+
+    /// Clears the bits of rows whose value does not compare to `literal` in this way. The order is the total
+    /// one of IEEE 754, which puts NaN above (or, with the sign bit, below) all numbers, except that -0.0 is
+    /// 0.0. Bit 0 of `alive` is row `start`. What a NULL row gives is unspecified; words without a set bit are
+    /// not looked at.
+    ///
+    /// For 32-bit floats the literal is one, too.
+    ///
+    /// # Panics
+    /// When `start` is behind the last row.
+    pub fn retain_compared(&self, op: CompareOp, literal: f64, start: usize, alive: &mut [u64]) {
+        let level = Level::best();
+        match self.values {
+            Values::Double(values) => {
+                let values = &values[start..];
+                let (low, span, inside) = range_of(op, key64(literal), u64::MAX);
+                level.run(RetainPlain { values, key: key64, low, span, inside, alive });
+            }
+            Values::Single(values) => {
+                let values = &values[start..];
+                let (low, span, inside) = range_of(op, key32(literal as f32), u32::MAX);
+                level.run(RetainPlain { values, key: key32, low, span, inside, alive });
+            }
+        }
+    }
+}
+
+/// The keys that compare to `key` in this way: the least, how far the greatest lies above it, and whether
+/// it is those or all others.
+fn range_of<K: Lane>(op: CompareOp, key: K, max: K) -> (K, K, bool) {
+    let none = K::default();
+    match op {
+        CompareOp::Eq => (key, none, true),
+        CompareOp::NotEq => (key, none, false),
+        CompareOp::LtEq => (none, key, true),
+        CompareOp::Gt => (none, key, false),
+        CompareOp::GtEq => (key, max.minus(key), true),
+        CompareOp::Lt => (key, max.minus(key), false),
+    }
+}
+
+/// A number that compares as the float does.
+#[inline(always)]
+fn key64(value: f64) -> u64 {
+    let bits = if value == 0.0 { 0 } else { value.to_bits() };
+    bits ^ ((bits.cast_signed() >> 63) as u64 >> 1) ^ 1 << 63
+}
+
+/// A number that compares as the float does.
+#[inline(always)]
+fn key32(value: f32) -> u32 {
+    let bits = if value == 0.0 { 0 } else { value.to_bits() };
+    bits ^ ((bits.cast_signed() >> 31) as u32 >> 1) ^ 1 << 31
+}

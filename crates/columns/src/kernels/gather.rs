@@ -1,0 +1,38 @@
+//! Unpacks single values.
+
+use super::{Blocks, UnpackBlock};
+use crate::arch::{Kernel, Simd};
+use crate::lanes::{self, Lane};
+use farpool_model::limits::BLOCK_ROWS;
+
+/// From how many values of one block on it is faster to unpack the whole block than each by itself.
+const WHOLE_BLOCK_MIN: usize = 48;
+
+/// Calls `visit` with the value of each of `rows`; the width is not 0.
+pub(crate) struct Gather<'a, L, F> {
+    pub blocks: Blocks<'a, L>,
+    pub rows: &'a [u32],
+    pub visit: F,
+}
+
+impl<L: Lane, F: FnMut(L)> Kernel for Gather<'_, L, F> {
+    type Output = ();
+
+    #[inline(always)]
+    fn run<S: Simd>(self, simd: S) {
+        let Gather { blocks, rows, mut visit } = self;
+        let mut values = [L::default(); BLOCK_ROWS];
+        let same_block = |a: &u32, b: &u32| *a as usize / BLOCK_ROWS == *b as usize / BLOCK_ROWS;
+        for group in rows.chunk_by(same_block) {
+            let packed = blocks.block(group[0] as usize / BLOCK_ROWS);
+            let whole = group.len() >= WHOLE_BLOCK_MIN;
+            if whole {
+                UnpackBlock { width: blocks.width, packed, out: &mut values, map: |value| value }.run(simd);
+            }
+            for row in group {
+                let row = *row as usize % BLOCK_ROWS;
+                visit(if whole { values[row] } else { lanes::unpack_one(blocks.width, packed, row) });
+            }
+        }
+    }
+}

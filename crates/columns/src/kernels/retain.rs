@@ -1,0 +1,265 @@
+//! Predicates on packed values: they clear the bits of rows that do not satisfy them.
+
+use super::{BLOCK_WORDS, Blocks, UnpackBlock, put};
+use crate::arch::{Kernel, Simd};
+use crate::lanes::{self, Lane, Pairs};
+use farpool_model::limits::BLOCK_ROWS;
+
+/// Up to how many wanted rows of a block are looked at one by one.
+const SINGLE_MAX: u32 = 12;
+
+/// A condition on packed values.
+pub(crate) trait Condition<L: Lane> {
+    /// Whether one value satisfies it; `#[inline(always)]`.
+    fn holds(&self, value: L) -> bool;
+
+    /// Where the values of a unit satisfy it; `#[inline(always)]`.
+    fn bits<S: Simd>(&self, simd: S, unit: &L::Unit) -> u64;
+}
+
+/// Keeps the rows whose value satisfies a condition (or, unless `inside`, does not).
+pub(crate) struct Retain<'a, L, C> {
+    pub blocks: Blocks<'a, L>,
+    pub condition: C,
+    pub inside: bool,
+    pub alive: &'a mut [u64],
+}
+
+impl<L: Lane, C: Condition<L>> Kernel for Retain<'_, L, C> {
+    type Output = ();
+
+    #[inline(always)]
+    fn run<S: Simd>(self, simd: S) {
+        let Retain { blocks, condition, inside, alive } = self;
+        for (block, alive) in alive.chunks_mut(BLOCK_WORDS).enumerate() {
+            let wanted: u32 = alive.iter().map(|word| word.count_ones()).sum();
+            if wanted == 0 {
+                continue;
+            }
+            let packed = blocks.block(block);
+            if wanted <= SINGLE_MAX {
+                retain_single(blocks.width, packed, &condition, inside, alive);
+                continue;
+            }
+            let pairs = Pairs::new(blocks.width, packed);
+            let mut bits = [0; BLOCK_WORDS];
+            for number in 0..L::BITS {
+                let (first, left, right) = pairs.get(simd, number);
+                put::<L>(&mut bits, first, [condition.bits(simd, &left), condition.bits(simd, &right)]);
+            }
+            keep(alive, &bits, inside);
+        }
+    }
+}
+
+#[inline(always)]
+fn retain_single<L: Lane, C: Condition<L>>(
+    width: u32,
+    packed: &[L],
+    condition: &C,
+    inside: bool,
+    alive: &mut [u64],
+) {
+    for (index, word) in alive.iter_mut().enumerate() {
+        let mut rest = *word;
+        while rest != 0 {
+            let bit = rest.trailing_zeros();
+            rest &= rest - 1;
+            let value = lanes::unpack_one(width, packed, index * 64 + bit as usize);
+            *word &= !(u64::from(condition.holds(value) != inside) << bit);
+        }
+    }
+}
+
+/// The value is at least `low` and at most `low + span`.
+pub(crate) struct Within<L> {
+    pub low: L,
+    pub span: L,
+}
+
+impl<L: Lane> Condition<L> for Within<L> {
+    #[inline(always)]
+    fn holds(&self, value: L) -> bool {
+        value.minus(self.low) <= self.span
+    }
+
+    #[inline(always)]
+    fn bits<S: Simd>(&self, simd: S, unit: &L::Unit) -> u64 {
+        L::within(simd, unit, self.low, self.span)
+    }
+}
+
+/// The value, `offset` added modulo 2^32, is the place of a set bit.
+pub(crate) struct Member<'a> {
+    pub offset: u32,
+    /// The lowest bit of a word first; less than 2^31 bits.
+    pub set: &'a [u32],
+}
+
+impl Member<'_> {
+    #[inline(always)]
+    fn has(&self, index: u32) -> bool {
+        let index = index.wrapping_add(self.offset);
+        self.set.get((index >> 5) as usize).is_some_and(|word| word >> (index & 31) & 1 == 1)
+    }
+}
+
+impl Condition<u16> for Member<'_> {
+    #[inline(always)]
+    fn holds(&self, value: u16) -> bool {
+        self.has(value.into())
+    }
+
+    #[inline(always)]
+    fn bits<S: Simd>(&self, simd: S, unit: &[u16; 32]) -> u64 {
+        simd.bits_at_u16(self.set, unit, self.offset)
+    }
+}
+
+impl Condition<u32> for Member<'_> {
+    #[inline(always)]
+    fn holds(&self, value: u32) -> bool {
+        self.has(value)
+    }
+
+    #[inline(always)]
+    fn bits<S: Simd>(&self, simd: S, unit: &[u32; 16]) -> u64 {
+        simd.bits_at_u32(self.set, unit, self.offset)
+    }
+}
+
+/// The same for lanes of a byte: all members that they can reach are 256 bits.
+pub(crate) struct MemberByte<'a> {
+    pub set: &'a [u8; 32],
+}
+
+impl Condition<u8> for MemberByte<'_> {
+    #[inline(always)]
+    fn holds(&self, value: u8) -> bool {
+        self.set[usize::from(value >> 3)] >> (value & 7) & 1 == 1
+    }
+
+    #[inline(always)]
+    fn bits<S: Simd>(&self, simd: S, unit: &[u8; 64]) -> u64 {
+        simd.bits_at_u8(self.set, unit)
+    }
+}
+
+/// Keeps the rows whose value on the left, `left_offset` added, is no greater than the one on the right,
+/// `right_offset` added (or, unless `inside`, is). The lanes of `W` hold the sums.
+pub(crate) struct RetainAtMost<'a, L, R, W> {
+    pub left: Blocks<'a, L>,
+    pub left_offset: W,
+    pub right: Blocks<'a, R>,
+    pub right_offset: W,
+    pub inside: bool,
+    pub alive: &'a mut [u64],
+}
+
+impl<L: Lane, R: Lane, W: Lane> Kernel for RetainAtMost<'_, L, R, W> {
+    type Output = ();
+
+    #[inline(always)]
+    fn run<S: Simd>(self, simd: S) {
+        let RetainAtMost { left, left_offset, right, right_offset, inside, alive } = self;
+        let (mut lefts, mut rights) = ([W::default(); BLOCK_ROWS], [W::default(); BLOCK_ROWS]);
+        let unit_lanes = 512 / W::BITS as usize;
+        for (block, alive) in alive.chunks_mut(BLOCK_WORDS).enumerate() {
+            if alive.iter().all(|word| *word == 0) {
+                continue;
+            }
+            widen(simd, left, block, left_offset, &mut lefts);
+            widen(simd, right, block, right_offset, &mut rights);
+            let mut bits = [0; BLOCK_WORDS];
+            let units = lefts.chunks_exact(unit_lanes).zip(rights.chunks_exact(unit_lanes));
+            for (unit, (lefts, rights)) in units.enumerate() {
+                let unit_bits = W::at_most(simd, &W::load(lefts, 0), &W::load(rights, 0));
+                let row = unit * unit_lanes;
+                bits[row / 64] |= unit_bits << (row % 64);
+            }
+            keep(alive, &bits, inside);
+        }
+    }
+}
+
+/// The values of a block in other lanes, `offset` added.
+#[inline(always)]
+fn widen<S: Simd, L: Lane, W: Lane>(
+    simd: S,
+    blocks: Blocks<'_, L>,
+    block: usize,
+    offset: W,
+    out: &mut [W; BLOCK_ROWS],
+) {
+    if blocks.width == 0 {
+        out.fill(offset);
+        return;
+    }
+    UnpackBlock {
+        width: blocks.width,
+        packed: blocks.block(block),
+        out,
+        map: |value: L| W::truncate(value.widen()).plus(offset),
+    }
+    .run(simd);
+}
+
+/// Keeps the rows whose key is at least `low` and at most `low + span` (or, unless `inside`, is not).
+pub(crate) struct RetainPlain<'a, T, L, F> {
+    /// As many as `alive` has bits, or fewer.
+    pub values: &'a [T],
+    pub key: F,
+    pub low: L,
+    pub span: L,
+    pub inside: bool,
+    pub alive: &'a mut [u64],
+}
+
+impl<T: Copy, L: Lane, F: Fn(T) -> L> Kernel for RetainPlain<'_, T, L, F> {
+    type Output = ();
+
+    #[inline(always)]
+    fn run<S: Simd>(self, simd: S) {
+        let RetainPlain { values, key, low, span, inside, alive } = self;
+        let turned = if inside { 0 } else { u64::MAX };
+        let (whole, rest) = values.as_chunks::<64>();
+        let (words, last) = alive.split_at_mut(whole.len().min(alive.len()));
+        for (values, alive) in whole.iter().zip(words) {
+            if *alive != 0 {
+                *alive &= word_within(simd, values, &key, low, span) ^ turned;
+            }
+        }
+        if let (Some(alive), Some(first)) = (last.first_mut(), rest.first()) {
+            let mut values = [*first; 64];
+            values[..rest.len()].copy_from_slice(rest);
+            *alive &= word_within(simd, &values, &key, low, span) ^ turned;
+        }
+    }
+}
+
+/// A bit for each of 64 values.
+#[inline(always)]
+fn word_within<S: Simd, T: Copy, L: Lane>(
+    simd: S,
+    values: &[T; 64],
+    key: &impl Fn(T) -> L,
+    low: L,
+    span: L,
+) -> u64 {
+    let mut keys = [L::default(); 64];
+    for i in 0..64 {
+        keys[i] = key(values[i]);
+    }
+    let unit_lanes = 512 / L::BITS as usize;
+    let mut bits = 0;
+    for unit in 0..64 / unit_lanes {
+        bits |= L::within(simd, &L::load(&keys, unit * unit_lanes), low, span) << (unit * unit_lanes);
+    }
+    bits
+}
+
+#[inline(always)]
+fn keep(alive: &mut [u64], bits: &[u64; BLOCK_WORDS], inside: bool) {
+    let turned = if inside { 0 } else { u64::MAX };
+    alive.iter_mut().zip(bits).for_each(|(alive, bits)| *alive &= bits ^ turned);
+}

@@ -1,0 +1,197 @@
+//! Every kernel on every level, against `fastlanes` and plain loops.
+
+use super::*;
+use crate::arch::Level;
+use crate::arch::tests::numbers;
+use crate::kernels::retain::Condition;
+use crate::packed::with_lane;
+
+/// Blocks of values of `width` bits, packed by the library.
+fn packed<L: Lane>(width: u32, values: &[u64]) -> Vec<L> {
+    let mut lanes = vec![L::default(); values.len() / BLOCK_ROWS * lanes::block_lanes::<L>(width)];
+    let blocks = lanes.chunks_exact_mut(lanes::block_lanes::<L>(width));
+    for (values, out) in values.chunks_exact(BLOCK_ROWS).zip(blocks) {
+        let block: Vec<L> = values.iter().map(|v| L::truncate(*v)).collect();
+        lanes::pack_block(width, block.first_chunk().expect("a block"), out);
+    }
+    lanes
+}
+
+/// What is left of some bits: those whose value passes.
+fn plain(alive: &[u64], values: &[u64], passes: impl Fn(u64) -> bool) -> Vec<u64> {
+    let bit = |row: usize| u64::from(passes(values[row])) << (row % 64);
+    let word = |(w, word): (usize, &u64)| word & (w * 64..w * 64 + 64).map(bit).fold(0, |a, b| a | b);
+    alive.iter().enumerate().map(word).collect()
+}
+
+/// Bits of which few, many or none are set in each block.
+fn some_bits(seed: u64, words: usize) -> Vec<u64> {
+    let (a, b) = (numbers(seed, words, 64), numbers(!seed, words, 64));
+    let word = |i: usize| match (seed as usize + i / BLOCK_WORDS) % 4 {
+        0 => 0,
+        1 => {
+            if i % BLOCK_WORDS == 5 {
+                a[i] & b[i] & 0x1111
+            } else {
+                0
+            }
+        }
+        2 => u64::MAX,
+        _ => a[i] | b[i],
+    };
+    (0..words).map(word).collect()
+}
+
+#[test]
+fn every_width_unpacks_as_the_library_packed_it() {
+    for width in 1..=64 {
+        let values = numbers(width.into(), 2 * BLOCK_ROWS, width);
+        with_lane!(width, L => {
+            let packed = packed::<L>(width, &values);
+            let blocks = Blocks { width, lanes: &packed };
+            let rows: Vec<u32> = (0..2048).filter(|row| row % 71 < 3 || *row > 1400).collect();
+            for level in Level::all() {
+                for block in 0..2 {
+                    let mut out = [0u64; BLOCK_ROWS];
+                    let map = |v: L| v.widen().wrapping_add(7);
+                    level.run(UnpackBlock { width, packed: blocks.block(block), out: &mut out, map });
+                    let expected = values[block * BLOCK_ROWS..].iter().map(|v| v.wrapping_add(7));
+                    assert!(out.iter().copied().eq(expected.take(BLOCK_ROWS)), "{width} bits, {level:?}");
+                }
+                for rows in [&rows[..], &rows[..40]] {
+                    let mut got = Vec::new();
+                    level.run(Gather { blocks, rows, visit: |v: L| got.push(v.widen()) });
+                    let expected: Vec<u64> = rows.iter().map(|row| values[*row as usize]).collect();
+                    assert_eq!(got, expected, "{width} bits, {level:?}");
+                }
+            }
+        });
+    }
+}
+
+#[test]
+fn every_predicate_keeps_what_a_loop_keeps() {
+    for width in 1..=64 {
+        let values = numbers(u64::from(width) + 100, 4 * BLOCK_ROWS, width);
+        let mask = u64::MAX >> (64 - width);
+        let edges = numbers(u64::from(width) + 200, 8, width);
+        with_lane!(width, L => {
+            let packed = packed::<L>(width, &values);
+            let blocks = Blocks { width, lanes: &packed };
+            for (seed, level) in (0..8).flat_map(|seed| Level::all().map(move |level| (seed, level))) {
+                let before = some_bits(seed, 4 * BLOCK_WORDS);
+                let inside = seed % 2 == 0;
+                let (low, high) = (edges[seed as usize] & mask, edges[7 - seed as usize] & mask);
+                let (low, high) = (low.min(high), low.max(high));
+                let mut alive = before.clone();
+                let condition = Within { low: L::truncate(low), span: L::truncate(high - low) };
+                level.run(Retain { blocks, condition, inside, alive: &mut alive });
+                let expected = plain(&before, &values, |v| (low..=high).contains(&v) == inside);
+                assert_eq!(alive, expected, "{width} bits within {low} to {high}, {level:?}");
+            }
+        });
+    }
+}
+
+/// Members that are found by a set's bits.
+fn check_members<L: Lane>(width: u32)
+where
+    for<'a> Member<'a>: Condition<L>,
+{
+    let values = numbers(u64::from(width) + 100, 4 * BLOCK_ROWS, width);
+    let set: Vec<u32> = numbers(width.into(), 60, 32).iter().map(|v| *v as u32).collect();
+    let lanes = packed::<L>(width, &values);
+    let blocks = Blocks { width, lanes: &lanes };
+    for (seed, level) in (0..8).flat_map(|seed| Level::all().map(move |level| (seed, level))) {
+        let before = some_bits(seed, 4 * BLOCK_WORDS);
+        let (inside, offset) = (seed % 2 == 0, [0, 5, 900, 0u32.wrapping_sub(3)][seed as usize % 4]);
+        let mut alive = before.clone();
+        level.run(Retain { blocks, condition: Member { offset, set: &set }, inside, alive: &mut alive });
+        let member = |v: u64| {
+            let index = (v as u32).wrapping_add(offset);
+            index < 32 * 60 && set[index as usize / 32] >> (index % 32) & 1 == 1
+        };
+        let expected = plain(&before, &values, |v| member(v) == inside);
+        assert_eq!(alive, expected, "{width} bits, members from {offset}, {level:?}");
+    }
+}
+
+#[test]
+fn members_are_found_as_a_loop_does() {
+    (9..=16).for_each(check_members::<u16>);
+    (17..=32).for_each(check_members::<u32>);
+}
+
+#[test]
+fn bytes_are_looked_up_as_a_loop_does() {
+    let set: [u8; 32] = std::array::from_fn(|i| (i * 37 + 11) as u8);
+    for width in 1..=8 {
+        let values = numbers(width.into(), 4 * BLOCK_ROWS, width);
+        let lanes = packed::<u8>(width, &values);
+        let blocks = Blocks { width, lanes: &lanes };
+        for (seed, level) in (0..8).flat_map(|seed| Level::all().map(move |level| (seed, level))) {
+            let before = some_bits(seed, 4 * BLOCK_WORDS);
+            let mut alive = before.clone();
+            let inside = seed % 2 == 0;
+            level.run(Retain { blocks, condition: MemberByte { set: &set }, inside, alive: &mut alive });
+            let member = |v: u64| set[v as usize / 8] >> (v % 8) & 1 == 1;
+            assert_eq!(alive, plain(&before, &values, |v| member(v) == inside), "{width} bits, {level:?}");
+        }
+    }
+}
+
+#[test]
+fn columns_compare_as_a_loop_does() {
+    for (left_width, right_width) in [(3, 7), (0, 12), (12, 12), (9, 20), (31, 16), (40, 8), (64, 64), (5, 0)]
+    {
+        let value = |seed, width| match width {
+            0 => vec![0; 2 * BLOCK_ROWS],
+            _ => numbers(seed, 2 * BLOCK_ROWS, width),
+        };
+        let (left, right) = (value(1, left_width), value(2, right_width));
+        let (left_offset, right_offset) = if left_width == 64 { (0, 0) } else { (3, 40) };
+        let sums: Vec<u64> =
+            left.iter().zip(&right).map(|(l, r)| u64::from(l + left_offset <= r + right_offset)).collect();
+        with_lane!(left_width, L => with_lane!(right_width, R => {
+            let lefts = if left_width > 0 { packed::<L>(left_width, &left) } else { Vec::new() };
+            let rights = if right_width > 0 { packed::<R>(right_width, &right) } else { Vec::new() };
+            for (seed, level) in (0..8).flat_map(|seed| Level::all().map(move |level| (seed, level))) {
+                let before = some_bits(seed, 2 * BLOCK_WORDS);
+                let mut alive = before.clone();
+                let inside = seed % 2 == 0;
+                level.run(RetainAtMost {
+                    left: Blocks { width: left_width, lanes: &lefts },
+                    left_offset,
+                    right: Blocks { width: right_width, lanes: &rights },
+                    right_offset,
+                    inside,
+                    alive: &mut alive,
+                });
+                let expected = plain(&before, &sums, |holds| (holds == 1) == inside);
+                assert_eq!(alive, expected, "{left_width} and {right_width} bits, {level:?}");
+            }
+        }));
+    }
+}
+
+#[test]
+fn plain_values_are_kept_as_a_loop_keeps_them() {
+    for rows in [0, 1, 63, 64, 65, 1000] {
+        let values = numbers(rows as u64, rows, 64);
+        let mut padded = values.clone();
+        padded.resize(rows.div_ceil(64) * 64, 0);
+        for (seed, level) in (0..8).flat_map(|seed| Level::all().map(move |level| (seed, level))) {
+            let mut before = some_bits(seed, rows.div_ceil(64));
+            if let (Some(last), true) = (before.last_mut(), rows % 64 > 0) {
+                *last &= (1 << (rows % 64)) - 1;
+            }
+            let inside = seed % 2 == 0;
+            let low = 1 << (7 * seed);
+            let mut alive = before.clone();
+            let span = 1u64 << 60;
+            level.run(RetainPlain { values: &values, key: |v: u64| v, low, span, inside, alive: &mut alive });
+            let expected = plain(&before, &padded, |v| (low..=low + span).contains(&v) == inside);
+            assert_eq!(alive, expected, "{rows} rows from {low}, {level:?}");
+        }
+    }
+}

@@ -1,0 +1,49 @@
+//! Parcels: rows of a result that leave a node as encoded columns and are decoded where they are read.
+//!
+//! A parcel holds at most a row group. Its columns are chunks as they lie in the pool, whose buffers go
+//! along without a copy ([`pack_chunks`]), or arrays that were packed for the journey ([`pack_array`]).
+//!
+//! Layout, all numbers little-endian (`docs/wire.md` has the details): a head, which says how each column is
+//! encoded and how long its buffers are, and the buffers, in order, each at a multiple of [`ALIGNMENT`].
+//!
+//! Invariant: whatever the bytes are, [`Parcel::read`] ends in a parcel every row of which can be decoded
+//! into sound arrays, or in `Corrupt`. Bounds are not checked against the values: nothing here relies on
+//! them, as a kernel on a stored chunk does.
+
+mod array;
+#[expect(unsafe_code, reason = "strings that were checked once")]
+mod read;
+#[cfg(test)]
+mod tests;
+mod write;
+
+pub use array::pack_array;
+pub use read::Parcel;
+pub use write::pack_chunks;
+
+/// Where buffers begin, counted from the start of the parcel: enough for the widest value, so that a parcel
+/// in aligned memory is decoded from where it lies.
+const ALIGNMENT: usize = 16;
+
+const NULLS: u8 = 0;
+const CONSTANT: u8 = 1;
+const PLAIN: u8 = 2;
+const BIT_PACKED: u8 = 3;
+const DICTIONARY: u8 = 4;
+const BYTES: u8 = 5;
+const FSST: u8 = 6;
+
+/// The last block of packed values, when it is not full: as a block like the others, or each value in as
+/// many whole bytes as it needs.
+const TAIL_BLOCK: u8 = 0;
+const TAIL_LOOSE: u8 = 1;
+
+/// Bytes of a value of `width` bits in a loose tail.
+fn loose_bytes(width: u32) -> usize {
+    width.div_ceil(8) as usize
+}
+
+/// Bytes of a whole block of values of `width` bits.
+fn block_bytes(width: u32) -> usize {
+    farpool_model::limits::BLOCK_ROWS / 8 * width as usize
+}

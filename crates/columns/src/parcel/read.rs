@@ -1,0 +1,319 @@
+//! Reads parcels from anybody, and makes record batches of them.
+//!
+//! Buffers stay where the message lies. Only what the safety of decoding rests on is looked at here: lengths,
+//! codes of dictionaries, ends of strings, UTF-8. Strings that are compressed are decompressed at once, for
+//! checking them takes as long.
+
+use super::{
+    ALIGNMENT, BIT_PACKED, BYTES, CONSTANT, DICTIONARY, FSST, NULLS, PLAIN, TAIL_BLOCK, TAIL_LOOSE,
+    block_bytes, loose_bytes,
+};
+use crate::body::Body;
+use crate::bytes::Reader;
+use crate::chunk::Chunk;
+use crate::decode::text_array;
+use crate::encode::{aligned_copy, numbered_constant};
+use crate::ends::Ends;
+use crate::fsst_text::SymbolTable;
+use crate::lanes::{Lane, pack_block};
+use crate::packed::{Packed, width_of, with_lane};
+use crate::views::{Views, view_of};
+use crate::zone::ZoneMap;
+use arrow_array::{ArrayRef, RecordBatch, RecordBatchOptions, new_null_array};
+use arrow_buffer::{BooleanBuffer, Buffer, MutableBuffer, NullBuffer};
+use arrow_schema::{DataType, SchemaRef};
+use bytes::Bytes;
+use farpool_model::limits::{BLOCK_ROWS, MESSAGE_BYTES_MAX, ROW_GROUP_ROWS, STRING_BYTES_MAX};
+use farpool_model::{Error, Result, literal, schema};
+use std::ops::Range;
+
+/// Rows of a result, encoded.
+#[derive(Debug)]
+pub struct Parcel {
+    schema: SchemaRef,
+    rows: usize,
+    columns: Vec<Column>,
+}
+
+#[derive(Debug)]
+enum Column {
+    Encoded(Chunk),
+    /// Decoded as a whole when it was read.
+    Decoded(ArrayRef),
+}
+
+impl Parcel {
+    /// Reads a parcel of columns of `schema`, whose types are canonical. Keeps `body` where it is.
+    ///
+    /// # Errors
+    /// `Corrupt` when the bytes are not those of such a parcel.
+    pub fn read(body: &Bytes, schema: &SchemaRef) -> Result<Parcel> {
+        let mut reader = Reader::new(body);
+        let head_bytes = number(&mut reader)?;
+        let head = body.get(..head_bytes).ok_or_else(cut_off)?;
+        let (rows, columns) = (number(&mut reader)?, number(&mut reader)?);
+        if rows > ROW_GROUP_ROWS || columns != schema.fields().len() {
+            return Err(Error::corrupt(format!("a parcel of {rows} rows and {columns} columns")));
+        }
+        // The three numbers were in the body; whether they are in the head shows now.
+        let head = head.get(12..).ok_or_else(cut_off)?;
+        let mut parts = Parts { head: Reader::new(head), body, at: head_bytes, rows };
+        let column = |field: &arrow_schema::FieldRef| {
+            parts.column(field.data_type()).map_err(|error| error.at(field.name()))
+        };
+        let columns = schema.fields().iter().map(column).collect::<Result<_>>()?;
+        if !parts.head.is_empty() || parts.at.next_multiple_of(ALIGNMENT) < body.len() {
+            return Err(Error::corrupt("a parcel with more than its columns"));
+        }
+        Ok(Parcel { schema: schema.clone(), rows, columns })
+    }
+
+    /// Rows.
+    pub fn rows(&self) -> usize {
+        self.rows
+    }
+
+    /// The values of some rows, decoded.
+    ///
+    /// # Errors
+    /// `Invalid` when there are no such rows; `Corrupt` when a column that may not be NULL is.
+    pub fn decode(&self, rows: Range<usize>) -> Result<RecordBatch> {
+        if rows.start > rows.end || rows.end > self.rows {
+            return Err(Error::invalid(format!("rows {rows:?} of a parcel of {}", self.rows)));
+        }
+        let decode = |column: &Column| match column {
+            Column::Encoded(chunk) => chunk.decode(rows.clone()),
+            Column::Decoded(array) => Ok(array.slice(rows.start, rows.len())),
+        };
+        let columns = self.columns.iter().map(decode).collect::<Result<_>>()?;
+        let options = RecordBatchOptions::new().with_row_count(Some(rows.len()));
+        RecordBatch::try_new_with_options(self.schema.clone(), columns, &options)
+            .map_err(|error| Error::corrupt(format!("a parcel of other columns: {error}")))
+    }
+}
+
+fn cut_off() -> Error {
+    Error::corrupt("a parcel that is cut off")
+}
+
+fn number(reader: &mut Reader<'_>) -> Result<usize> {
+    Ok(u32::from_le_bytes(reader.array()?) as usize)
+}
+
+/// What is left of a parcel.
+struct Parts<'a> {
+    head: Reader<'a>,
+    body: &'a Bytes,
+    /// Where the last buffer ended.
+    at: usize,
+    rows: usize,
+}
+
+impl Parts<'_> {
+    fn column(&mut self, data_type: &DataType) -> Result<Column> {
+        let validity = match self.head.byte()? {
+            0 => None,
+            _ => Some(self.validity()?),
+        };
+        let encoding = self.head.byte()?;
+        if encoding == FSST && schema::is_bytes(data_type) {
+            return self.fsst(data_type, validity).map(Column::Decoded);
+        }
+        let null_count = match (&validity, encoding) {
+            (None, NULLS) => self.rows,
+            (Some(_), NULLS) => return Err(Error::corrupt("validity bits of a column of NULLs")),
+            (Some(bits), _) => self.rows - bits.count_set_bits(),
+            (None, _) => 0,
+        };
+        let body = self.encoded(encoding, data_type)?;
+        let zone = ZoneMap { null_count, ..ZoneMap::default() };
+        Ok(Column::Encoded(Chunk::new(data_type.clone(), self.rows, validity, zone, body, 0)))
+    }
+
+    fn encoded(&mut self, encoding: u8, data_type: &DataType) -> Result<Body> {
+        let is_bytes = schema::is_bytes(data_type);
+        match encoding {
+            NULLS => Ok(Body::Constant { value: new_null_array(data_type, 1), number: None }),
+            CONSTANT if !is_bytes => {
+                let value = aligned_copy(self.head.take(data_type.primitive_width().unwrap_or(1))?);
+                Ok(numbered_constant(crate::decode::plain(&value, 0..1, data_type, None)?, self.rows))
+            }
+            PLAIN if !is_bytes => {
+                let values = self.aligned()?;
+                let rows = self.rows;
+                if values.len() != data_type.primitive_width().map_or(rows.div_ceil(8), |width| width * rows)
+                {
+                    return Err(Error::corrupt("plain values of another number than rows"));
+                }
+                Ok(Body::Plain { values })
+            }
+            BIT_PACKED if schema::is_integer_like(data_type) => {
+                let packed = self.packed()?;
+                let (min, max) = literal::integer_range(data_type).unwrap_or((0, 0));
+                if i128::from(packed.reference) < min || i128::from(packed.max) > max {
+                    return Err(Error::corrupt(format!("packed integers beyond {data_type}")));
+                }
+                Ok(Body::BitPacked(packed))
+            }
+            DICTIONARY if is_bytes => self.dictionary(data_type),
+            BYTES if is_bytes => {
+                let ends = Ends { lines: self.aligned()?, above: self.packed()? };
+                let data = Buffer::from(self.next()?);
+                ends.check(self.rows, data.len())?;
+                check_text(&data, ends.bounds(0..self.rows).into_iter().skip(1), data_type)?;
+                Ok(Body::PlainBytes { ends, data })
+            }
+            other => Err(Error::corrupt(format!("encoding {other} of a column of type {data_type}"))),
+        }
+    }
+
+    /// The next buffer, where it lies.
+    fn next(&mut self) -> Result<Bytes> {
+        let length = number(&mut self.head)?;
+        let start = self.at.next_multiple_of(ALIGNMENT);
+        let end = start.checked_add(length).filter(|end| *end <= self.body.len()).ok_or_else(cut_off)?;
+        self.at = end;
+        Ok(self.body.slice(start..end))
+    }
+
+    /// The next buffer, at an address for the widest values.
+    fn aligned(&mut self) -> Result<Buffer> {
+        let bytes = self.next()?;
+        let in_place = (bytes.as_ptr() as usize).is_multiple_of(ALIGNMENT);
+        Ok(if in_place { Buffer::from(bytes) } else { aligned_copy(&bytes) })
+    }
+
+    fn validity(&mut self) -> Result<BooleanBuffer> {
+        let bits = Buffer::from(self.next()?);
+        if bits.len() != self.rows.div_ceil(8) {
+            return Err(Error::corrupt("validity bits of another number than rows"));
+        }
+        Ok(BooleanBuffer::new(bits, 0, self.rows))
+    }
+
+    /// Packed values of the parcel's rows, of which only the number is checked.
+    fn packed(&mut self) -> Result<Packed> {
+        let reference = i64::from_le_bytes(self.head.array()?);
+        let max = i64::from_le_bytes(self.head.array()?);
+        if max < reference {
+            return Err(Error::corrupt("packed integers whose bounds are the wrong way round"));
+        }
+        let width = width_of(max.wrapping_sub(reference) as u64);
+        let (blocks, rest) = (self.rows / BLOCK_ROWS, self.rows % BLOCK_ROWS);
+        let (data, expected) = match self.head.byte()? {
+            TAIL_BLOCK => (self.aligned()?, self.rows.div_ceil(BLOCK_ROWS) * block_bytes(width)),
+            TAIL_LOOSE => {
+                let (whole, loose) = (self.next()?, self.next()?);
+                if whole.len() != blocks * block_bytes(width) || loose.len() != rest * loose_bytes(width) {
+                    return Err(Error::corrupt("packed integers of another number than rows"));
+                }
+                let data = with_tail(&whole, &loose, rest, width);
+                let expected = data.len();
+                (data, expected)
+            }
+            other => return Err(Error::corrupt(format!("packed integers that end in way {other}"))),
+        };
+        if data.len() != expected {
+            return Err(Error::corrupt("packed integers of another number than rows"));
+        }
+        Ok(Packed { reference, max, width, rows: self.rows, data })
+    }
+
+    fn dictionary(&mut self, data_type: &DataType) -> Result<Body> {
+        let (ends, data) = (self.next()?, Buffer::from(self.next()?));
+        let (ends, rest) = ends.as_chunks::<4>();
+        let mut previous = 0;
+        let ends: Vec<u32> = ends.iter().map(|end| u32::from_le_bytes(*end)).collect();
+        let sound = rest.is_empty() && ends.iter().all(|end| std::mem::replace(&mut previous, *end) <= *end);
+        if !sound || previous as usize != data.len() {
+            return Err(Error::corrupt("a dictionary of another length than its values"));
+        }
+        check_text(&data, ends.iter().copied(), data_type)?;
+        let codes = self.packed()?;
+        if codes.reference != 0 || usize::try_from(codes.max).map_or(true, |max| max >= ends.len()) {
+            return Err(Error::corrupt("codes beyond their dictionary"));
+        }
+        codes.check()?;
+        let mut start = 0;
+        let views: Vec<u128> = ends
+            .iter()
+            .map(|end| {
+                let from = std::mem::replace(&mut start, *end as usize);
+                view_of(&data, from, *end as usize - from)
+            })
+            .collect();
+        // SAFETY: views made over this data, whose values were just checked.
+        let values = unsafe { Views { views: views.into(), data }.into_array(data_type, None) };
+        Ok(Body::Dictionary { values, codes })
+    }
+
+    fn fsst(&mut self, data_type: &DataType, validity: Option<BooleanBuffer>) -> Result<ArrayRef> {
+        let table = SymbolTable::from_parts(&self.next()?, &self.next()?)?;
+        let packed = self.packed()?;
+        let codes = self.next()?;
+        if packed.reference != 0 {
+            return Err(Error::corrupt("lengths of strings that do not count from 0"));
+        }
+        let mut lengths = Vec::with_capacity(self.rows);
+        let (mut bytes, mut ends) = (0_u64, Vec::with_capacity(self.rows));
+        with_lane!(packed.width, L => packed.for_each_piece::<L>(0..self.rows, |piece| {
+            for length in piece {
+                // A value of more than 32 bits fails below, whatever is left of it here.
+                bytes = bytes.saturating_add(length.widen());
+                lengths.push(length.widen() as u32);
+                ends.push(bytes as u32);
+            }
+        }));
+        let bytes = usize::try_from(bytes).unwrap_or(usize::MAX);
+        if bytes > MESSAGE_BYTES_MAX || table.measure(&codes) != Some(bytes) {
+            return Err(Error::corrupt("strings whose codes stand for another length"));
+        }
+        let mut text = Vec::new();
+        table.decode(&codes, bytes, &mut text);
+        check_text(&text, ends.into_iter(), data_type)?;
+        let nulls = validity.map(NullBuffer::new).filter(|nulls| nulls.null_count() > 0);
+        // SAFETY: the lengths add up to those of the text, whose values were just checked.
+        Ok(unsafe { text_array(text, &lengths, data_type, nulls) })
+    }
+}
+
+/// Packed values with the last block made of loose ones.
+fn with_tail(whole: &[u8], loose: &[u8], rest: usize, width: u32) -> Buffer {
+    let tail = if rest > 0 { block_bytes(width) } else { 0 };
+    let mut data = MutableBuffer::from_len_zeroed(whole.len() + tail);
+    data[..whole.len()].copy_from_slice(whole);
+    if rest > 0 && width > 0 {
+        with_lane!(width, L => {
+            let mut values = [L::default(); BLOCK_ROWS];
+            for (value, bytes) in values.iter_mut().zip(loose.chunks_exact(loose_bytes(width))) {
+                let mut wide = [0; 8];
+                wide[..bytes.len()].copy_from_slice(bytes);
+                *value = L::truncate(u64::from_le_bytes(wide));
+            }
+            let at = whole.len() / size_of::<L>();
+            pack_block(width, &values, &mut data.typed_data_mut::<L>()[at..]);
+        });
+    }
+    data.into()
+}
+
+/// Whether values that end at `ends`, which ascend to the end of `data`, may be values of the type: short
+/// enough, and strings UTF-8.
+fn check_text(data: &[u8], ends: impl Iterator<Item = u32>, data_type: &DataType) -> Result<()> {
+    let wrong = || Error::corrupt("a string that is too long or not UTF-8");
+    if data.len() > i32::MAX as usize {
+        return Err(wrong());
+    }
+    let text = match data_type {
+        DataType::Utf8View => Some(std::str::from_utf8(data).map_err(|_| wrong())?),
+        _ => None,
+    };
+    let mut start = 0;
+    let mut sound = true;
+    for end in ends {
+        let short = end.wrapping_sub(start) as usize <= STRING_BYTES_MAX;
+        sound &= short && text.is_none_or(|text| text.is_char_boundary(end as usize));
+        start = end;
+    }
+    if sound { Ok(()) } else { Err(wrong()) }
+}

@@ -1,0 +1,181 @@
+//! Writes parcels: the head is made here, large buffers go along as they are.
+
+use super::{
+    ALIGNMENT, BIT_PACKED, BYTES, CONSTANT, DICTIONARY, FSST, NULLS, PLAIN, TAIL_BLOCK, TAIL_LOOSE,
+    block_bytes, loose_bytes,
+};
+use crate::body::Body;
+use crate::chunk::Chunk;
+use crate::ends::Ends;
+use crate::lanes::Lane;
+use crate::packed::{Packed, with_lane};
+use crate::views::slices;
+use arrow_array::{Array, ArrayRef};
+use arrow_buffer::Buffer;
+use bytes::Bytes;
+use farpool_model::cast::u32_checked;
+use farpool_model::limits::BLOCK_ROWS;
+use farpool_model::schema;
+use std::sync::Arc;
+
+/// Buffers below this size are copied into one piece with their neighbours: a system call takes a limited
+/// number of pieces, and each costs about as much as copying this many bytes.
+const PIECE_BYTES_MIN: usize = 4 << 10;
+
+static ZEROS: [u8; ALIGNMENT] = [0; ALIGNMENT];
+
+/// The parcel of `chunks`, which all have `rows` rows, in pieces to be sent one after the other. The pieces
+/// share the chunks' memory.
+pub fn pack_chunks(rows: usize, chunks: &[Arc<Chunk>]) -> Vec<Bytes> {
+    let mut writer = Writer::default();
+    writer.number(0);
+    writer.number(rows);
+    writer.number(chunks.len());
+    for chunk in chunks {
+        debug_assert_eq!(chunk.rows(), rows, "all columns of a parcel have its rows");
+        writer.chunk(chunk);
+    }
+    writer.finish()
+}
+
+/// The head so far and the buffers that come after it.
+#[derive(Default)]
+struct Writer {
+    head: Vec<u8>,
+    buffers: Vec<Buffer>,
+}
+
+impl Writer {
+    fn chunk(&mut self, chunk: &Chunk) {
+        let bits = chunk.validity_bits();
+        self.head.push(u8::from(bits.is_some()));
+        if let Some(bits) = bits {
+            self.buffer(bits.inner().clone());
+        }
+        match &chunk.body {
+            Body::Constant { value, .. } if value.is_null(0) => self.head.push(NULLS),
+            Body::Constant { value, .. } if schema::is_bytes(chunk.data_type()) => {
+                self.dictionary(value, &Packed::constant(0, chunk.rows()));
+            }
+            Body::Constant { value, .. } => {
+                self.head.push(CONSTANT);
+                let width = chunk.data_type().primitive_width().unwrap_or(1);
+                // A fixed-width array of one row has one buffer.
+                self.head.extend_from_slice(&value.to_data().buffers()[0].as_slice()[..width]);
+            }
+            Body::Plain { values } => {
+                self.head.push(PLAIN);
+                self.buffer(values.clone());
+            }
+            Body::BitPacked(packed) => {
+                self.head.push(BIT_PACKED);
+                self.packed(packed);
+            }
+            Body::Dictionary { values, codes } => self.dictionary(values, codes),
+            Body::PlainBytes { ends, data } => {
+                self.head.push(BYTES);
+                self.ends(ends);
+                self.buffer(data.clone());
+            }
+            // All codes are decoded in one go: where each value's codes end does not matter.
+            Body::Fsst { table, lengths, data, .. } => {
+                self.head.push(FSST);
+                let (symbols, symbol_lengths) = table.parts();
+                self.buffer(Buffer::from_vec(symbols));
+                self.buffer(Buffer::from_slice_ref(symbol_lengths));
+                self.packed(lengths);
+                self.buffer(data.clone());
+            }
+        }
+    }
+
+    fn number(&mut self, number: usize) {
+        self.head.extend_from_slice(&u32_checked(number).to_le_bytes());
+    }
+
+    fn buffer(&mut self, buffer: Buffer) {
+        self.number(buffer.len());
+        self.buffers.push(buffer);
+    }
+
+    /// The values' ends and bytes, and a code for each row.
+    fn dictionary(&mut self, values: &ArrayRef, codes: &Packed) {
+        self.head.push(DICTIONARY);
+        let values = slices(values);
+        let (mut ends, mut data) = (Vec::with_capacity(values.len()), Vec::new());
+        for value in values {
+            data.extend_from_slice(value);
+            ends.push(u32_checked(data.len()));
+        }
+        self.buffer(Buffer::from_vec(ends));
+        self.buffer(Buffer::from_vec(data));
+        self.packed(codes);
+    }
+
+    fn ends(&mut self, ends: &Ends) {
+        self.buffer(ends.lines.clone());
+        self.packed(&ends.above);
+    }
+
+    fn packed(&mut self, packed: &Packed) {
+        self.head.extend_from_slice(&packed.reference.to_le_bytes());
+        self.head.extend_from_slice(&packed.max.to_le_bytes());
+        let (blocks, rest) = (packed.rows / BLOCK_ROWS, packed.rows % BLOCK_ROWS);
+        if rest * loose_bytes(packed.width) >= block_bytes(packed.width) || rest == 0 {
+            self.head.push(TAIL_BLOCK);
+            return self.buffer(packed.data.clone());
+        }
+        self.head.push(TAIL_LOOSE);
+        let whole = blocks * block_bytes(packed.width);
+        self.buffer(packed.data.slice_with_length(0, whole));
+        let mut loose = Vec::with_capacity(rest * loose_bytes(packed.width));
+        with_lane!(packed.width, L => packed.for_each_piece::<L>(blocks * BLOCK_ROWS..packed.rows, |piece| {
+            for value in piece {
+                loose.extend_from_slice(&value.widen().to_le_bytes()[..loose_bytes(packed.width)]);
+            }
+        }));
+        self.buffer(Buffer::from_vec(loose));
+    }
+
+    fn finish(self) -> Vec<Bytes> {
+        let Writer { mut head, buffers } = self;
+        let head_bytes = u32_checked(head.len());
+        head[..4].copy_from_slice(&head_bytes.to_le_bytes());
+        let mut pieces = Vec::with_capacity(2 * buffers.len() + 1);
+        let mut small = head;
+        pad(&mut small);
+        for buffer in buffers {
+            if buffer.len() < PIECE_BYTES_MIN {
+                // Pieces before this one end at the alignment too.
+                small.extend_from_slice(&buffer);
+                pad(&mut small);
+                continue;
+            }
+            if !small.is_empty() {
+                pieces.push(Bytes::from(std::mem::take(&mut small)));
+            }
+            let padding = buffer.len().next_multiple_of(ALIGNMENT) - buffer.len();
+            pieces.push(Bytes::from_owner(Owner(buffer)));
+            if padding > 0 {
+                pieces.push(Bytes::from_static(&ZEROS[..padding]));
+            }
+        }
+        if !small.is_empty() {
+            pieces.push(Bytes::from(small));
+        }
+        pieces
+    }
+}
+
+fn pad(bytes: &mut Vec<u8>) {
+    bytes.resize(bytes.len().next_multiple_of(ALIGNMENT), 0);
+}
+
+/// Keeps a buffer's memory alive until its bytes have been sent.
+struct Owner(Buffer);
+
+impl AsRef<[u8]> for Owner {
+    fn as_ref(&self) -> &[u8] {
+        &self.0
+    }
+}

@@ -1,0 +1,78 @@
+//! In which form the rows of a result leave a node.
+
+use serde::{Deserialize, Serialize};
+use std::fmt;
+use std::str::FromStr;
+
+/// What a client asks for.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum ResultForm {
+    /// Packed where that brings the rows sooner, by what the node knows of its link to the client.
+    #[default]
+    Auto,
+    /// Plain Arrow record batches.
+    Plain,
+    /// Packed, whatever it costs.
+    Packed,
+}
+
+impl ResultForm {
+    /// Every form.
+    pub const ALL: [ResultForm; 3] = [ResultForm::Auto, ResultForm::Plain, ResultForm::Packed];
+
+    /// The name that a person gives it.
+    pub fn name(self) -> &'static str {
+        match self {
+            ResultForm::Auto => "auto",
+            ResultForm::Plain => "plain",
+            ResultForm::Packed => "packed",
+        }
+    }
+}
+
+impl fmt::Display for ResultForm {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+impl FromStr for ResultForm {
+    type Err = crate::Error;
+
+    fn from_str(text: &str) -> crate::Result<Self> {
+        ResultForm::ALL.into_iter().find(|form| form.name() == text).ok_or_else(|| {
+            crate::Error::invalid(format!("{text:?} is no form of results"))
+                .advise("say auto, plain or packed")
+        })
+    }
+}
+
+/// What a node did.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Encoding {
+    /// No rows crossed a network.
+    #[default]
+    None,
+    /// They went as plain Arrow record batches.
+    Plain,
+    /// They went packed, or as the encoded chunks that the pool holds.
+    Packed,
+    /// Some went one way, some the other.
+    Mixed,
+}
+
+impl Encoding {
+    /// Every encoding, in the order of its number on the wire.
+    pub const ALL: [Encoding; 4] = [Encoding::None, Encoding::Plain, Encoding::Packed, Encoding::Mixed];
+
+    /// That of two results together.
+    #[must_use]
+    pub fn and(self, other: Encoding) -> Encoding {
+        match (self, other) {
+            (Encoding::None, one) | (one, Encoding::None) => one,
+            (one, same) if one == same => one,
+            _ => Encoding::Mixed,
+        }
+    }
+}

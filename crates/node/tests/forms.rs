@@ -1,0 +1,112 @@
+//! The forms that results leave in: the same rows in each, fewer bytes packed, and receipts that say so.
+
+mod common;
+
+use common::*;
+use farpool_model::{CompareOp, Encoding, Expr, Literal, LoadMode, Program, Receipt, ResultForm, Value};
+use farpool_transfer::{Pool, RemotePool};
+use farpool_wire::{FrameKind, Request, Response};
+
+const ROWS: i64 = 300_000;
+
+/// Rows of the first row group and more: row groups that pass whole, one that does not, some that are skipped.
+fn below(limit: i64) -> Program {
+    let bound = Literal::new(Value::Int(limit.into()), arrow_schema::DataType::Int64).unwrap();
+    let filter = Expr::compare(CompareOp::Lt, Expr::Column(0), Expr::Literal(bound));
+    Program { filter: Some(filter), ..scan("t") }
+}
+
+/// The rows of all columns, in order, and what they cost.
+async fn rows(pool: &RemotePool, program: &Program) -> (Vec<String>, Receipt) {
+    let mut execution = pool.execute(program, 3).await.unwrap();
+    assert_eq!(execution.streams.len(), 3);
+    let receipt = execution.receipt.clone();
+    execution.streams.rotate_left(1);
+    let batches = collect(execution).await.unwrap();
+    let mut rows: Vec<String> = Vec::new();
+    for batch in &batches {
+        assert_eq!(batch.num_columns(), 4);
+        let ids = integers(std::slice::from_ref(batch), 0);
+        let step = batch.num_rows().div_ceil(20).max(1);
+        rows.extend(ids.iter().map(|id| format!("{id:08}")));
+        for row in (0..batch.num_rows()).step_by(step) {
+            let tens = integers(&[batch.slice(row, 1)], 1);
+            assert_eq!(tens, [ids[row] % 10]);
+        }
+    }
+    rows.sort();
+    (rows, receipt.get().unwrap())
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn every_form_gives_the_same_rows() {
+    let server = Server::start().await;
+    load(&server.connect().await, "t", LoadMode::Create, ROWS).await.unwrap();
+    let programs =
+        [scan("t"), below(100_000), below(70), below(0), Program { limit: Some(70_000), ..scan("t") }];
+    for (place, program) in programs.iter().enumerate() {
+        let mut plain_bytes = 0;
+        let mut expected = 0;
+        for form in [ResultForm::Plain, ResultForm::Packed, ResultForm::Auto] {
+            let pool = server.connect().await.with_results(form);
+            let (rows, receipt) = rows(&pool, program).await;
+            assert_eq!(receipt.rows_returned, rows.len() as u64, "{form} {program:?}");
+            if form == ResultForm::Plain {
+                (plain_bytes, expected) = (receipt.bytes_on_wire, rows.len());
+                let encoding = if rows.is_empty() { Encoding::None } else { Encoding::Plain };
+                assert_eq!(receipt.encoding, encoding);
+                assert!(receipt.bytes_plain <= receipt.bytes_on_wire);
+                continue;
+            }
+            assert_eq!(rows.len(), expected);
+            if place < 4 {
+                assert!(rows.iter().enumerate().all(|(id, row)| *row == format!("{id:08}")));
+            }
+            if rows.len() > 1000 {
+                assert_eq!(
+                    receipt.encoding,
+                    if form == ResultForm::Auto { receipt.encoding } else { Encoding::Packed }
+                );
+                assert!(receipt.bytes_on_wire < plain_bytes * 2 / 3, "{form}: {receipt:?}");
+                assert!(receipt.bytes_on_wire < receipt.bytes_plain, "{form}: {receipt:?}");
+            }
+        }
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_client_that_does_not_ask_gets_no_parcels() {
+    let server = Server::start().await;
+    let pool = server.connect().await;
+    load(&pool, "t", LoadMode::Create, 1000).await.unwrap();
+    let table = pool.table(&name("t")).await.unwrap();
+    let plan = farpool_wire::substrait::encode_program(&scan("t"), &table.schema).unwrap();
+    for (results, kind) in [(ResultForm::Plain, FrameKind::Batch), (ResultForm::Packed, FrameKind::Parcel)] {
+        let mut raw = Raw::connect(&server).await;
+        raw.send(1, &Request::Execute { plan: plan.clone(), results }).await;
+        let mut kinds = Vec::new();
+        let receipt = loop {
+            let message = raw.receive().await.unwrap();
+            kinds.push(message.kind);
+            if let Response::Receipt(receipt) = Response::decode(&message, Some(&table.schema)).unwrap() {
+                break receipt;
+            }
+        };
+        assert_eq!(kinds, [FrameKind::Prepared, kind, FrameKind::Receipt]);
+        assert!(receipt.bytes_plain > 0);
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn dropping_the_streams_cancels_the_program() {
+    let server = Server::start().await;
+    let pool = server.connect().await;
+    load(&pool, "t", LoadMode::Create, 2_000_000).await.unwrap();
+    let mut execution = pool.execute(&scan("t"), 2).await.unwrap();
+    let first = futures::StreamExt::next(&mut execution.streams[1]).await;
+    assert!(first.unwrap().unwrap().num_rows() > 0);
+    execution.streams.pop();
+    assert_eq!(server.programs_running(), 1);
+    drop(execution);
+    eventually("the program ends", || server.programs_running() == 0).await;
+}

@@ -1,0 +1,79 @@
+//! The order in which the parts of an AND or OR are asked, learnt from batch to batch.
+//!
+//! Parts that decide many rows for little work go first: the rank of a part is its cost divided by the share
+//! of rows that it decides (Hellerstein and Stonebraker, "Predicate Migration", SIGMOD 1993, section 3.1).
+//! Invariant: a part that may fail stays behind all those that cannot, in the order of the query.
+
+use std::cell::{Cell, RefCell};
+
+/// The order of some parts.
+#[derive(Debug)]
+pub(super) struct Order {
+    places: RefCell<Vec<usize>>,
+    parts: Vec<Part>,
+}
+
+#[derive(Debug)]
+struct Part {
+    /// Relative to the others; `u32::MAX` of a part that may fail.
+    cost: u32,
+    asked: Cell<u64>,
+    decided: Cell<u64>,
+}
+
+impl Order {
+    /// Parts by their costs, as [`super::compile::Predicate::cost`] gives them.
+    pub(super) fn new(costs: Vec<u32>) -> Order {
+        let part = |cost| Part { cost, asked: Cell::new(0), decided: Cell::new(0) };
+        let places = RefCell::new((0..costs.len()).collect());
+        Order { places, parts: costs.into_iter().map(part).collect() }
+    }
+
+    /// The part to ask as the `turn`-th.
+    pub(super) fn part(&self, turn: usize) -> usize {
+        self.places.borrow()[turn]
+    }
+
+    /// Takes down that a part was asked for some rows and decided some of them.
+    pub(super) fn learn(&self, part: usize, asked: usize, decided: usize) {
+        let part = &self.parts[part];
+        part.asked.set(part.asked.get() + asked as u64);
+        part.decided.set(part.decided.get() + decided as u64);
+    }
+
+    /// Puts the parts in order by what was learnt.
+    pub(super) fn settle(&self) {
+        self.places.borrow_mut().sort_by(|a, b| self.parts[*a].rank().total_cmp(&self.parts[*b].rank()));
+    }
+}
+
+impl Part {
+    fn rank(&self) -> f64 {
+        if self.cost == u32::MAX {
+            return f64::INFINITY;
+        }
+        // Half of them, until more is known.
+        let share = (self.decided.get() as f64 + 32.0) / (self.asked.get() as f64 + 64.0);
+        f64::from(self.cost) / share
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn parts_that_decide_more_for_less_go_first_and_those_that_may_fail_last() {
+        let order = Order::new(vec![u32::MAX, 10, 10, 40, u32::MAX]);
+        let places = |order: &Order| (0..5).map(|turn| order.part(turn)).collect::<Vec<_>>();
+        order.learn(1, 8192, 80);
+        order.learn(2, 8192, 4000);
+        order.learn(3, 8192, 8000);
+        order.learn(0, 100, 100);
+        order.settle();
+        assert_eq!(places(&order), [2, 3, 1, 0, 4]);
+        order.learn(2, 1_000_000, 0);
+        order.settle();
+        assert_eq!(places(&order), [3, 1, 2, 0, 4]);
+    }
+}
