@@ -5,7 +5,7 @@
 //! with the reason. Parts that may fail are let through only where DataFusion, too, evaluates them on
 //! every row.
 
-use crate::literal;
+use crate::{literal, prefix};
 use arrow_schema::{DataType, Schema, TimeUnit};
 use datafusion::common::DFSchema;
 use datafusion::logical_expr::expr::{Between, Case, InList, Like, ScalarFunction};
@@ -115,6 +115,13 @@ impl Scope<'_> {
             let same = not_distinct(part(&binary.left), part(&binary.right));
             return if binary.op == Operator::IsDistinctFrom { Expr::not(same) } else { same };
         }
+        if let Operator::Eq | Operator::NotEq = binary.op
+            && let Logical::Literal(scalar, _) = &*binary.right
+            && let Some(begins) =
+                self.begins(&binary.left, literal::from_scalar(scalar).as_slice(), evaluated)
+        {
+            return if binary.op == Operator::Eq { begins } else { Expr::not(begins) };
+        }
         if let Some((case_insensitive, negated)) = regex_op(binary.op) {
             let found = self.regex(&binary.left, &binary.right, "", case_insensitive, evaluated);
             return if negated { Expr::not(found) } else { found };
@@ -153,6 +160,12 @@ impl Scope<'_> {
         if between.negated { Expr::not(inside) } else { inside }
     }
 
+    /// Whether a beginning of a string is one of `constants`, as a pattern, if `expr` is such a beginning.
+    fn begins(&self, expr: &Logical, constants: &[Literal], evaluated: Evaluated) -> Option<Expr> {
+        let (string, chars) = prefix::beginning(expr)?;
+        prefix::is_one_of(&self.any(string, evaluated), chars, constants)
+    }
+
     fn in_list(&self, list: &InList, evaluated: Evaluated) -> Expr {
         let value = self.any(&list.expr, evaluated);
         let constants = list.list.iter().map(|item| match item {
@@ -167,7 +180,10 @@ impl Scope<'_> {
         if constants.iter().any(delicate) {
             return opaque("an IN list with a floating-point zero or NaN");
         }
-        let inside = Expr::InList(Box::new(value), constants);
+        let inside = match self.begins(&list.expr, &constants, evaluated) {
+            Some(begins) => begins,
+            None => Expr::InList(Box::new(value), constants),
+        };
         if list.negated { Expr::not(inside) } else { inside }
     }
 

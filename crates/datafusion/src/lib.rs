@@ -20,6 +20,7 @@ mod literal;
 mod names;
 mod order;
 mod plan;
+mod prefix;
 mod query;
 mod session;
 mod sink;

@@ -50,16 +50,16 @@ pub struct Rates {
 }
 
 impl Default for Rates {
-    /// Medians of `farpool calibrate` on two cores with AVX-512, 2026-11-22.
+    /// Medians of six runs of `farpool calibrate` on two busy cores with AVX-512, 2026-11-22.
     fn default() -> Self {
         Rates {
-            pool_filter_rows: 2.0e9,
-            pool_match_rows: 2.0e7,
-            pool_group_rows: 2.0e8,
-            pool_spread_rows: 3.5e7,
-            decode_bytes: 2.4e9,
-            engine_group_rows: 6.0e7,
-            engine_spread_rows: 1.5e7,
+            pool_filter_rows: 4.6e9,
+            pool_match_rows: 8.0e6,
+            pool_group_rows: 4.5e8,
+            pool_spread_rows: 8.0e6,
+            decode_bytes: 5.8e9,
+            engine_group_rows: 1.4e8,
+            engine_spread_rows: 9.0e6,
             engine_top_rows: 2.0e8,
         }
     }
@@ -208,8 +208,10 @@ fn columns_after_filter(program: &Program) -> BTreeSet<usize> {
 /// Seconds for the conditions of a filter over `rows` rows.
 fn filter_s(filter: &Expr, rows: f64, rates: &Rates) -> f64 {
     match filter {
-        Expr::Like { .. } => rows / rates.pool_match_rows,
-        Expr::Compare(..) | Expr::InList(..) | Expr::IsNull(_) => rows / rates.pool_filter_rows,
+        Expr::Like { .. } | Expr::Regex { .. } => rows / rates.pool_match_rows,
+        Expr::Compare(..) | Expr::InList(..) | Expr::InSet(..) | Expr::IsNull(_) => {
+            rows / rates.pool_filter_rows
+        }
         other => other.children().into_iter().map(|part| filter_s(part, rows, rates)).sum(),
     }
 }

@@ -46,6 +46,17 @@ async fn filters_go_whole_or_in_part() {
 }
 
 #[tokio::test]
+async fn beginnings_of_strings_become_patterns() {
+    let pool = filled(Fake::default()).await;
+    check(
+        &pool,
+        "SELECT id FROM t WHERE substr(s, 1, 2) IN ('ap', 'a%', 'b', '') AND left(s, 1) <> 'x'",
+        &["table=t, filter=((s LIKE 'ap%' OR s LIKE 'a\\%%' OR s = 'b' OR s = '') AND NOT (s LIKE 'x%')), rows=[id]"],
+    )
+    .await;
+}
+
+#[tokio::test]
 async fn aggregations_go_whole() {
     let pool = filled(Fake::default()).await;
     check(

@@ -1,0 +1,48 @@
+//! Comparisons of the beginning of a string with constants, as patterns: the pool matches patterns, often
+//! once for each value of a dictionary, and has no substrings.
+//!
+//! Invariant: the pattern is true, false and NULL where the comparison is.
+
+use datafusion::common::ScalarValue;
+use datafusion::logical_expr::Expr as Logical;
+use farpool_model::{CompareOp, Expr, Literal, Value};
+
+/// The string of `substr(string, 1, n)` or `left(string, n)`, and `n`.
+pub(crate) fn beginning(expr: &Logical) -> Option<(&Logical, usize)> {
+    let Logical::ScalarFunction(call) = expr else { return None };
+    let count = |expr: &Logical| match expr {
+        Logical::Literal(ScalarValue::Int64(Some(n)), _) => usize::try_from(*n).ok(),
+        _ => None,
+    };
+    match (call.func.name(), call.args.as_slice()) {
+        ("substr", [string, from, chars]) if count(from) == Some(1) => Some((string, count(chars)?)),
+        ("left", [string, chars]) => Some((string, count(chars)?)),
+        _ => None,
+    }
+}
+
+/// Whether the first `chars` characters of `string` are one of `wanted`; `None` if that is never so.
+pub(crate) fn is_one_of(string: &Expr, chars: usize, wanted: &[Literal]) -> Option<Expr> {
+    let is = |wanted: &Literal| {
+        let Value::Text(text) = wanted.value() else { return None };
+        let pattern = match text.chars().count() {
+            count if count > chars => return None,
+            // All of a string that is shorter.
+            count if count < chars => {
+                let wanted = Expr::Literal(wanted.clone());
+                return Some(Expr::compare(CompareOp::Eq, string.clone(), wanted));
+            }
+            _ => text.chars().fold(String::new(), |mut pattern, c| {
+                if matches!(c, '%' | '_' | '\\') {
+                    pattern.push('\\');
+                }
+                pattern.push(c);
+                pattern
+            }),
+        };
+        let (value, pattern) = (Box::new(string.clone()), pattern + "%");
+        Some(Expr::Like { value, pattern, case_insensitive: false })
+    };
+    let mut parts = wanted.iter().map(is).collect::<Option<Vec<Expr>>>()?;
+    if parts.len() == 1 { parts.pop() } else { Some(Expr::Or(parts)).filter(|_| !wanted.is_empty()) }
+}
