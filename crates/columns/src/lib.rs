@@ -35,6 +35,7 @@ mod zone;
 pub use body::EncodingKind;
 pub use builder::TableBuilder;
 pub use chunk::{Chunk, Dictionary, RowGroup};
+pub use farpool_memory::working;
 pub use integers::Integers;
 pub use table::{Encoder, Table, encode_row_group};
 pub use zone::ZoneMap;
