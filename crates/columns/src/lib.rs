@@ -48,6 +48,7 @@ pub use arch::{Kernel, Level, Simd};
 pub use body::EncodingKind;
 pub use builder::TableBuilder;
 pub use chunk::{Chunk, Dictionary, RowGroup};
+pub use farpool_memory::working;
 pub use floats::Floats;
 pub use integers::{IntegerSet, Integers};
 pub use parcel::{Parcel, pack_array, pack_chunks};

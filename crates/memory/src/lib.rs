@@ -15,6 +15,7 @@ mod size;
 mod table;
 #[cfg(test)]
 mod tests;
+pub mod working;
 
 pub use extent::{Extent, Lease, LeaseSlice};
 pub use huge::HugePages;

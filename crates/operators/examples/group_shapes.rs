@@ -133,7 +133,6 @@ fn now() -> Instant {
     Instant::now()
 }
 
-#[expect(clippy::disallowed_methods, reason = "a measurement needs threads")]
 fn on_threads<T: Send>(threads: usize, work: impl Fn() -> T + Sync) -> Vec<T> {
     std::thread::scope(|scope| {
         let handles: Vec<_> = (0..threads).map(|_| scope.spawn(&work)).collect();
@@ -188,13 +187,7 @@ fn main() {
     let table = builder.finish().expect("a table");
     for (name, program) in programs().into_iter().filter(|(name, _)| name.contains(&wanted)) {
         let memory = Memory { bytes_max: 4 << 30, workers: 2 };
-        let fitted = std::env::var_os("UNFITTED").is_none();
-        let plan = if fitted {
-            Plan::compile_for(&program, &table, memory)
-        } else {
-            Plan::compile(&program, &schema())
-        };
-        let plan = plan.expect("compiles");
+        let plan = Plan::compile_for(&program, &table, memory).expect("compiles");
         let mut line = format!("{name:24}");
         for threads in [1, 2] {
             let mut best = (f64::MAX, f64::MAX, 0);

@@ -9,6 +9,7 @@ use arrow_array::types::*;
 use arrow_array::{Array, ArrayRef, BooleanArray};
 use arrow_buffer::{BooleanBuffer, i256};
 use arrow_schema::{DataType, TimeUnit};
+use farpool_columns::working;
 use farpool_model::{Error, Literal, Result, Value};
 use std::cmp::Ordering;
 
@@ -89,11 +90,11 @@ impl Store {
     pub(super) fn resize(&mut self, groups: usize) {
         match self {
             Store::Present => {}
-            Store::Count(values) => values.resize(groups, 0),
+            Store::Count(values) => resize(values, groups, 0),
             Store::Sum(sums) => sums.resize(groups),
-            Store::FloatSum(values) => values.resize(groups, 0.0),
-            Store::IntExtreme { values, wanted } => values.resize(groups, neutral_int(*wanted)),
-            Store::FloatExtreme { values, wanted } => values.resize(groups, neutral_float(*wanted)),
+            Store::FloatSum(values) => resize(values, groups, 0.0),
+            Store::IntExtreme { values, wanted } => resize(values, groups, neutral_int(*wanted)),
+            Store::FloatExtreme { values, wanted } => resize(values, groups, neutral_float(*wanted)),
             Store::BytesExtreme { values, .. } => values.resize(groups, None),
         }
     }
@@ -259,9 +260,9 @@ impl Store {
 impl Sums {
     fn resize(&mut self, groups: usize) {
         match self {
-            Sums::Narrow(sums) => sums.resize(groups, 0),
+            Sums::Narrow(sums) => resize(sums, groups, 0),
             Sums::Wide { low, carries } => {
-                low.resize(groups, 0);
+                resize(low, groups, 0);
                 if !carries.is_empty() {
                     carries.resize(groups, 0);
                 }
@@ -417,6 +418,11 @@ impl Input<'_> {
         }
         Ok(())
     }
+}
+
+fn resize<T: Clone>(values: &mut Vec<T>, groups: usize, neutral: T) {
+    working::reserve(values, groups.saturating_sub(values.len()));
+    values.resize(groups, neutral);
 }
 
 #[inline]

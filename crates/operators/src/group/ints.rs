@@ -11,6 +11,7 @@ use arrow_array::types::*;
 use arrow_array::{Array, ArrayRef, BooleanArray, Float32Array, Float64Array};
 use arrow_buffer::NullBuffer;
 use arrow_schema::{DataType, TimeUnit};
+use farpool_columns::working;
 use farpool_model::cast::u32_checked;
 use farpool_model::{Error, Result};
 use std::sync::Arc;
@@ -47,7 +48,7 @@ impl<K: Width> IntTable<K> {
     pub(crate) fn new(data_type: DataType) -> Self {
         IntTable {
             data_type,
-            slots: vec![(K::default(), NONE); SLOTS_MIN],
+            slots: working::filled((K::default(), NONE), SLOTS_MIN),
             keys: Vec::new(),
             null_group: NONE,
         }
@@ -125,6 +126,7 @@ impl<K: Width> IntTable<K> {
             }
         }
         let group = u32_checked(self.keys.len());
+        working::reserve(&mut self.keys, 1);
         self.keys.push(key);
         self.slots[slot] = (key, group);
         if self.keys.len() * 2 > self.slots.len() {
@@ -135,7 +137,7 @@ impl<K: Width> IntTable<K> {
 
     fn grow(&mut self) {
         let mask = self.slots.len() * 2 - 1;
-        let mut slots = vec![(K::default(), NONE); mask + 1];
+        let mut slots = working::filled((K::default(), NONE), mask + 1);
         for (key, group) in self.slots.iter().filter(|(_, group)| *group != NONE) {
             let mut slot = key.hash() as usize & mask;
             while slots[slot].1 != NONE {

@@ -1,32 +1,45 @@
 //! Numbers for distinct strings or binaries, NULL being one of them.
+//!
+//! An open-addressing table, looked up as in [`super::ints`]: a pass over slots first, whose cache misses
+//! overlap, then the strings. A slot holds half of the hash beside the number, so that most strings are
+//! compared with none but their own.
 
 use super::KeyValues;
 use ahash::RandomState;
 use arrow_array::cast::AsArray;
 use arrow_array::{Array, ArrayRef, BinaryViewArray, StringViewArray};
 use arrow_schema::DataType;
+use farpool_columns::working;
 use farpool_model::cast::u32_checked;
 use farpool_model::{Error, Result};
-use hashbrown::HashTable;
 use std::sync::Arc;
 
 /// No string has this number.
 const NONE: u32 = u32::MAX;
 
-/// The most bytes that a value adds besides its own: its end and hash in vectors that may have just grown,
-/// and its place in a table that may have.
-pub(super) const BYTES_PER_VALUE: usize = 2 * 16 + 4 * 5;
+const SLOTS_MIN: usize = 256;
+
+/// The most bytes that a value adds besides its own: its entry in a vector that may have just grown, and its
+/// slot in a table that may have.
+pub(super) const BYTES_PER_VALUE: usize = 2 * size_of::<Entry>() + 4 * 8;
 
 /// The distinct values of one key.
 pub(crate) struct Texts {
     data_type: DataType,
     bytes: Vec<u8>,
-    /// Where each value ends in `bytes`; it starts where the one before ends.
-    ends: Vec<usize>,
-    hashes: Vec<u64>,
-    table: HashTable<u32>,
+    entries: Vec<Entry>,
+    /// The upper half of the hash, and the number. A power of two, at most half of them taken.
+    slots: Vec<(u32, u32)>,
     null: u32,
     random: RandomState,
+    hashes: Vec<u64>,
+}
+
+/// A value: where its bytes are.
+struct Entry {
+    start: usize,
+    length: usize,
+    hash: u64,
 }
 
 impl Texts {
@@ -37,22 +50,22 @@ impl Texts {
         Texts {
             data_type,
             bytes: Vec::new(),
-            ends: Vec::new(),
-            hashes: Vec::new(),
-            table: HashTable::new(),
+            entries: Vec::new(),
+            slots: working::filled((0, NONE), SLOTS_MIN),
             null: NONE,
             random,
+            hashes: Vec::new(),
         }
     }
 
     /// The number of values.
     pub(crate) fn len(&self) -> usize {
-        self.ends.len()
+        self.entries.len()
     }
 
-    /// Bytes held.
+    /// Bytes held, but for those of a batch.
     pub(crate) fn bytes(&self) -> usize {
-        self.bytes.capacity() + self.ends.capacity() * 16 + self.table.capacity() * 5
+        self.bytes.capacity() + self.entries.capacity() * size_of::<Entry>() + self.slots.capacity() * 8
     }
 
     /// Adds the number of each value to `ids`.
@@ -86,12 +99,12 @@ impl Texts {
         if id == other.null {
             return self.null();
         }
-        self.insert_hashed(other.value(id as usize), other.hashes[id as usize])
+        self.insert_hashed(other.value(id), other.hash(id))
     }
 
     /// The hash of a value; equal for equal values in all tables.
     pub(crate) fn hash(&self, id: u32) -> u64 {
-        self.hashes[id as usize]
+        self.entries[id as usize].hash
     }
 
     /// The values with these numbers, as an array.
@@ -99,7 +112,7 @@ impl Texts {
     /// # Errors
     /// None but defects.
     pub(crate) fn array(&self, ids: impl Iterator<Item = u32>) -> Result<ArrayRef> {
-        let values = ids.map(|id| (id != self.null).then(|| self.value(id as usize)));
+        let values = ids.map(|id| (id != self.null).then(|| self.value(id)));
         if self.data_type == DataType::BinaryView {
             return Ok(Arc::new(values.collect::<BinaryViewArray>()));
         }
@@ -113,16 +126,34 @@ impl Texts {
         if !matches!(array.data_type(), DataType::Utf8View | DataType::BinaryView) {
             return Err(Error::internal(format!("{} where strings are wanted", array.data_type())));
         }
-        for row in 0..array.len() {
-            let id = if array.is_null(row) { self.null() } else { self.insert(bytes_at(array, row)) };
-            ids.push(id);
+        let mut hashes = std::mem::take(&mut self.hashes);
+        hashes.clear();
+        hashes.extend((0..array.len()).map(|row| self.random.hash_one(bytes_at(array, row))));
+        let first = ids.len();
+        let mask = self.slots.len() - 1;
+        ids.extend(hashes.iter().map(|hash| {
+            let (tag, id) = self.slots[*hash as usize & mask];
+            if tag == tag_of(*hash) { id } else { NONE }
+        }));
+        let nulls = array.nulls().filter(|nulls| nulls.null_count() > 0);
+        for (row, hash) in hashes.iter().enumerate() {
+            let id = &mut ids[first + row];
+            if nulls.is_some_and(|nulls| nulls.is_null(row)) {
+                *id = self.null();
+                continue;
+            }
+            let value = bytes_at(array, row);
+            if *id == NONE || self.value(*id) != value {
+                *id = self.insert_hashed(value, *hash);
+            }
         }
+        self.hashes = hashes;
         Ok(())
     }
 
-    fn value(&self, id: usize) -> &[u8] {
-        let start = if id == 0 { 0 } else { self.ends[id - 1] };
-        &self.bytes[start..self.ends[id]]
+    fn value(&self, id: u32) -> &[u8] {
+        let Entry { start, length, .. } = self.entries[id as usize];
+        &self.bytes[start..start + length]
     }
 
     fn null(&mut self) -> u32 {
@@ -137,22 +168,53 @@ impl Texts {
     }
 
     fn insert_hashed(&mut self, value: &[u8], hash: u64) -> u32 {
-        let same = |id: &u32| self.hashes[*id as usize] == hash && self.value(*id as usize) == value;
-        if let Some(id) = self.table.find(hash, same) {
-            return *id;
+        let mask = self.slots.len() - 1;
+        let mut slot = hash as usize & mask;
+        loop {
+            match self.slots[slot] {
+                (_, NONE) => break,
+                (tag, id) if tag == tag_of(hash) && self.value(id) == value => return id,
+                _ => slot = (slot + 1) & mask,
+            }
         }
         let id = self.push(value, hash);
-        self.table.insert_unique(hash, id, |id| self.hashes[*id as usize]);
+        self.slots[slot] = (tag_of(hash), id);
+        if self.entries.len() * 2 > self.slots.len() {
+            self.grow();
+        }
         id
     }
 
     fn push(&mut self, value: &[u8], hash: u64) -> u32 {
-        let id = u32_checked(self.ends.len());
+        let id = u32_checked(self.entries.len());
+        working::reserve(&mut self.entries, 1);
+        working::reserve(&mut self.bytes, value.len());
+        self.entries.push(Entry { start: self.bytes.len(), length: value.len(), hash });
         self.bytes.extend_from_slice(value);
-        self.ends.push(self.bytes.len());
-        self.hashes.push(hash);
         id
     }
+
+    fn grow(&mut self) {
+        let mask = self.slots.len() * 2 - 1;
+        let mut slots = working::filled((0, NONE), mask + 1);
+        for (id, entry) in self.entries.iter().enumerate() {
+            // NULL is found without the table.
+            if u32_checked(id) == self.null {
+                continue;
+            }
+            let mut slot = entry.hash as usize & mask;
+            while slots[slot].1 != NONE {
+                slot = (slot + 1) & mask;
+            }
+            slots[slot] = (tag_of(entry.hash), u32_checked(id));
+        }
+        self.slots = slots;
+    }
+}
+
+/// The half of a hash that does not choose the slot.
+fn tag_of(hash: u64) -> u32 {
+    (hash >> 32) as u32
 }
 
 fn bytes_at(array: &ArrayRef, row: usize) -> &[u8] {

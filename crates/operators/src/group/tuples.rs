@@ -11,6 +11,7 @@ use super::texts::Texts;
 use arrow_array::ArrayRef;
 use arrow_buffer::NullBuffer;
 use arrow_schema::DataType;
+use farpool_columns::working;
 use farpool_model::Result;
 use farpool_model::cast::u32_checked;
 
@@ -69,7 +70,7 @@ impl TupleTable {
             null_lane,
             tuples: Vec::new(),
             hashes: Vec::new(),
-            slots: vec![(0, NONE); SLOTS_MIN],
+            slots: working::filled((0, NONE), SLOTS_MIN),
             scratch: Scratch::default(),
         }
     }
@@ -258,6 +259,7 @@ impl TupleTable {
             }
         }
         let group = u32_checked(self.hashes.len());
+        working::reserve(&mut self.tuples, tuple.len());
         self.tuples.extend_from_slice(tuple);
         self.hashes.push(hash);
         self.slots[slot] = (tag_of(hash), group);
@@ -269,7 +271,7 @@ impl TupleTable {
 
     fn grow(&mut self) {
         let mask = self.slots.len() * 2 - 1;
-        let mut slots = vec![(0, NONE); mask + 1];
+        let mut slots = working::filled((0, NONE), mask + 1);
         for (group, hash) in self.hashes.iter().enumerate() {
             let mut slot = *hash as usize & mask;
             while slots[slot].1 != NONE {

@@ -2,6 +2,7 @@
 
 use super::{Form, Whole};
 use crate::bits;
+use farpool_columns::working;
 use std::cmp::Ordering;
 
 /// The accumulators of all groups, those of one beside each other. All 0 at first, so that the system gives
@@ -25,7 +26,7 @@ impl WholeTable {
         WholeTable {
             form: whole.form,
             width: whole.words(),
-            words: vec![0; whole.words_held()],
+            words: working::zeros(whole.words_held()),
             first_extreme: whole.form.rows_words() + whole.measures.sums.len(),
             extremes: bounds.map(|(e, (min, max))| (e.wanted, *min, *max)).collect(),
             ones: Vec::new(),

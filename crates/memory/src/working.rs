@@ -1,0 +1,74 @@
+//! Large vectors of working memory, on huge pages where the kernel has them: tables that are read at random
+//! otherwise spend most of their time on address translations.
+//!
+//! Invariant: advice only; what is in a vector and how it behaves is not changed.
+
+use farpool_model::limits::PAGE_BYTES;
+
+/// Makes room for `more` values behind those of `values`, as [`Vec::reserve`] does.
+pub fn reserve<T>(values: &mut Vec<T>, more: usize) {
+    let needed = values.len() + more;
+    if needed <= values.capacity() {
+        return;
+    }
+    let mut larger = Vec::with_capacity(needed.max(values.capacity() * 2));
+    advise(&larger);
+    larger.append(values);
+    *values = larger;
+}
+
+/// `count` zeros, which take memory only where they are changed.
+pub fn zeros(count: usize) -> Vec<i64> {
+    let values = vec![0; count];
+    advise(&values);
+    values
+}
+
+/// `count` times `value`.
+pub fn filled<T: Clone>(value: T, count: usize) -> Vec<T> {
+    let mut values = Vec::new();
+    reserve(&mut values, count);
+    values.resize(count, value);
+    values
+}
+
+/// Asks for huge pages for the whole capacity of a vector, if it is large.
+#[cfg(target_os = "linux")]
+fn advise<T>(values: &Vec<T>) {
+    let (start, bytes) = (values.as_ptr().addr(), values.capacity() * size_of::<T>());
+    if bytes < 2 * PAGE_BYTES {
+        return;
+    }
+    // Only pages that belong to the vector alone.
+    let (first, last) = (start.next_multiple_of(ORDINARY_PAGE_BYTES), (start + bytes) / ORDINARY_PAGE_BYTES);
+    let length = (last * ORDINARY_PAGE_BYTES).saturating_sub(first);
+    let first = values.as_ptr().cast::<u8>().wrapping_add(first - start).cast_mut();
+    // SAFETY: the range lies within an allocation of ours, and the advice changes neither what is in it nor
+    // who may use it. That it may be refused does no harm.
+    unsafe { libc::madvise(first.cast(), length, libc::MADV_HUGEPAGE) };
+}
+
+#[cfg(not(target_os = "linux"))]
+fn advise<T>(_: &Vec<T>) {}
+
+/// `madvise` takes whole pages of the system; larger ones than this refuse it, which does no harm.
+#[cfg(target_os = "linux")]
+const ORDINARY_PAGE_BYTES: usize = 4096;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn large_vectors_hold_what_small_ones_do() {
+        for count in [0, 1, 1000, 3 << 20] {
+            assert_eq!(zeros(count), vec![0; count]);
+            let mut values = filled(7_u32, count);
+            assert_eq!(values, vec![7; count]);
+            reserve(&mut values, count + 1);
+            assert!(values.capacity() > 2 * count);
+            values.resize(2 * count, 8);
+            assert!(values[..count].iter().all(|v| *v == 7) && values[count..].iter().all(|v| *v == 8));
+        }
+    }
+}
