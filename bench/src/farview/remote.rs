@@ -5,13 +5,16 @@ use crate::machine;
 use crate::node::NodeProcess;
 use crate::tables;
 use anyhow::{Context, Result, bail};
-use arrow::array::{Array, ArrayRef, RecordBatch};
+use arrow::array::{Array, ArrayRef, AsArray, RecordBatch};
 use farpool::{LoadMode, Pool, Receipt, Session, SessionOptions, TableInfo, TableName};
 use futures::future::try_join_all;
 use futures::stream;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Instant;
+
+/// Bytes of a string that a view of Arrow holds itself.
+const INLINE_BYTES: usize = 12;
 
 /// A node and its clients.
 pub struct Remote {
@@ -81,6 +84,12 @@ impl Remote {
 /// Bytes of a column, without what its buffers have beside it.
 fn bytes_of(column: &ArrayRef) -> u64 {
     let data = column.to_data();
+    if let Some(strings) = column.as_string_view_opt() {
+        // The strings that do not fit their views, without what their buffers have of others.
+        let outside = |text: &str| if text.len() > INLINE_BYTES { text.len() } else { 0 };
+        let outside: usize = strings.iter().flatten().map(outside).sum();
+        return (outside + strings.len() * size_of::<u128>()) as u64;
+    }
     data.get_slice_memory_size().unwrap_or_else(|_| data.get_buffer_memory_size()) as u64
 }
 
