@@ -64,7 +64,7 @@ pub(crate) fn narrowed(program: Program, dynamic: &[Arc<dyn PhysicalExpr>], info
     });
     let useful = |e: &Expr| pays(e, info) && split::place(e.clone(), &info.schema).answer == Answer::Exact;
     let conditions = current.flat_map(split::conjuncts).filter_map(|e| compact(e, info));
-    // All sets together must fit a plan.
+    // All sets together must fit a plan, whichever way they are written.
     let mut bytes_left = limits::PLAN_BYTES_MAX / 2;
     let mut fits = |e: &Expr| {
         let left = bytes_left.checked_sub(set_bytes(e));
@@ -92,9 +92,9 @@ fn pays(condition: &Expr, info: &TableInfo) -> bool {
     listed < ROWS_PER_LISTED_VALUE_MIN || listed * ROWS_PER_LISTED_VALUE_MIN <= info.rows
 }
 
-/// Bytes of the sets in a condition.
+/// Bytes of the sets in a condition, in memory.
 fn set_bytes(condition: &Expr) -> usize {
-    let here = if let Expr::InSet(_, set) = condition { set.bytes() } else { 0 };
+    let here = if let Expr::InSet(_, set) = condition { set.bitmap_bytes() } else { 0 };
     here + condition.children().into_iter().map(set_bytes).sum::<usize>()
 }
 

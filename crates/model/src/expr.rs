@@ -348,7 +348,11 @@ impl Expr {
 
     /// The number of nodes, itself included.
     pub fn node_count(&self) -> usize {
-        let list = if let Expr::InList(_, list) = self { list.len() } else { 0 };
+        let list = match self {
+            Expr::InList(_, list) => list.len(),
+            Expr::InSet(_, set) => set.nodes(),
+            _ => 0,
+        };
         1 + list + self.children().into_iter().map(Expr::node_count).sum::<usize>()
     }
 

@@ -8,6 +8,13 @@ use crate::{Error, Result, limits};
 use std::fmt;
 use std::sync::Arc;
 
+/// Bytes of a bitmap that count as much as one node of an expression.
+const NODE_BYTES: usize = 64;
+
+/// How the keys of a set are written.
+const WORDS: u8 = 0;
+const GAPS: u8 = 1;
+
 /// Integers, or what is held as integers. Clones share the bitmap.
 #[derive(Clone, PartialEq)]
 pub struct KeySet {
@@ -17,6 +24,8 @@ pub struct KeySet {
     min: i64,
     max: i64,
     count: u64,
+    /// Bytes of the gaps between keys.
+    gap_bytes: usize,
 }
 
 impl KeySet {
@@ -47,25 +56,42 @@ impl KeySet {
     /// `Invalid` when the bytes are not those of a set; `OverLimit` when they are too many.
     pub fn from_bytes(bytes: &[u8]) -> Result<KeySet> {
         let wrong = || Error::invalid("bytes that are not a set of keys");
-        let (first, words) = bytes.split_first_chunk().ok_or_else(wrong)?;
-        if words.len() > limits::KEY_SET_BYTES_MAX {
-            return Err(Error::over_limit(format!(
-                "a set of keys may have {} bytes, this one has {}",
-                limits::KEY_SET_BYTES_MAX,
-                words.len()
-            )));
-        }
-        let (words, rest) = words.as_chunks::<8>();
-        if !rest.is_empty() {
-            return Err(wrong());
-        }
-        KeySet::of_words(i64::from_le_bytes(*first), words.iter().map(|w| u64::from_le_bytes(*w)).collect())
+        let (form, rest) = bytes.split_first().ok_or_else(wrong)?;
+        let (first, keys) = rest.split_first_chunk().ok_or_else(wrong)?;
+        let first = i64::from_le_bytes(*first);
+        let words = match *form {
+            WORDS if keys.len() > limits::KEY_SET_BYTES_MAX => return Err(too_wide()),
+            WORDS => {
+                let (words, rest) = keys.as_chunks::<8>();
+                let words = words.iter().map(|word| u64::from_le_bytes(*word)).collect();
+                if rest.is_empty() { words } else { return Err(wrong()) }
+            }
+            GAPS => words_of_gaps(keys)?,
+            _ => return Err(wrong()),
+        };
+        KeySet::of_words(first, words)
     }
 
-    /// What the first bit stands for, then the bits in words of eight bytes, both little-endian.
+    /// The shorter of two forms: 0, what the first bit stands for, and the bits in words of eight bytes; or 1,
+    /// the first key, and the gaps between the keys, of each the distance to the one before it in groups of
+    /// seven bits, the lowest first, all but the last with the highest bit set. All little-endian.
     pub fn to_bytes(&self) -> Vec<u8> {
-        let words = self.words.iter().flat_map(|word| word.to_le_bytes());
-        self.first.to_le_bytes().into_iter().chain(words).collect()
+        let mut out = Vec::with_capacity(self.bytes());
+        if self.gap_bytes < self.bitmap_bytes() {
+            out.push(GAPS);
+            out.extend_from_slice(&self.min.to_le_bytes());
+            self.gaps().for_each(|gap| push_gap(gap, &mut out));
+        } else {
+            out.push(WORDS);
+            out.extend_from_slice(&self.first.to_le_bytes());
+            out.extend(self.words.iter().flat_map(|word| word.to_le_bytes()));
+        }
+        out
+    }
+
+    /// The distance of each key but the first from the one before it.
+    fn gaps(&self) -> impl Iterator<Item = u64> + '_ {
+        self.iter().zip(self.iter().skip(1)).map(|(key, next)| next.wrapping_sub(key) as u64)
     }
 
     fn of_words(first: i64, words: Vec<u64>) -> Result<KeySet> {
@@ -76,7 +102,9 @@ impl KeySet {
         let min = key(low, words[low].trailing_zeros()).ok_or_else(wrong)?;
         let max = key(high, 63 - words[high].leading_zeros()).ok_or_else(wrong)?;
         let count = words.iter().map(|word| u64::from(word.count_ones())).sum();
-        Ok(KeySet { first, words: words.into(), min, max, count })
+        let mut set = KeySet { first, words: words.into(), min, max, count, gap_bytes: 0 };
+        set.gap_bytes = set.gaps().map(gap_length).sum();
+        Ok(set)
     }
 
     /// Whether `key` is in the set.
@@ -105,7 +133,17 @@ impl KeySet {
 
     /// Bytes that the set has on its way.
     pub fn bytes(&self) -> usize {
-        8 + self.words.len() * 8
+        9 + self.gap_bytes.min(self.bitmap_bytes())
+    }
+
+    /// Bytes that it has in memory.
+    pub fn bitmap_bytes(&self) -> usize {
+        self.words.len() * 8
+    }
+
+    /// How many nodes of an expression it counts for.
+    pub fn nodes(&self) -> usize {
+        self.bitmap_bytes() / NODE_BYTES
     }
 
     /// The keys in ascending order.
@@ -118,6 +156,55 @@ impl KeySet {
             left.map(move |left| first.wrapping_add(i64::from(left.trailing_zeros())))
         })
     }
+}
+
+/// The bitmap of a first key and gaps behind it.
+fn words_of_gaps(bytes: &[u8]) -> Result<Vec<u64>> {
+    let wrong = || Error::invalid("gaps between keys that are none");
+    let mut words = vec![1_u64];
+    let (mut key, mut gap, mut shift) = (0_u64, 0_u64, 0);
+    for byte in bytes {
+        gap |= u64::from(byte & 0x7f) << shift;
+        shift += 7;
+        if byte & 0x80 != 0 {
+            // Four groups hold every gap that a bitmap may have.
+            if shift >= 28 {
+                return Err(too_wide());
+            }
+            continue;
+        }
+        key += gap;
+        let word = usize::try_from(key / 64).unwrap_or(usize::MAX);
+        if gap == 0 {
+            return Err(wrong());
+        }
+        if word >= limits::KEY_SET_BYTES_MAX / 8 {
+            return Err(too_wide());
+        }
+        words.resize(words.len().max(word + 1), 0);
+        words[word] |= 1 << (key % 64);
+        (gap, shift) = (0, 0);
+    }
+    if shift == 0 { Ok(words) } else { Err(wrong()) }
+}
+
+fn push_gap(mut gap: u64, out: &mut Vec<u8>) {
+    while gap >= 0x80 {
+        out.push(gap as u8 | 0x80);
+        gap >>= 7;
+    }
+    out.push(gap as u8);
+}
+
+fn gap_length(gap: u64) -> usize {
+    (u64::BITS - gap.leading_zeros()).div_ceil(7) as usize
+}
+
+fn too_wide() -> Error {
+    Error::over_limit(format!(
+        "a set of keys may have a bitmap of {} bytes, this one needs more",
+        limits::KEY_SET_BYTES_MAX
+    ))
 }
 
 /// Not the bits: there are too many.
@@ -149,7 +236,7 @@ mod tests {
         for keys in lists {
             let set = KeySet::new(keys).unwrap();
             let again = KeySet::from_bytes(&set.to_bytes()).unwrap();
-            assert_eq!(again, set);
+            assert_eq!(again.to_bytes(), set.to_bytes());
             let mut sorted = keys.to_vec();
             sorted.sort_unstable();
             sorted.dedup();
@@ -173,11 +260,28 @@ mod tests {
         assert!(KeySet::new(&[]).is_none());
         assert!(KeySet::new(&[0, 8 << 20]).is_none());
         assert!(KeySet::new(&[i64::MIN, i64::MAX]).is_none());
-        for bytes in [&[][..], &[0; 8], &[0; 16], &[1; 17], &[0xff; 24]] {
-            let checked = KeySet::from_bytes(bytes).map(|set| set.count());
-            assert!(checked.is_err() || bytes == [0xff; 24], "{bytes:?}");
+        for bytes in [&[][..], &[0; 8], &[0; 9], &[0; 17], &[0; 18], &[2; 17], &[1; 8]] {
+            assert!(KeySet::from_bytes(bytes).is_err(), "{bytes:?}");
         }
-        assert!(KeySet::from_bytes(&[&i64::MAX.to_le_bytes()[..], &[0xff; 8]].concat()).is_err());
-        assert!(KeySet::from_bytes(&vec![1; limits::KEY_SET_BYTES_MAX + 16]).is_err());
+        let with = |form: u8, first: i64, keys: &[u8]| {
+            KeySet::from_bytes(&[&[form][..], &first.to_le_bytes(), keys].concat())
+        };
+        assert!(with(WORDS, i64::MAX, &[0xff; 8]).is_err(), "keys beyond 64 bits");
+        assert!(with(WORDS, 0, &vec![1; limits::KEY_SET_BYTES_MAX + 8]).is_err());
+        assert_eq!(with(GAPS, 5, &[]).unwrap().iter().collect::<Vec<_>>(), [5]);
+        assert_eq!(with(GAPS, -1, &[1, 0x82, 1]).unwrap().iter().collect::<Vec<_>>(), [-1, 0, 130]);
+        for gaps in [&[0][..], &[0x80], &[0xff; 5], &[0xff, 0xff, 0xff, 0x7f], &[1, 0]] {
+            assert!(with(GAPS, 0, gaps).is_err(), "{gaps:?}");
+        }
+        assert!(with(GAPS, i64::MAX, &[1]).is_err(), "keys beyond 64 bits");
+    }
+
+    #[test]
+    fn few_keys_far_apart_travel_as_gaps_and_many_as_bits() {
+        let few = KeySet::new(&(0..1000).map(|key| key * 5000).collect::<Vec<_>>()).unwrap();
+        assert_eq!((few.bytes(), few.to_bytes().len()), (9 + 999 * 2, 9 + 999 * 2));
+        let many = KeySet::new(&(0..1000).map(|key| key * 3).collect::<Vec<_>>()).unwrap();
+        assert_eq!((many.bytes(), many.to_bytes().len()), (9 + 47 * 8, 9 + 47 * 8));
+        assert_eq!(KeySet::from_bytes(&few.to_bytes()).unwrap().iter().count(), 1000);
     }
 }

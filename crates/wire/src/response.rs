@@ -9,8 +9,8 @@ use arrow_schema::SchemaRef;
 use bytes::Bytes;
 use farpool_model::status::TenantStatus;
 use farpool_model::{
-    Answer, ColumnStatistics, Encoding, Error, ErrorKind, Literal, OperatorAnswer, Prepared, Receipt, Result,
-    Status, TableInfo, TableName, TenantName, Value, Version,
+    Answer, ColumnStatistics, Encoding, Error, ErrorKind, Expr, Literal, OperatorAnswer, Prepared, Program,
+    Receipt, Result, Status, TableInfo, TableName, TenantName, Value, Version,
 };
 use std::sync::Arc;
 
@@ -177,10 +177,23 @@ fn write_prepared(prepared: &Prepared, table_schema: &SchemaRef) -> Result<proto
     Ok(proto::Prepared {
         version: prepared.version.0,
         answers: prepared.answers.iter().map(|answer| body(&write_answer(answer))).collect(),
-        effective: substrait::encode_program(&prepared.effective, table_schema)?,
+        effective: substrait::encode_program(&without_sets(&prepared.effective), table_schema)?,
         schema: batch::encode_schema(&prepared.schema)?.to_vec(),
         table_schema: batch::encode_schema(table_schema)?.to_vec(),
     })
+}
+
+/// The program without the keys in its filter: who sent them has them.
+fn without_sets(program: &Program) -> Program {
+    fn without(expr: &Expr) -> Expr {
+        match expr {
+            Expr::And(parts) => Expr::And(parts.iter().map(without).collect()),
+            Expr::Or(parts) => Expr::Or(parts.iter().map(without).collect()),
+            Expr::InSet(value, set) => Expr::opaque(set.to_string(), vec![(**value).clone()]),
+            other => other.clone(),
+        }
+    }
+    Program { filter: program.filter.as_ref().map(without), ..program.clone() }
 }
 
 fn read_prepared(prepared: proto::Prepared) -> Result<Response> {

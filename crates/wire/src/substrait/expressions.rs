@@ -261,7 +261,10 @@ impl<'a> Reader<'a> {
                 }
             }
             Function::InSet => match keys_of(&arguments)? {
-                Some(keys) => Ok(Expr::InSet(Box::new(arguments.swap_remove(0)), keys)),
+                Some(keys) => {
+                    self.charge(keys.nodes())?;
+                    Ok(Expr::InSet(Box::new(arguments.swap_remove(0)), keys))
+                }
                 None => Err(arguments),
             },
             Function::Regex { case_insensitive } => match arguments.get(1).and_then(text) {
