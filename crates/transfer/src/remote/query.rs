@@ -7,9 +7,11 @@ use arrow_schema::SchemaRef;
 use farpool_columns::Parcel;
 use farpool_model::{Error, Prepared, Receipt, Result, limits};
 use farpool_wire::{FrameKind, Grants, Message, Response};
-use futures::StreamExt;
+use futures::Stream;
+use parking_lot::Mutex;
+use std::pin::Pin;
 use std::sync::Arc;
-use tokio::sync::Mutex;
+use std::task::{Context, Poll, Wake, Waker, ready};
 
 /// Waits for the answers, which come before any row.
 ///
@@ -36,18 +38,16 @@ pub(super) fn streams(
     receipt: ReceiptHandle,
     count: usize,
 ) -> Vec<BatchStream> {
-    let open = Turn::Open(Box::new(Open { channel, grants: Grants::new() }));
-    let rows = Arc::new(Rows { turn: Mutex::new(open), schema, receipt });
-    let stream = |_| {
-        let reader = Reader { rows: rows.clone(), rest: None };
-        futures::stream::try_unfold(reader, Reader::next).boxed()
-    };
+    let turn = Mutex::new(Turn::Open(Box::new(Open { channel, grants: Grants::new() })));
+    let rows = Arc::new(Rows { turn, waiting: Arc::default(), schema, receipt });
+    let stream = |_| Box::pin(Reader { rows: rows.clone(), rest: None, ended: false }) as BatchStream;
     (0..count.max(1)).map(stream).collect()
 }
 
 /// What the streams of one result have in common.
 struct Rows {
     turn: Mutex<Turn>,
+    waiting: Arc<Waiting>,
     schema: SchemaRef,
     receipt: ReceiptHandle,
 }
@@ -65,38 +65,77 @@ struct Open {
     grants: Grants,
 }
 
-impl Rows {
-    /// The next message with rows; `None` after the last.
-    async fn message(&self) -> Result<Option<Message>> {
-        let mut turn = self.turn.lock().await;
-        let open = match &mut *turn {
-            Turn::Open(open) => open,
-            Turn::Ended => return Ok(None),
-            Turn::Failed(error) => return Err(error.clone()),
-        };
-        match open.next(&self.receipt).await {
-            Ok(Some(message)) => Ok(Some(message)),
-            Ok(None) => {
-                *turn = Turn::Ended;
-                Ok(None)
-            }
-            Err(error) => {
-                *turn = Turn::Failed(error.clone());
-                Err(error)
-            }
+/// The streams that wait for a message. It wakes all of them, for some may not be read any more, and the
+/// first takes it.
+#[derive(Default)]
+struct Waiting(Mutex<Vec<Waker>>);
+
+impl Waiting {
+    fn add(&self, waker: &Waker) {
+        let mut wakers = self.0.lock();
+        if !wakers.iter().any(|known| known.will_wake(waker)) {
+            wakers.push(waker.clone());
         }
     }
 
+    /// Wakes all but one that is awake.
+    fn wake_others(&self, awake: &Waker) {
+        let wakers = std::mem::take(&mut *self.0.lock());
+        wakers.into_iter().filter(|waker| !waker.will_wake(awake)).for_each(Waker::wake);
+    }
+}
+
+impl Wake for Waiting {
+    fn wake(self: Arc<Self>) {
+        let wakers = std::mem::take(&mut *self.0.lock());
+        wakers.into_iter().for_each(Waker::wake);
+    }
+}
+
+impl Rows {
+    /// The next message with rows; `None` after the last.
+    fn poll_message(&self, context: &mut Context<'_>) -> Poll<Result<Option<Message>>> {
+        let mut turn = self.turn.lock();
+        let open = match &mut *turn {
+            Turn::Open(open) => open,
+            Turn::Ended => return Poll::Ready(Ok(None)),
+            Turn::Failed(error) => return Poll::Ready(Err(error.clone())),
+        };
+        // Before the look: a message that comes just after it must wake somebody.
+        self.waiting.add(context.waker());
+        let everybody = Waker::from(self.waiting.clone());
+        let next = open.poll_next(&self.receipt, &mut Context::from_waker(&everybody));
+        match &next {
+            Poll::Pending => return Poll::Pending,
+            Poll::Ready(Ok(Some(_))) => {}
+            Poll::Ready(Ok(None)) => *turn = Turn::Ended,
+            Poll::Ready(Err(error)) => *turn = Turn::Failed(error.clone()),
+        }
+        drop(turn);
+        // There may be more messages, or the end, for which nothing will wake them.
+        self.waiting.wake_others(context.waker());
+        next
+    }
+
     /// Ends the result for all streams.
-    async fn fail(&self, error: Error) -> Error {
-        *self.turn.lock().await = Turn::Failed(error.clone());
+    fn fail(&self, error: Error, awake: &Waker) -> Error {
+        *self.turn.lock() = Turn::Failed(error.clone());
+        self.waiting.wake_others(awake);
         error
     }
 }
 
 impl Open {
-    async fn next(&mut self, receipt: &ReceiptHandle) -> Result<Option<Message>> {
-        let message = self.channel.receive().await?;
+    fn poll_next(
+        &mut self,
+        receipt: &ReceiptHandle,
+        context: &mut Context<'_>,
+    ) -> Poll<Result<Option<Message>>> {
+        let message = ready!(self.channel.poll_receive(context))?;
+        Poll::Ready(self.take(message, receipt))
+    }
+
+    fn take(&mut self, message: Message, receipt: &ReceiptHandle) -> Result<Option<Message>> {
         if matches!(message.kind, FrameKind::Batch | FrameKind::Parcel) {
             if let Some(bytes) = self.grants.taken(message.bytes_on_wire) {
                 self.channel.grant(bytes)?;
@@ -121,27 +160,33 @@ struct Reader {
     /// A parcel whose rows from this one on are not decoded yet. A batch at a time stays in the CPU caches,
     /// and its memory can be used again for the next.
     rest: Option<(Parcel, usize)>,
+    ended: bool,
 }
 
 impl Reader {
-    async fn next(mut self) -> Result<Option<(RecordBatch, Self)>> {
+    fn poll_batch(&mut self, context: &mut Context<'_>) -> Poll<Result<Option<RecordBatch>>> {
         loop {
-            if let Some((parcel, start)) = self.rest.take() {
-                let end = parcel.rows().min(start + limits::BATCH_ROWS);
-                let batch = match parcel.decode(start..end) {
-                    Ok(batch) => batch,
-                    Err(error) => return Err(self.rows.fail(error).await),
-                };
-                self.rest = (end < parcel.rows()).then_some((parcel, end));
-                return Ok(Some((batch, self)));
+            if let Some(batch) = self.decode_next(context.waker())? {
+                return Poll::Ready(Ok(Some(batch)));
             }
-            let Some(message) = self.rows.message().await? else { return Ok(None) };
+            let Some(message) = ready!(self.rows.poll_message(context))? else {
+                return Poll::Ready(Ok(None));
+            };
             match self.read(&message) {
-                Ok(Some(batch)) => return Ok(Some((batch, self))),
+                Ok(Some(batch)) => return Poll::Ready(Ok(Some(batch))),
                 Ok(None) => {}
-                Err(error) => return Err(self.rows.fail(error).await),
+                Err(error) => return Poll::Ready(Err(self.rows.fail(error, context.waker()))),
             }
         }
+    }
+
+    /// The next rows of the parcel at hand, if there is one.
+    fn decode_next(&mut self, awake: &Waker) -> Result<Option<RecordBatch>> {
+        let Some((parcel, start)) = self.rest.take() else { return Ok(None) };
+        let end = parcel.rows().min(start + limits::BATCH_ROWS);
+        let batch = parcel.decode(start..end).map_err(|error| self.rows.fail(error, awake))?;
+        self.rest = (end < parcel.rows()).then_some((parcel, end));
+        Ok(Some(batch))
     }
 
     /// The rows of a message: a batch, or a parcel that is left to be decoded.
@@ -156,6 +201,19 @@ impl Reader {
             }
             other => Err(unexpected(other.kind())),
         }
+    }
+}
+
+impl Stream for Reader {
+    type Item = Result<RecordBatch>;
+
+    fn poll_next(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<Self::Item>> {
+        if self.ended {
+            return Poll::Ready(None);
+        }
+        let next = ready!(self.poll_batch(context)).transpose();
+        self.ended = !matches!(next, Some(Ok(_)));
+        Poll::Ready(next)
     }
 }
 
