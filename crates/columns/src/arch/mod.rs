@@ -135,12 +135,16 @@ impl Level {
     #[inline]
     pub fn run<K: Kernel>(self, kernel: K) -> K::Output {
         match self.0 {
-            // SAFETY: a level is made only where the processor has its instructions.
             #[cfg(target_arch = "x86_64")]
-            Set::Avx512 => unsafe { avx512::run(kernel) },
-            // SAFETY: as above.
+            Set::Avx512 => {
+                // SAFETY: a level is made only where the processor has its instructions.
+                unsafe { avx512::run(kernel) }
+            }
             #[cfg(target_arch = "x86_64")]
-            Set::Avx2 => unsafe { avx2::run(kernel) },
+            Set::Avx2 => {
+                // SAFETY: as above.
+                unsafe { avx2::run(kernel) }
+            }
             _ => kernel.run(Portable),
         }
     }

@@ -83,8 +83,8 @@ impl<F: Fn(i64, i64) -> (i64, i64)> Kernel for Retain<'_, F> {
             }
             let mut bits = 0;
             let (left, right) = (lefts.as_chunks::<8>().0, rights.as_chunks::<8>().0);
-            for unit in 0..8 {
-                bits |= simd.at_most_u64(&left[unit], &right[unit]) << (8 * unit);
+            for (unit, (left, right)) in left.iter().zip(right).enumerate() {
+                bits |= simd.at_most_u64(left, right) << (8 * unit);
             }
             *alive &= bits ^ turned;
         }
