@@ -12,7 +12,6 @@ mod engine;
 mod format;
 mod package;
 #[path = "../support/pools.rs"]
-#[expect(dead_code, reason = "shared with other tests, which use more of it")]
 mod pools;
 mod script;
 mod skip;
