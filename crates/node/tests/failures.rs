@@ -10,10 +10,12 @@ use futures::StreamExt;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 
+// The programs here give plain results: packed ones would be under way as a whole before they are read.
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_dropped_stream_cancels_its_program() {
     let server = Server::start().await;
-    let pool = server.connect().await;
+    let pool = server.connect().await.with_results(ResultForm::Plain);
     load(&pool, "t", LoadMode::Create, 600_000).await.unwrap();
     let mut execution = pool.execute(&scan("t"), 1).await.unwrap();
     execution.streams[0].next().await.unwrap().unwrap();
@@ -31,7 +33,7 @@ async fn a_client_that_vanishes_takes_its_programs_along() {
     let server = Server::start().await;
     let other = server.connect().await;
     load(&other, "t", LoadMode::Create, 600_000).await.unwrap();
-    let pool = server.connect().await;
+    let pool = server.connect().await.with_results(ResultForm::Plain);
     let executions = [pool.execute(&scan("t"), 1).await.unwrap(), pool.execute(&scan("t"), 1).await.unwrap()];
     assert_eq!(server.programs_running(), 2);
     other.drop_table(&name("t")).await.unwrap();
