@@ -37,7 +37,7 @@ pub struct Parcel {
 
 #[derive(Debug)]
 enum Column {
-    Encoded(Chunk),
+    Encoded(Box<Chunk>),
     /// Decoded as a whole when it was read.
     Decoded(ArrayRef),
 }
@@ -127,7 +127,7 @@ impl Parts<'_> {
         };
         let body = self.encoded(encoding, data_type)?;
         let zone = ZoneMap { null_count, ..ZoneMap::default() };
-        Ok(Column::Encoded(Chunk::new(data_type.clone(), self.rows, validity, zone, body, 0)))
+        Ok(Column::Encoded(Box::new(Chunk::new(data_type.clone(), self.rows, validity, zone, body, 0))))
     }
 
     fn encoded(&mut self, encoding: u8, data_type: &DataType) -> Result<Body> {

@@ -45,7 +45,7 @@ impl Meter {
 
     /// The socket took bytes, and there is more to write or not.
     pub fn wrote(&mut self, bytes: usize, more: bool) {
-        let busy = self.busy.get_or_insert_with(|| Busy::now());
+        let busy = self.busy.get_or_insert_with(Busy::now);
         busy.bytes += bytes;
         if busy.bytes >= SAMPLE_BYTES {
             self.sample();
@@ -57,7 +57,7 @@ impl Meter {
 
     /// The socket took no more.
     pub fn full(&mut self) {
-        self.busy.get_or_insert_with(|| Busy::now()).was_full = true;
+        self.busy.get_or_insert_with(Busy::now).was_full = true;
     }
 
     fn sample(&mut self) {

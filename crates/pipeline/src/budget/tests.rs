@@ -52,7 +52,7 @@ fn answer(keys: &[usize], aggregates: Vec<Aggregate>, bytes: usize) -> (Answer, 
     let answers = prepared.answers.iter().filter(|a| a.name != "scan");
     assert!(answers.clone().all(|a| (a.answer == Answer::Exact) == a.reason.is_none()));
     let first = answers.clone().next().unwrap().answer;
-    let limit = answers.clone().last().unwrap();
+    let limit = answers.clone().next_back().unwrap();
     let expected = if first == Answer::Exact { (Answer::Exact, Some(9)) } else { (Answer::Refused, None) };
     assert_eq!((limit.answer, prepared.effective.limit), expected);
     assert_eq!(prepared.schema, prepared.effective.result_schema(&table.schema).unwrap());
