@@ -3,6 +3,7 @@
 
 SHELL := /bin/bash
 CARGO ?= cargo
+# The whole workspace is selected, also for one program: then all commands share what they build.
 # The program stands where cargo puts it: CARGO_TARGET_DIR is honoured.
 TARGET := $(or $(CARGO_TARGET_DIR),target)
 
@@ -17,7 +18,7 @@ help:
 	@echo 'The program is built as $(TARGET)/release/farpool.'
 
 demo: needs
-	$(CARGO) build --release --locked
+	$(CARGO) build --release --locked --workspace --bin farpool
 	$(TARGET)/release/farpool demo
 
 test: check

@@ -19,6 +19,21 @@ pub fn run<'a>(arguments: impl IntoIterator<Item = &'a str>) -> Result<()> {
     run_with(arguments, &[])
 }
 
+/// Builds a program of the tree and runs it with `arguments`. `cargo run` would select its package alone, and
+/// so other features of the dependencies.
+pub fn run_program(name: &str, arguments: &[String]) -> Result<()> {
+    run(["build", "--quiet"].into_iter().chain(WORKSPACE).chain(["--bin", name]))?;
+    let metadata = cargo_metadata::MetadataCommand::new().current_dir(root()).no_deps().exec();
+    let target = metadata.context("cannot find cargo's target folder")?.target_directory;
+    let program = target.join("release").join(name);
+    let status = Command::new(&program).args(arguments).current_dir(root()).status();
+    let status = status.with_context(|| format!("cannot start {program}"))?;
+    if !status.success() {
+        bail!("`{name} {}` failed ({status})", arguments.join(" "));
+    }
+    Ok(())
+}
+
 /// Runs cargo with `arguments` and additional environment variables.
 pub fn run_with<'a>(
     arguments: impl IntoIterator<Item = &'a str>,

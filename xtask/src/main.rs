@@ -44,7 +44,7 @@ enum Command {
 fn main() -> ExitCode {
     let result = match Arguments::parse().command {
         Command::Check => check::run(),
-        Command::Bench { arguments } => bench(&arguments),
+        Command::Bench { arguments } => cargo::run_program("farpool-bench", &arguments),
         Command::Rivals => rivals::install(),
         Command::Edges => rules_of_the_tree(),
     };
@@ -55,14 +55,6 @@ fn main() -> ExitCode {
             ExitCode::FAILURE
         }
     }
-}
-
-/// Builds and runs `farpool-bench`, which has the suites.
-fn bench(arguments: &[String]) -> Result<()> {
-    let arguments = arguments.iter().map(String::as_str);
-    cargo::run(
-        ["run", "--release", "--quiet", "--package", "farpool-bench", "--"].into_iter().chain(arguments),
-    )
 }
 
 /// Prints every broken rule.
