@@ -58,7 +58,7 @@ pub fn costs(results: &[(&DemoQuery, Measured)]) -> String {
 /// How to read the table.
 pub fn legend(runs: usize) -> String {
     format!(
-        "off: the node sends plain columns and everything runs here. on: the node runs the first operators.\n\
+        "off: the node sends whole columns and everything runs here. on: the node runs the first operators.\n\
          Medians of {runs} runs in turns; every answer was the same both ways. Both sides share this\n\
          machine and its memory; over a real network, the bytes saved are time saved as well.\n"
     )
