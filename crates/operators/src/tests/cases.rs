@@ -1,7 +1,7 @@
 //! The random comparison, and cases that it reaches too seldom.
 
 use super::random::{self, Random};
-use super::{POOL, TestTable, check, naive, run, sorted};
+use super::{POOL, TestTable, check, fixed_cases, naive, run, sorted};
 use crate::aggregate::Aggregation;
 use crate::plan::{Paths, Plan};
 use arrow_array::{ArrayRef, Decimal128Array, Float64Array, Int32Array, Int64Array, StringViewArray};
@@ -11,18 +11,11 @@ use farpool_model::{
     TableName, Value, limits,
 };
 use proptest::prelude::*;
-use proptest::test_runner::RngSeed;
 use std::ops::ControlFlow;
 use std::sync::Arc;
 
 proptest! {
-    // Fixed seeds: sums of floats have no defined order, and for one table in some 10 000 another order shows.
-    #![proptest_config(ProptestConfig {
-        cases: 400,
-        failure_persistence: None,
-        rng_seed: RngSeed::Fixed(1),
-        ..ProptestConfig::default()
-    })]
+    #![proptest_config(fixed_cases())]
 
     #[test]
     fn random_programs_agree_with_the_interpreter(seed in any::<u64>()) {

@@ -2,13 +2,12 @@
 //! row must be one of the whole result.
 
 use super::random::{self, Random};
-use super::{TestTable, naive, rows_of, sorted};
+use super::{TestTable, fixed_cases, naive, rows_of, sorted};
 use crate::plan::{Paths, Plan, Shared};
 use arrow_array::{ArrayRef, Float64Array, Int64Array, StringViewArray};
 use arrow_schema::{DataType, Field, Schema};
 use farpool_model::{Expr, NamedExpr, Output, Program, SortKey, TableName, Value, limits};
 use proptest::prelude::*;
-use proptest::test_runner::RngSeed;
 use std::cmp::Ordering;
 use std::ops::ControlFlow;
 use std::sync::Arc;
@@ -102,13 +101,7 @@ fn ordered(random: &mut Random, mut program: Program, schema: &Schema) -> Option
 }
 
 proptest! {
-    // Fixed seeds, as in the other random programs: sums of floats have no defined order.
-    #![proptest_config(ProptestConfig {
-        cases: 400,
-        failure_persistence: None,
-        rng_seed: RngSeed::Fixed(1),
-        ..ProptestConfig::default()
-    })]
+    #![proptest_config(fixed_cases())]
 
     #[test]
     fn random_programs_agree_with_a_sort(seed in any::<u64>()) {
