@@ -177,10 +177,16 @@ def size_axis(axis, cases: list[dict], title: str) -> None:
 
 
 def ticks(axis, places: list[int]) -> None:
-    axis.xaxis.set_major_locator(FixedLocator(places))
+    low, high = min(places), max(places)
+    # Labels that would lie on one another: of those the first is shown.
+    apart = (high / low) ** 0.12
+    labelled: list[int] = []
+    for place in sorted(set(places)):
+        if not labelled or place >= labelled[-1] * apart:
+            labelled.append(place)
+    axis.xaxis.set_major_locator(FixedLocator(labelled))
     axis.xaxis.set_major_formatter(FuncFormatter(lambda value, _: short(round(value))))
     axis.xaxis.set_minor_locator(NullLocator())
-    low, high = min(places), max(places)
     margin = 1.25 if high > low else 2
     axis.set_xlim(low / margin, high * margin)
 

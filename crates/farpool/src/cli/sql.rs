@@ -20,13 +20,13 @@ Examples:
   farpool sql --pool farpool://node7:9797 --explain -c \"select * from trips where fare > 100\"
   echo \"select 1; select 2\" | farpool sql
 
-A file is a table: FROM 'x.parquet', 'x.csv', 'x.arrow', or a pattern such as 'x-*.parquet'. Only the
-columns that the query needs are read, into a pool in this process. With --pool, other names are tables
-of that node.
-With --format json a row is one object on a line; with arrow, each statement is one IPC stream. Several
-statements give their results one after the other.
-The receipt is one JSON object: rows_scanned, rows_skipped, rows_returned, rows_bypassed, bytes_scanned,
-bytes_skipped, bytes_on_wire, bytes_plain, encoding, cpu_ns, elapsed_ns,
+A file is a table: FROM 'x.parquet', 'x.csv', 'x.arrow', or a pattern such as 'x-*.parquet'. \
+Only the columns that the query needs are read, into a pool in this process. With --pool, other \
+names are tables of that node.
+With --format json a row is one object on a line; with arrow, each statement is one IPC stream. \
+Several statements give their results one after the other.
+The receipt is one JSON object: rows_scanned, rows_skipped, rows_returned, rows_bypassed, \
+bytes_scanned, bytes_skipped, bytes_on_wire, bytes_plain, encoding, cpu_ns, elapsed_ns, \
 operators: [{name, detail, answer, reason}]; of all statements together.";
 
 /// Run SQL on files, or on the tables of a memory node
