@@ -33,6 +33,7 @@ mod kernels;
 mod lanes;
 mod packed;
 mod parcel;
+mod pick;
 #[expect(unsafe_code, reason = "strings that were checked once")]
 mod strings;
 mod table;

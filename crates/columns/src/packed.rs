@@ -6,11 +6,12 @@
 //! of a peer calls [`Packed::check`] before anything else.
 
 use crate::arch::Level;
-use crate::kernels::{Blocks, Gather, UnpackBlock};
+use crate::kernels::{Blocks, Gather, Pick, UnpackBlock};
 use crate::lanes::{self, Lane};
 use arrow_buffer::{Buffer, MutableBuffer};
 use farpool_model::limits::BLOCK_ROWS;
 use farpool_model::{Error, Result};
+use std::mem::MaybeUninit;
 use std::ops::Range;
 
 /// Packed integers.
@@ -127,24 +128,32 @@ impl Packed {
         map: impl Fn(L) -> T + Copy,
     ) {
         self.check_rows(&rows);
-        // What is there already is overwritten without being cleared.
-        out.resize(rows.len(), T::default());
+        out.clear();
+        out.reserve(rows.len());
         let mut row = rows.start;
-        let mut rest = &mut out[..];
         while row < rows.end {
-            let first = row % BLOCK_ROWS;
-            let (piece, behind) = rest.split_at_mut((BLOCK_ROWS - first).min(rows.end - row));
-            row += piece.len();
-            match <&mut [T; BLOCK_ROWS]>::try_from(&mut *piece) {
-                Ok(whole) => self.unpack_block((row - 1) / BLOCK_ROWS, whole, map),
-                Err(_) => {
-                    let mut values = [T::default(); BLOCK_ROWS];
-                    self.unpack_block((row - 1) / BLOCK_ROWS, &mut values, map);
-                    piece.copy_from_slice(&values[first..first + piece.len()]);
-                }
+            let (block, first) = (row / BLOCK_ROWS, row % BLOCK_ROWS);
+            let count = (BLOCK_ROWS - first).min(rows.end - row);
+            if count == BLOCK_ROWS {
+                self.append_block(block, out, map);
+            } else {
+                let mut values = [T::default(); BLOCK_ROWS];
+                self.unpack_block(block, &mut values, map);
+                out.extend_from_slice(&values[first..first + count]);
             }
-            rest = behind;
+            row += count;
         }
+    }
+
+    /// Unpacks a block behind the end of `out`, into memory that need not be cleared for it first.
+    #[expect(unsafe_code, reason = "clearing took as long as unpacking")]
+    fn append_block<L: Lane, T: Copy>(&self, block: usize, out: &mut Vec<T>, map: impl Fn(L) -> T) {
+        out.reserve(BLOCK_ROWS);
+        let length = out.len();
+        let room = out.spare_capacity_mut().first_chunk_mut().expect("room for a block was just made");
+        self.unpack_block(block, room, |value: L| MaybeUninit::new(map(value)));
+        // SAFETY: there was room for a block, and every value of it has been written.
+        unsafe { out.set_len(length + BLOCK_ROWS) }
     }
 
     fn unpack_block<L: Lane, T: Copy>(&self, block: usize, out: &mut [T; BLOCK_ROWS], map: impl Fn(L) -> T) {
@@ -153,6 +162,23 @@ impl Packed {
         }
         let packed = self.blocks_from::<L>(0).block(block);
         Level::best().run(UnpackBlock { width: self.width, packed, out, map });
+    }
+
+    /// The `count` rows whose bits are set, with the same bounds and width.
+    pub fn pick(&self, selected: &[u64], count: usize) -> Packed {
+        let mut data = MutableBuffer::from_len_zeroed(count.div_ceil(BLOCK_ROWS) * self.block_bytes());
+        if self.width > 0 {
+            with_lane!(self.width, L => {
+                let (blocks, out) = (self.blocks_from::<L>(0), data.typed_data_mut::<L>());
+                Level::best().run(Pick { blocks, selected, out });
+            });
+        }
+        Packed { rows: count, data: data.into(), ..*self }
+    }
+
+    /// Bytes of a block.
+    fn block_bytes(&self) -> usize {
+        BLOCK_ROWS / 8 * self.width as usize
     }
 
     fn check_rows(&self, rows: &Range<usize>) {
@@ -194,7 +220,7 @@ impl Packed {
             return Err(Error::corrupt("packed integers whose bounds do not fit their width"));
         }
         let blocks = self.rows.div_ceil(BLOCK_ROWS);
-        if self.data.len() != blocks * BLOCK_ROWS / 8 * self.width as usize {
+        if self.data.len() != blocks * self.block_bytes() {
             return Err(Error::corrupt("packed integers of another number than rows"));
         }
         let mut largest = 0;

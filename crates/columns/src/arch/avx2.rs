@@ -174,6 +174,16 @@ macro_rules! parts {
     )*};
 }
 
+/// There is no such instruction before AVX-512.
+macro_rules! compress {
+    ($($t:ty, $compress:ident);*) => {$(
+        #[inline(always)]
+        fn $compress(self, values: &[$t; 64 / size_of::<$t>()], mask: u64) -> [$t; 64 / size_of::<$t>()] {
+            portable::compress(values, mask)
+        }
+    )*};
+}
+
 impl Simd for Avx2 {
     comparisons!(
         u8, at_most_u8, within_u8, bytes, _mm256_sub_epi8, _mm256_set1_epi8;
@@ -187,6 +197,8 @@ impl Simd for Avx2 {
         u32, parts_u32, _mm256_srl_epi32, _mm256_sll_epi32, _mm256_set1_epi32;
         u64, parts_u64, _mm256_srl_epi64, _mm256_sll_epi64, _mm256_set1_epi64x
     );
+
+    compress!(u8, compress_u8; u16, compress_u16; u32, compress_u32; u64, compress_u64);
 
     #[inline(always)]
     fn parts_u8(self, low: &[u8; 64], high: &[u8; 64], shift: u32, mask: u8) -> [u8; 64] {

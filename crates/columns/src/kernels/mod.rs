@@ -5,12 +5,14 @@
 //! without such rows is not read. Memory: registers, and a bitmap of one block.
 
 mod gather;
+mod pick;
 mod retain;
 #[cfg(test)]
 mod tests;
 mod unpack;
 
 pub(crate) use gather::Gather;
+pub(crate) use pick::Pick;
 pub(crate) use retain::{Member, MemberByte, Retain, RetainAtMost, RetainPlain, Within};
 pub(crate) use unpack::UnpackBlock;
 

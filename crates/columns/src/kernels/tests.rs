@@ -70,6 +70,27 @@ fn every_width_unpacks_as_the_library_packed_it() {
 }
 
 #[test]
+fn picked_values_are_packed_as_a_loop_packs_them() {
+    for width in 1..=64 {
+        let values = numbers(u64::from(width) + 300, 4 * BLOCK_ROWS, width);
+        with_lane!(width, L => {
+            let packed = packed::<L>(width, &values);
+            let blocks = Blocks { width, lanes: &packed };
+            for (seed, level) in (0..8).flat_map(|seed| Level::all().map(move |level| (seed, level))) {
+                let selected = some_bits(seed, 4 * BLOCK_WORDS);
+                let set = |row: &usize| selected[row / 64] >> (row % 64) & 1 == 1;
+                let mut expected: Vec<u64> = (0..values.len()).filter(set).map(|row| values[row]).collect();
+                expected.resize(expected.len().next_multiple_of(BLOCK_ROWS), 0);
+                let expected = self::packed::<L>(width, &expected);
+                let mut out = vec![L::default(); expected.len()];
+                level.run(Pick { blocks, selected: &selected, out: &mut out });
+                assert_eq!(out, expected, "{width} bits, {level:?}");
+            }
+        });
+    }
+}
+
+#[test]
 fn every_predicate_keeps_what_a_loop_keeps() {
     for width in 1..=64 {
         let values = numbers(u64::from(width) + 100, 4 * BLOCK_ROWS, width);
