@@ -188,8 +188,8 @@ impl<'a, L: Lane> Pairs<'a, L> {
     #[inline(always)]
     pub fn get<S: Simd>(&self, simd: S, number: u32) -> (usize, L::Unit, L::Unit) {
         let (word, shift) = (number * self.width / L::BITS, number * self.width % L::BITS);
-        // Behind the last row nothing is wanted.
-        let next = (word + 1).min(self.width - 1);
+        // Where the last bit lies, which may be the same word.
+        let next = (number * self.width + self.width - 1) / L::BITS;
         let (low, high) = (word as usize * streams::<L>(), next as usize * streams::<L>());
         let (low_half, high_half) = (low + streams::<L>() / 2, high + streams::<L>() / 2);
         let (left, left_next) = (L::load(self.packed, low), L::load(self.packed, high));
@@ -211,7 +211,8 @@ pub(crate) fn unpack_one<L: Lane>(width: u32, packed: &[L], row: usize) -> L {
     let group = GROUP_ORDER[(row % 128 - stream) / 16];
     let number = (group * 8 + row / 128) as u32;
     let (word, shift) = (number * width / L::BITS, number * width % L::BITS);
-    let next = (word + 1).min(width - 1);
+    // Where the last bit lies: no other cache line than the first one's if that has all.
+    let next = (number * width + width - 1) / L::BITS;
     let at = |word: u32| packed[word as usize * streams::<L>() + stream];
     L::part(at(word), at(next), shift, L::truncate(u64::MAX >> (64 - width)))
 }

@@ -6,7 +6,7 @@
 //! of a peer calls [`Packed::check`] before anything else.
 
 use crate::arch::Level;
-use crate::kernels::{Blocks, Gather, Pick, UnpackBlock};
+use crate::kernels::{Blocks, Gather, Pick, UnpackBlock, UnpackBlocks};
 use crate::lanes::{self, Lane};
 use arrow_buffer::{Buffer, MutableBuffer};
 use farpool_model::limits::BLOCK_ROWS;
@@ -114,7 +114,7 @@ impl Packed {
         while row < rows.end {
             let first = row % BLOCK_ROWS;
             let count = (BLOCK_ROWS - first).min(rows.end - row);
-            self.unpack_block(row / BLOCK_ROWS, &mut values, |delta: L| delta);
+            self.unpack_block(row / BLOCK_ROWS, &mut values);
             visit(&values[first..first + count]);
             row += count;
         }
@@ -133,35 +133,47 @@ impl Packed {
         let mut row = rows.start;
         while row < rows.end {
             let (block, first) = (row / BLOCK_ROWS, row % BLOCK_ROWS);
-            let count = (BLOCK_ROWS - first).min(rows.end - row);
-            if count == BLOCK_ROWS {
-                self.append_block(block, out, map);
-            } else {
-                let mut values = [T::default(); BLOCK_ROWS];
-                self.unpack_block(block, &mut values, map);
-                out.extend_from_slice(&values[first..first + count]);
+            let blocks = if first == 0 { (rows.end - row) / BLOCK_ROWS } else { 0 };
+            if blocks > 0 {
+                self.append_blocks(block, blocks, out, map);
+                row += blocks * BLOCK_ROWS;
+                continue;
             }
+            let count = (BLOCK_ROWS - first).min(rows.end - row);
+            let mut values = [L::default(); BLOCK_ROWS];
+            self.unpack_block(block, &mut values);
+            out.extend(values[first..first + count].iter().map(|value| map(*value)));
             row += count;
         }
     }
 
-    /// Unpacks a block behind the end of `out`, into memory that need not be cleared for it first.
+    /// Unpacks blocks behind the end of `out`, into memory that need not be cleared for it first.
     #[expect(unsafe_code, reason = "clearing took as long as unpacking")]
-    fn append_block<L: Lane, T: Copy>(&self, block: usize, out: &mut Vec<T>, map: impl Fn(L) -> T) {
-        out.reserve(BLOCK_ROWS);
+    fn append_blocks<L: Lane, T: Copy>(
+        &self,
+        first: usize,
+        count: usize,
+        out: &mut Vec<T>,
+        map: impl Fn(L) -> T,
+    ) {
+        let rows = count * BLOCK_ROWS;
+        if self.width == 0 {
+            return out.extend(std::iter::repeat_n(map(L::default()), rows));
+        }
+        out.reserve(rows);
         let length = out.len();
-        let room = out.spare_capacity_mut().first_chunk_mut().expect("room for a block was just made");
-        self.unpack_block(block, room, |value: L| MaybeUninit::new(map(value)));
-        // SAFETY: there was room for a block, and every value of it has been written.
-        unsafe { out.set_len(length + BLOCK_ROWS) }
+        let (room, _) = out.spare_capacity_mut()[..rows].as_chunks_mut::<BLOCK_ROWS>();
+        let map = |value: L| MaybeUninit::new(map(value));
+        Level::best().run(UnpackBlocks { blocks: self.blocks_from::<L>(first), out: room, map });
+        // SAFETY: there was room for the blocks, and every value of them has been written.
+        unsafe { out.set_len(length + rows) }
     }
 
-    fn unpack_block<L: Lane, T: Copy>(&self, block: usize, out: &mut [T; BLOCK_ROWS], map: impl Fn(L) -> T) {
+    fn unpack_block<L: Lane>(&self, block: usize, out: &mut [L; BLOCK_ROWS]) {
         if self.width == 0 {
-            return out.fill(map(L::default()));
+            return out.fill(L::default());
         }
-        let packed = self.blocks_from::<L>(0).block(block);
-        Level::best().run(UnpackBlock { width: self.width, packed, out, map });
+        Level::best().run(UnpackBlock { blocks: self.blocks_from::<L>(0), index: block, out });
     }
 
     /// The `count` rows whose bits are set, with the same bounds and width.

@@ -185,6 +185,12 @@ macro_rules! compress {
 }
 
 impl Simd for Avx2 {
+    #[inline(always)]
+    fn prefetch<T>(self, place: &T) {
+        // SAFETY: every x86-64 processor has the instruction, and it may be given any address.
+        unsafe { _mm_prefetch::<_MM_HINT_T0>(std::ptr::from_ref(place).cast()) }
+    }
+
     comparisons!(
         u8, at_most_u8, within_u8, bytes, _mm256_sub_epi8, _mm256_set1_epi8;
         u16, at_most_u16, within_u16, shorts, _mm256_sub_epi16, _mm256_set1_epi16;

@@ -35,6 +35,12 @@ pub trait Kernel {
 /// A step on arrays of few values is by hand even if it is simple: the compiler would take the array apart
 /// before it looks for vectors.
 pub trait Simd: Copy {
+    /// Brings the cache line of `place` nearer, for it will be read soon.
+    #[inline(always)]
+    fn prefetch<T>(self, place: &T) {
+        let _ = place;
+    }
+
     /// Where `left <= right`.
     fn at_most_u8(self, left: &[u8; 64], right: &[u8; 64]) -> u64;
 

@@ -28,8 +28,7 @@ impl<L: Lane> Kernel for Pick<'_, L> {
             if words.iter().all(|word| *word == 0) {
                 continue;
             }
-            UnpackBlock { width, packed: blocks.block(index), out: &mut values, map: |value| value }
-                .run(simd);
+            UnpackBlock { blocks, index, out: &mut values }.run(simd);
             for (word, values) in words.iter().zip(values.chunks_exact(64)) {
                 count += pick_word(simd, values, *word, &mut picked[count..]);
             }

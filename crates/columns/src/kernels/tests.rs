@@ -51,13 +51,15 @@ fn every_width_unpacks_as_the_library_packed_it() {
             let blocks = Blocks { width, lanes: &packed };
             let rows: Vec<u32> = (0..2048).filter(|row| row % 71 < 3 || *row > 1400).collect();
             for level in Level::all() {
-                for block in 0..2 {
-                    let mut out = [0u64; BLOCK_ROWS];
-                    let map = |v: L| v.widen().wrapping_add(7);
-                    level.run(UnpackBlock { width, packed: blocks.block(block), out: &mut out, map });
-                    let expected = values[block * BLOCK_ROWS..].iter().map(|v| v.wrapping_add(7));
-                    assert!(out.iter().copied().eq(expected.take(BLOCK_ROWS)), "{width} bits, {level:?}");
-                }
+                let mut out = [[0u64; BLOCK_ROWS]; 2];
+                let map = |v: L| v.widen().wrapping_add(7);
+                level.run(UnpackBlocks { blocks, out: &mut out, map });
+                let expected = values.iter().map(|v| v.wrapping_add(7));
+                assert!(out.as_flattened().iter().copied().eq(expected), "{width} bits, {level:?}");
+                let mut out = [L::default(); BLOCK_ROWS];
+                level.run(UnpackBlock { blocks, index: 1, out: &mut out });
+                let expected = values[BLOCK_ROWS..].iter().map(|v| L::truncate(*v));
+                assert!(out.iter().copied().eq(expected), "{width} bits, {level:?}");
                 for rows in [&rows[..], &rows[..40]] {
                     let mut got = Vec::new();
                     level.run(Gather { blocks, rows, visit: |v: L| got.push(v.widen()) });
