@@ -3,7 +3,7 @@
 //!
 //! The idea of running over codes is that of a composed automaton: the step of a code is the steps of its
 //! symbol's bytes, one after the other. An escape leads to a second copy of its state, in which the next code is
-//! taken for the byte that it is. Four rows advance in turns, so that one waits for memory while others move.
+//! taken for the byte that it is. Some rows advance in turns, so that one waits for memory while others move.
 //!
 //! Invariant: every state that a table holds is one of the table's, so that a look-up needs no check.
 
@@ -13,11 +13,11 @@ use crate::ends::Ends;
 use crate::fsst_text::SymbolTable;
 use fsst::ESCAPE_CODE;
 
-/// States that an automaton may have: twice as many rows of 256 bytes lie in half of the L1 cache.
+/// States that an automaton may have: steps of all codes from twice as many, 32 KiB, lie in the L1 cache.
 const STATES_MAX: usize = 64;
 
-/// Rows that advance together.
-const LANES: usize = 4;
+/// Rows that advance together: as many as hide the time of a look-up and keep to the registers.
+const LANES: usize = 6;
 
 /// A deterministic automaton over bytes that says yes or no at the end of a string.
 #[derive(Clone, Debug)]
