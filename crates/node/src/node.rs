@@ -264,8 +264,8 @@ impl Sink for Accounted {
         self.sink.batch(batch);
     }
 
-    fn whole(&self, group: RowGroup) {
-        self.sink.whole(group);
+    fn encoded(&self, group: RowGroup) {
+        self.sink.encoded(group);
     }
 
     fn finish(&self, result: Result<Receipt>) {

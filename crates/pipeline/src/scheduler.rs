@@ -24,8 +24,8 @@ pub trait Sink: Send + Sync {
     fn ready(&self) -> bool;
     /// A part of the result, from any worker, several at once, in any order.
     fn batch(&self, batch: RecordBatch);
-    /// A part of the result as [`Step::Whole`] has it, under the same rules. Only runs that ship give any.
-    fn whole(&self, group: RowGroup);
+    /// A part of the result as [`Step::Encoded`] has it, under the same rules. Only runs that ship give any.
+    fn encoded(&self, group: RowGroup);
     /// The end: nothing comes after it.
     fn finish(&self, outcome: Result<Receipt>);
 }
@@ -227,8 +227,8 @@ impl Scheduler {
                     batches.into_iter().for_each(|batch| sink.batch(batch));
                     Step::Worked
                 }
-                Step::Whole(group) => {
-                    sink.whole(group);
+                Step::Encoded(group) => {
+                    sink.encoded(group);
                     Step::Worked
                 }
                 other => other,

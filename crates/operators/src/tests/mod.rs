@@ -126,7 +126,18 @@ pub(crate) fn run_plan(
         ControlFlow::Continue(())
     };
     for (index, group) in table.groups.iter().enumerate() {
-        let work = plan.process(group, &mut states[index % workers], &mut emit)?;
+        let state = &mut states[index % workers];
+        let work = if index % 2 == 0 {
+            plan.process(group, state, &mut emit)?
+        } else {
+            let (work, encoded) = plan.process_encoded(group, state, &mut emit)?;
+            if let Some(rows) = encoded {
+                let columns = rows.chunks.iter().map(|c| c.decode(0..rows.rows)).collect::<Result<_>>()?;
+                let _ =
+                    emit(RecordBatch::try_new(plan.schema().clone(), columns).expect("the result's columns"));
+            }
+            work
+        };
         assert!(work.rows_passed <= work.rows_in);
     }
     let merge = plan.merge(states);

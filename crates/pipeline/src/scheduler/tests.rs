@@ -99,7 +99,7 @@ impl Sink for Bounded {
         }
         self.batches.fetch_add(1, SeqCst);
     }
-    fn whole(&self, _group: RowGroup) {
+    fn encoded(&self, _group: RowGroup) {
         panic!("nothing here ships row groups");
     }
     fn finish(&self, outcome: Result<Receipt>) {
