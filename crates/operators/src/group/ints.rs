@@ -99,6 +99,11 @@ impl<K: Width> IntTable<K> {
         if group == self.null_group { 0 } else { self.keys[group as usize].hash() }
     }
 
+    /// The key of a group that is not NULL.
+    pub(super) fn key(&self, group: u32) -> K {
+        self.keys[group as usize]
+    }
+
     /// The keys of the groups `wanted`.
     pub(crate) fn keys(&self, wanted: &[u32]) -> Result<ArrayRef> {
         let keys = wanted.iter().map(|group| self.keys[*group as usize]);
@@ -174,7 +179,7 @@ pub(super) fn array_of_lanes(
 
 /// Folded multiplication, as in wyhash: the halves of a 128-bit product.
 #[inline]
-pub(super) fn fold(value: u64) -> u64 {
+pub(crate) fn fold(value: u64) -> u64 {
     let product = u128::from(value ^ 0x9e37_79b9_7f4a_7c15) * 0xe703_7ed1_a0b4_28db;
     (product >> 64) as u64 ^ product as u64
 }
