@@ -10,6 +10,7 @@ use super::general::Partial;
 use super::keys::{DenseKeys, KeyBuffers};
 use super::packed::PackedKeys;
 use super::radix::Radix;
+use super::store::Input;
 use crate::bits;
 use crate::evaluate::Frame;
 use crate::group::KeyValues;
@@ -43,6 +44,8 @@ pub(super) struct Mixed<'a> {
     wanted: Vec<LaneId>,
     /// The columns that are decoded.
     decoded: Vec<usize>,
+    /// Whether there are neither groups nor conditions nor lanes, and every argument is a float as it lies.
+    is_maskable: bool,
 }
 
 enum KeyWay<'a> {
@@ -95,7 +98,14 @@ impl<'a> Mixed<'a> {
             KeyWay::None => {}
         }
         let decoded = decoded.into_iter().collect();
-        Ok(Mixed { aggregation, group, lanes, keys, arguments, wanted, decoded })
+        let plain = |argument: usize| {
+            let column = aggregation.arguments[argument].compiled.as_column();
+            column.is_some_and(|column| group.chunks[column].floats().is_some())
+        };
+        let is_maskable = matches!(keys, KeyWay::None)
+            && aggregation.conditions.is_empty()
+            && aggregation.accumulators.iter().all(|a| a.argument.is_none_or(plain));
+        Ok(Mixed { aggregation, group, lanes, keys, arguments, wanted, decoded, is_maskable })
     }
 
     /// Adds the selected rows of one batch.
@@ -108,6 +118,9 @@ impl<'a> Mixed<'a> {
         buffers: &mut LaneBuffers,
         partial: &mut Partial,
     ) -> Result<()> {
+        if let (Some(bits), true) = (&selection.bits, self.is_maskable && !selection.is_sparse()) {
+            return self.add_masked(selection, bits, partial);
+        }
         let mut indices = Vec::new();
         let rows = if selection.bits.is_some() {
             selection.extend_indices(&mut indices);
@@ -133,6 +146,23 @@ impl<'a> Mixed<'a> {
         let stores = &mut partial.stores;
         self.aggregation.add_arrays(&frame, groups, &masks, stores, |a| self.arguments[a].is_none())?;
         partial.ids = ids;
+        Ok(())
+    }
+
+    /// Adds the selected rows of one batch to aggregates without groups of columns as they lie: what is not
+    /// selected is passed over instead of being filtered out first.
+    fn add_masked(&self, selection: &Selection, bits: &[u64], partial: &mut Partial) -> Result<()> {
+        let mask = bits::to_array(bits, selection.range.len());
+        let frame = Selection::all(selection.range.clone()).frame(self.group, &self.decoded)?;
+        for (accumulator, store) in self.aggregation.accumulators.iter().zip(&mut partial.stores) {
+            match accumulator.argument {
+                None => store.count_rows(frame.rows(), None, Some(&mask)),
+                Some(argument) => {
+                    let array = self.aggregation.arguments[argument].compiled.array(&frame)?;
+                    store.update(&Input { array: &array, groups: None, mask: Some(&mask) })?;
+                }
+            }
+        }
         Ok(())
     }
 

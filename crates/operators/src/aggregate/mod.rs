@@ -22,6 +22,7 @@
 mod bound;
 mod compile;
 mod finish;
+mod floats;
 mod fused;
 mod general;
 mod keys;

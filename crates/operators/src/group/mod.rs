@@ -85,6 +85,13 @@ impl Groups {
         }
     }
 
+    /// Makes room for `groups` groups where there are none yet.
+    pub(crate) fn expect(&mut self, groups: usize) {
+        if let Groups::Packed(table) = self {
+            table.table.expect(groups);
+        }
+    }
+
     /// The number of groups.
     pub(crate) fn len(&self) -> usize {
         match self {

@@ -66,8 +66,10 @@ impl Partitions {
         emit: &mut Emit<'_>,
     ) -> Result<()> {
         let mut batches = Batches::default();
+        let mut expected = 0;
         for partition in task * PARTITIONS_PER_TASK..(task + 1) * PARTITIONS_PER_TASK {
-            let part = self.merged(aggregation, shape, partition)?;
+            let part = self.merged(aggregation, shape, partition, expected)?;
+            expected = part.groups.len();
             if part.give(aggregation, &mut |batch| batches.add(batch, emit))?.is_break() {
                 break;
             }
@@ -75,9 +77,16 @@ impl Partitions {
         batches.finish(emit)
     }
 
-    fn merged(&self, aggregation: &Aggregation, shape: &Shape, partition: usize) -> Result<Part> {
+    /// The groups of a partition; about `expected`, if there are none yet.
+    fn merged(
+        &self,
+        aggregation: &Aggregation,
+        shape: &Shape,
+        partition: usize,
+        expected: usize,
+    ) -> Result<Part> {
         let mut parts = std::mem::take(&mut *self.parts[partition].lock());
-        let mut merged = parts.pop().unwrap_or_else(|| Part::new(aggregation));
+        let mut merged = parts.pop().unwrap_or_else(|| Part::new(aggregation, expected));
         for other in &parts {
             merged.add_part(other)?;
         }

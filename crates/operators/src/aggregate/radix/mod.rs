@@ -84,11 +84,15 @@ impl Radix {
         if self.records.is_empty() {
             return Ok(());
         }
-        if self.parts.is_empty() {
-            self.parts.resize_with(PARTITIONS, || Part::new(aggregation));
-        }
-        for (partition, part) in self.parts.iter_mut().enumerate() {
+        // Hashes make partitions alike: one tells how many groups to expect in the next.
+        let mut expected = 0;
+        for partition in 0..PARTITIONS {
+            if self.parts.len() == partition {
+                self.parts.push(Part::new(aggregation, expected));
+            }
+            let part = &mut self.parts[partition];
             part.add_records(shape, &self.records, partition)?;
+            expected = part.groups.len();
         }
         self.records.clear();
         Ok(())

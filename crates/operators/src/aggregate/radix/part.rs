@@ -27,9 +27,11 @@ struct Columns {
 }
 
 impl Part {
-    /// No groups yet.
-    pub(super) fn new(aggregation: &Aggregation) -> Self {
-        Part { groups: aggregation.groups(), stores: aggregation.stores() }
+    /// No groups yet, and room for `expected`.
+    pub(super) fn new(aggregation: &Aggregation, expected: usize) -> Self {
+        let mut part = Part { groups: aggregation.groups(), stores: aggregation.stores() };
+        part.groups.expect(expected);
+        part
     }
 
     /// Bytes held.
