@@ -94,11 +94,14 @@ pub(crate) struct Paths {
     pub(crate) encoded: bool,
     /// Aggregation on lanes and dense groups.
     pub(crate) fused: bool,
+    /// Groups of one worker from which on rows may be put aside by partition: with more, the table of groups
+    /// and two sums each leave the L2 cache.
+    pub(crate) groups_direct_max: usize,
 }
 
 impl Paths {
     /// All.
-    pub(crate) const ALL: Paths = Paths { encoded: true, fused: true };
+    pub(crate) const ALL: Paths = Paths { encoded: true, fused: true, groups_direct_max: 32 << 10 };
 }
 
 impl CompiledPlan {

@@ -44,6 +44,22 @@ struct Share {
     in_flight: usize,
 }
 
+/// What the scheduler needs of the thread that works for it.
+pub trait WorkerThread {
+    /// CPU time that the calling thread has used, in nanoseconds.
+    fn cpu_ns(&self) -> u64;
+    /// The calling thread is about to do a morsel.
+    fn begin(&self) {}
+    /// The calling thread is about to wait for something to do.
+    fn rest(&self) {}
+}
+
+impl<F: Fn() -> u64> WorkerThread for F {
+    fn cpu_ns(&self) -> u64 {
+        self()
+    }
+}
+
 /// See the file's comment. Owns no threads: workers call [`Scheduler::work`].
 pub struct Scheduler {
     this: Weak<Scheduler>,
@@ -140,8 +156,8 @@ impl Scheduler {
     }
 
     /// Does one morsel of the run whose turn it is, or waits until there is one. False after
-    /// [`Scheduler::shutdown`]. `clock` gives the CPU time of the calling thread in nanoseconds.
-    pub fn work(&self, clock: &dyn Fn() -> u64) -> bool {
+    /// [`Scheduler::shutdown`].
+    pub fn work(&self, thread: &dyn WorkerThread) -> bool {
         loop {
             let news = *self.news.lock();
             let (stopped, turn) = {
@@ -154,10 +170,14 @@ impl Scheduler {
             stopped.into_iter().for_each(Entry::finish);
             match turn {
                 Some(turn) => {
-                    self.serve(turn, clock);
+                    thread.begin();
+                    self.serve(turn, thread);
                     return true;
                 }
-                None => self.wait(news),
+                None => {
+                    thread.rest();
+                    self.wait(news);
+                }
             }
         }
     }
@@ -197,9 +217,9 @@ impl Scheduler {
         }
     }
 
-    fn serve(&self, turn: Turn, clock: &dyn Fn() -> u64) {
+    fn serve(&self, turn: Turn, thread: &dyn WorkerThread) {
         let Turn { id, task, sink, bytes_before } = turn;
-        let start = clock();
+        let start = thread.cpu_ns();
         let outcome = guarded(|| {
             let step = task.step()?;
             Ok(match step {
@@ -215,7 +235,7 @@ impl Scheduler {
             })
         });
         let failed = outcome.is_err();
-        let cpu_ns = clock().saturating_sub(start);
+        let cpu_ns = thread.cpu_ns().saturating_sub(start);
         task.add_cpu(cpu_ns);
         let bytes_now = task.bytes_scanned();
         let cost = Cost { bytes_now, idle_ns: if bytes_now == bytes_before { cpu_ns.max(1) } else { 0 } };

@@ -107,7 +107,7 @@ impl Sink for Bounded {
     }
 }
 
-const NO_CLOCK: &dyn Fn() -> u64 = &|| 0;
+const NO_CLOCK: &dyn WorkerThread = &|| 0;
 
 #[track_caller]
 fn work(scheduler: &Scheduler, turns: usize) {
