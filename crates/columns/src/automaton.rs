@@ -179,8 +179,8 @@ impl<const STATES: usize> Table<STATES> {
         let together = codes.map(|codes| &codes[..shortest]);
         let mut states = [start; LANES];
         for at in 0..shortest {
-            for lane in 0..LANES {
-                states[lane] = self.step(states[lane], together[lane][at]);
+            for (state, codes) in states.iter_mut().zip(&together) {
+                *state = self.step(*state, codes[at]);
             }
         }
         for (state, codes) in states.iter_mut().zip(codes) {
