@@ -235,7 +235,7 @@ mod tests {
                         continue;
                     }
                     let mut before = vec![0x7777_ffff_0000_fff1_u64; rows.div_ceil(64)];
-                    if rows % 64 > 0 {
+                    if !rows.is_multiple_of(64) {
                         *before.last_mut().unwrap() &= (1 << (rows % 64)) - 1;
                     }
                     let mut alive = before.clone();

@@ -96,7 +96,7 @@ fn check_pick(chunk: &Chunk, array: &ArrayRef, random: &mut Random) {
         let bytes_plain = encode(&expected).unwrap().bytes_plain();
         // A NULL row may count with the string that it has no meaning of.
         assert!(picked.bytes_plain() == bytes_plain || picked.null_count() > 0);
-        let schema = super::schema_of(&[expected.clone()]);
+        let schema = super::schema_of(std::slice::from_ref(&expected));
         let mut sent = Vec::new();
         let picked = Arc::new(picked);
         pack_chunks(expected.len(), &[picked]).iter().for_each(|piece| sent.extend_from_slice(piece));
@@ -104,7 +104,7 @@ fn check_pick(chunk: &Chunk, array: &ArrayRef, random: &mut Random) {
         assert_eq!(parcel.decode(0..expected.len()).unwrap().column(0), &expected);
     }
     assert!(chunk.pick(&vec![0; array.len().div_ceil(64) + 1]).is_err());
-    assert!(array.len() % 64 == 0 || chunk.pick(&vec![u64::MAX; array.len().div_ceil(64)]).is_err());
+    assert!(array.len().is_multiple_of(64) || chunk.pick(&vec![u64::MAX; array.len().div_ceil(64)]).is_err());
 }
 
 fn check_zone(chunk: &Chunk, array: &ArrayRef) {
