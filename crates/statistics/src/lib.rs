@@ -5,12 +5,14 @@
 //! Invariant: a state is the same, bit for bit, however its rows were divided and in which order the parts
 //! were merged, except sums of floats and the set of values that a sketch keeps as frequent.
 
+mod arch;
 mod bounds;
 mod bytes;
 mod estimate;
 pub mod hash;
 mod sketch;
 
+pub use arch::Level;
 pub use bytes::sealed;
 pub use estimate::Estimate;
 pub use sketch::{Sketch, Total, Trust, check};
