@@ -3,7 +3,8 @@
 //! Invariant: all but sums of floats are the same however the rows were divided. The order is that of
 //! [`Literal::compare`], with every NaN behind all numbers.
 
-use super::items::Items;
+use super::block::BLOCK;
+use super::items::{Items, Summary, Widen};
 use crate::arch::{Kernel, Level};
 use arrow_buffer::i256;
 use arrow_schema::DataType;
@@ -79,8 +80,8 @@ impl Basics {
     /// Takes in the values of a block; the rows are counted by the caller.
     pub fn update(&mut self, items: &Items<'_>, counts: Option<&[u64]>, data_type: &DataType) {
         match items {
-            Items::Signed(words) => {
-                let Some((low, high, sum)) = Level::best().run(Signed(words)) else { return };
+            Items::Signed(words, summary) => {
+                let Some(Summary { low, high, sum }) = summary.or_else(|| summary_of(words)) else { return };
                 self.widen_integers(low.into(), high.into(), data_type);
                 self.add_words(words, sum, counts, |word| i128::from(word as i64));
             }
@@ -226,25 +227,9 @@ fn pairwise(bits: &[u64]) -> f64 {
     }
 }
 
-/// Least, greatest and sum of a block of integers with sign.
-struct Signed<'a>(&'a [u64]);
-
-impl Kernel for Signed<'_> {
-    type Output = Option<(i64, i64, i128)>;
-
-    #[inline(always)]
-    fn run(self) -> Option<(i64, i64, i128)> {
-        let first = *self.0.first()? as i64;
-        let (mut low, mut high, mut ends, mut starts) = (first, first, 0_u64, 0_i64);
-        for word in self.0 {
-            let value = *word as i64;
-            (low, high) = (low.min(value), high.max(value));
-            // Halves: neither sum can leave 64 bits in a block.
-            ends += word & 0xffff_ffff;
-            starts += value >> 32;
-        }
-        Some((low, high, (i128::from(starts) << 32) + i128::from(ends)))
-    }
+fn summary_of(words: &[u64]) -> Option<Summary> {
+    let mut copy = [0; BLOCK];
+    Level::best().run(Widen { values: words, words: &mut copy, word: |word| word })
 }
 
 /// Least, greatest and sum of a block of integers without sign.

@@ -53,6 +53,9 @@ pub(crate) fn coupon(hash: Hash) -> u32 {
     rank << COUPON_BITS | hash.low as u32 & ((1 << COUPON_BITS) - 1)
 }
 
+/// The floor from which on it saves work: below it too many values pass.
+const FLOOR_MIN: u8 = 4;
+
 impl Distinct {
     pub fn new(precision: u8) -> Distinct {
         Distinct::from_state(precision, State::Few(Coupons::default()))
@@ -80,7 +83,7 @@ impl Distinct {
 
     /// Takes in a block of values.
     pub fn update(&mut self, hashes: &Hashes) {
-        if self.floor > 0 {
+        if self.floor >= FLOOR_MIN {
             return self.update_above_floor(hashes);
         }
         let mut block = [0; BLOCK];

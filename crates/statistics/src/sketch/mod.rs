@@ -461,7 +461,7 @@ fn occurrences(keys: Vec<usize>, array: &dyn Array, values: usize) -> (Vec<u64>,
 
 fn fill(hashes: &mut Hashes, items: &Items<'_>) {
     match items {
-        Items::Signed(words) | Items::Unsigned(words) => hashes.fill_words(words),
+        Items::Signed(words, _) | Items::Unsigned(words) => hashes.fill_words(words),
         Items::Floats(bits) => {
             let mut words = [0; block::BLOCK];
             let canonical = bits.iter().map(|bits| hash::float_bits(f64::from_bits(*bits)));
@@ -507,8 +507,8 @@ fn hash_of(literal: &Literal) -> Hash {
 /// The value at a place of a block; `None` if it is too long to be kept.
 fn value(items: &Items<'_>, i: usize, data_type: &DataType) -> Option<Literal> {
     let value = match items {
-        Items::Signed(words) if *data_type == DataType::Boolean => Value::Bool(words[i] != 0),
-        Items::Signed(words) => Value::Int((words[i] as i64).into()),
+        Items::Signed(words, _) if *data_type == DataType::Boolean => Value::Bool(words[i] != 0),
+        Items::Signed(words, _) => Value::Int((words[i] as i64).into()),
         Items::Unsigned(words) => Value::Int(words[i].into()),
         Items::Wide(values) => Value::Int(values[i]),
         Items::Floats(bits) => Value::Float(f64::from_bits(hash::float_bits(f64::from_bits(bits[i])))),
