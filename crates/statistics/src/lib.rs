@@ -8,11 +8,13 @@
 mod arch;
 mod bounds;
 mod bytes;
+mod datasketches;
 mod estimate;
 pub mod hash;
 mod sketch;
 
 pub use arch::Level;
 pub use bytes::sealed;
+pub use datasketches::HyperLogLog;
 pub use estimate::Estimate;
 pub use sketch::{Sketch, Total, Trust, check};
