@@ -12,6 +12,7 @@ mod codec;
 mod counters;
 pub(crate) mod distinct;
 mod hashed;
+mod hot;
 mod items;
 mod top;
 mod trust;
@@ -32,6 +33,8 @@ use counters::{Shape, Table};
 use distinct::Distinct;
 use farpool_model::{Counters, Error, Literal, Result, SketchParameters, Value, limits, schema};
 use hashed::{fill, value};
+use hot::Hot;
+use items::Items;
 use top::Candidates;
 
 /// The state of the sketches of one column.
@@ -199,13 +202,40 @@ impl Sketch {
     }
 
     fn take_in(&mut self, values: &dyn Array, counts: Option<&[u64]>) -> Result<()> {
-        let mut hashes = Hashes::default();
+        let (mut hashes, mut hot) = (Hashes::default(), Hot::default());
         let data_type = self.data_type.clone();
         items::blocks(values, counts, &mut |items, counts| {
             self.basics.update(&items, counts, &data_type);
-            fill(&mut hashes, &items);
-            self.take_in_block(&Block { hashes: &hashes, counts, value: &|i| value(&items, i, &data_type) });
-        })
+            match items.words().filter(|_| counts.is_none()) {
+                Some(words) => {
+                    let due = hot.before(words);
+                    self.take_in_hot(due, &items, &mut hashes);
+                    match hot.split(words) {
+                        Some(rest) => self.take_in_items(&items.with_words(rest), None, &mut hashes),
+                        None => self.take_in_items(&items, None, &mut hashes),
+                    }
+                }
+                None => self.take_in_items(&items, counts, &mut hashes),
+            }
+        })?;
+        let kind =
+            if data_type == DataType::UInt64 { Items::Unsigned(&[]) } else { Items::Signed(&[], None) };
+        self.take_in_hot(hot.take(), &kind, &mut hashes);
+        Ok(())
+    }
+
+    /// Takes in words that were counted, of the kind of `items`.
+    fn take_in_hot(&mut self, counted: Option<hot::Counted>, items: &Items<'_>, hashes: &mut Hashes) {
+        let Some((words, counts)) = counted else { return };
+        let there = words.iter().zip(&counts).filter(|(_, count)| **count > 0);
+        let (words, counts): (Vec<u64>, Vec<u64>) = there.unzip();
+        self.take_in_items(&items.with_words(&words), Some(&counts), hashes);
+    }
+
+    fn take_in_items(&mut self, items: &Items<'_>, counts: Option<&[u64]>, hashes: &mut Hashes) {
+        fill(hashes, items);
+        let data_type = self.data_type.clone();
+        self.take_in_block(&Block { hashes, counts, value: &|i| value(items, i, &data_type) });
     }
 
     fn take_in_block(&mut self, block: &Block<'_>) {
