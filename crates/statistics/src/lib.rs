@@ -1,0 +1,20 @@
+//! Statistics of columns in one pass, as states that merge: sketches (HyperLogLog, Count-Min, Fast-AGMS) and
+//! moments (from which correlations follow). Updated at the node, on data at rest or on its way in; merged
+//! and read at either side.
+//!
+//! Invariant: a state is the same, bit for bit, however its rows were divided and in which order the parts
+//! were merged, except sums of floats and the set of values that a sketch keeps as frequent.
+
+mod arch;
+mod bounds;
+mod bytes;
+mod datasketches;
+mod estimate;
+pub mod hash;
+mod sketch;
+
+pub use arch::Level;
+pub use bytes::sealed;
+pub use datasketches::HyperLogLog;
+pub use estimate::Estimate;
+pub use sketch::{Sketch, Total, Trust, check};

@@ -1,0 +1,338 @@
+//! What one column holds, found in one pass: HyperLogLog, Count-Min and Fast-AGMS from one 128-bit hash per
+//! value, the most frequent values, and count, NULLs, least, greatest and sum (thesis, chapter 4).
+//!
+//! Invariant: a state is the same, bit for bit, however its rows were divided and in which order its parts
+//! were merged, but for sums of floats and the set of frequent values. No two rows of one table of counters
+//! use the same bit of the hash.
+
+mod answers;
+mod basics;
+mod block;
+mod codec;
+mod counters;
+pub(crate) mod distinct;
+mod hashed;
+mod hot;
+mod items;
+mod top;
+mod trust;
+
+#[cfg(test)]
+mod tests;
+
+pub use basics::Total;
+pub use trust::Trust;
+
+use crate::hash::Hash;
+use arrow_array::cast::AsArray;
+use arrow_array::{AnyDictionaryArray, Array};
+use arrow_schema::DataType;
+use basics::Basics;
+use block::{Block, Hashes};
+use counters::{Shape, Table};
+use distinct::Distinct;
+use farpool_model::{Counters, Error, Literal, Result, SketchParameters, Value, limits, schema};
+use hashed::{fill, value};
+use hot::Hot;
+use items::Items;
+use top::Candidates;
+
+/// The state of the sketches of one column.
+#[derive(Clone, Debug)]
+pub struct Sketch {
+    parameters: SketchParameters,
+    data_type: DataType,
+    basics: Basics,
+    distinct: Option<Distinct>,
+    /// Count-Min, if Fast-AGMS does not serve it as well.
+    frequency: Option<Table>,
+    second_moment: Option<Table>,
+    top: Candidates,
+}
+
+/// What is wrong with `parameters`, if anything.
+///
+/// # Errors
+/// `Invalid` when a shape is outside the limits, when the rows of a table need more bits than a hash has, or
+/// when frequent values are wanted without the counters that find them.
+pub fn check(parameters: &SketchParameters) -> Result<()> {
+    if let Some(precision) = parameters.distinct {
+        within("the precision of HyperLogLog", precision, &limits::DISTINCT_PRECISION)?;
+    }
+    let tables = [("Count-Min", parameters.frequency, 0), ("Fast-AGMS", parameters.second_moment, 1)];
+    for (name, counters, sign) in tables {
+        let Some(Counters { rows, precision }) = counters else { continue };
+        within(&format!("the precision of {name}"), precision, &limits::COUNTERS_PRECISION)?;
+        let bits = u32::from(rows) * u32::from(precision + sign);
+        if rows == 0 || bits > limits::SKETCH_HASH_BITS {
+            return Err(Error::invalid(format!(
+                "{name} of {rows} rows and precision {precision} takes {bits} bits of a hash of {}",
+                limits::SKETCH_HASH_BITS
+            ))
+            .advise(
+                "choose at least one row, and fewer rows or a lower precision where there are too many",
+            ));
+        }
+    }
+    if parameters.top > limits::SKETCH_TOP_MAX {
+        return Err(Error::invalid(format!(
+            "a sketch keeps up to {} frequent values, not {}",
+            limits::SKETCH_TOP_MAX,
+            parameters.top
+        )));
+    }
+    if parameters.top > 0 && parameters.frequency.is_none() {
+        return Err(Error::invalid("the most frequent values are found with Count-Min, which is not there")
+            .advise("give the parameters of Count-Min as well"));
+    }
+    Ok(())
+}
+
+fn within(what: &str, value: u8, range: &std::ops::RangeInclusive<u8>) -> Result<()> {
+    if range.contains(&value) {
+        return Ok(());
+    }
+    Err(Error::invalid(format!("{what} is from {} to {}, not {value}", range.start(), range.end())))
+}
+
+/// Whether the table of Fast-AGMS also serves as Count-Min's.
+fn shared(parameters: &SketchParameters) -> bool {
+    match (parameters.frequency, parameters.second_moment) {
+        (Some(frequency), Some(moment)) => {
+            frequency.precision == moment.precision && frequency.rows <= moment.rows
+        }
+        _ => false,
+    }
+}
+
+impl Sketch {
+    /// The sketch of a column of `data_type` that has no rows yet.
+    ///
+    /// # Errors
+    /// `Invalid` when the pool does not hold the type, or as [`check`] says.
+    pub fn new(parameters: SketchParameters, data_type: &DataType) -> Result<Sketch> {
+        check(&parameters)?;
+        let data_type = schema::canonical_type(data_type)
+            .ok_or_else(|| Error::invalid(format!("the pool does not hold values of type {data_type}")))?;
+        let frequency = parameters.frequency.filter(|_| !shared(&parameters));
+        let second_moment = parameters.second_moment;
+        Ok(Sketch {
+            parameters,
+            basics: Basics::new(&data_type),
+            distinct: parameters.distinct.map(Distinct::new),
+            frequency: frequency.map(|c| Table::new(Shape::new(c.rows, c.precision))),
+            second_moment: second_moment.map(|c| Table::new(Shape::new(c.rows, c.precision + 1))),
+            top: Candidates::new(parameters.top),
+            data_type,
+        })
+    }
+
+    /// Its parameters.
+    pub fn parameters(&self) -> SketchParameters {
+        self.parameters
+    }
+
+    /// The canonical type of the column.
+    pub fn data_type(&self) -> &DataType {
+        &self.data_type
+    }
+
+    /// Takes in the rows of `values`: an array of the column's type, strings and binaries of any width of
+    /// offsets and as views; also a dictionary array, each of whose values is then hashed once.
+    ///
+    /// # Errors
+    /// `Invalid` for an array of another type, `OverLimit` for more rows than a sketch counts.
+    pub fn update(&mut self, values: &dyn Array) -> Result<()> {
+        if let Some(dictionary) = values.as_any_dictionary_opt() {
+            let (counts, nulls) = occurrences(dictionary);
+            self.update_counted(dictionary.values().as_ref(), &counts)?;
+            return self.count_nulls(nulls);
+        }
+        self.expect_type(values.data_type())?;
+        self.expect_rows(values.len() as u64)?;
+        self.basics.rows += values.len() as u64;
+        self.basics.nulls += values.null_count() as u64;
+        self.take_in(values, None)
+    }
+
+    /// Takes in each of `values` as many times as `counts` says: what a dictionary's codes were counted to.
+    ///
+    /// # Errors
+    /// As [`Sketch::update`]; also `Invalid` when there are not as many counts as values.
+    pub fn update_counted(&mut self, values: &dyn Array, counts: &[u64]) -> Result<()> {
+        self.expect_type(values.data_type())?;
+        if values.len() != counts.len() {
+            return Err(Error::invalid(format!("{} values have {} counts", values.len(), counts.len())));
+        }
+        let rows = counts.iter().try_fold(0_u64, |rows, count| rows.checked_add(*count));
+        let rows = rows.unwrap_or(u64::MAX);
+        self.expect_rows(rows)?;
+        let nulls = (0..values.len()).filter(|i| values.is_null(*i)).map(|i| counts[i]).sum::<u64>();
+        self.basics.rows += rows;
+        self.basics.nulls += nulls;
+        self.take_in(values, Some(counts))
+    }
+
+    /// Takes in rows that are all NULL.
+    ///
+    /// # Errors
+    /// `OverLimit` for more rows than a sketch counts.
+    pub fn count_nulls(&mut self, rows: u64) -> Result<()> {
+        self.expect_rows(rows)?;
+        self.basics.rows += rows;
+        self.basics.nulls += rows;
+        Ok(())
+    }
+
+    fn expect_type(&self, data_type: &DataType) -> Result<()> {
+        if schema::canonical_type(data_type).as_ref() == Some(&self.data_type) {
+            return Ok(());
+        }
+        Err(Error::invalid(format!("a sketch of {} was given values of type {data_type}", self.data_type)))
+    }
+
+    fn expect_rows(&self, more: u64) -> Result<()> {
+        match self.basics.rows.checked_add(more) {
+            Some(rows) if rows <= limits::SKETCH_ROWS_MAX => Ok(()),
+            _ => {
+                let most = limits::SKETCH_ROWS_MAX;
+                Err(Error::over_limit(format!("a sketch counts up to {most} rows")))
+            }
+        }
+    }
+
+    fn take_in(&mut self, values: &dyn Array, counts: Option<&[u64]>) -> Result<()> {
+        let (mut hashes, mut hot) = (Hashes::default(), Hot::default());
+        let data_type = self.data_type.clone();
+        items::blocks(values, counts, &mut |items, counts| {
+            self.basics.update(&items, counts, &data_type);
+            match items.words().filter(|_| counts.is_none()) {
+                Some(words) => {
+                    let due = hot.before(words);
+                    self.take_in_hot(due, &items, &mut hashes);
+                    match hot.split(words) {
+                        Some(rest) => self.take_in_items(&items.with_words(rest), None, &mut hashes),
+                        None => self.take_in_items(&items, None, &mut hashes),
+                    }
+                }
+                None => self.take_in_items(&items, counts, &mut hashes),
+            }
+        })?;
+        let kind =
+            if data_type == DataType::UInt64 { Items::Unsigned(&[]) } else { Items::Signed(&[], None) };
+        self.take_in_hot(hot.take(), &kind, &mut hashes);
+        Ok(())
+    }
+
+    /// Takes in words that were counted, of the kind of `items`.
+    fn take_in_hot(&mut self, counted: Option<hot::Counted>, items: &Items<'_>, hashes: &mut Hashes) {
+        let Some((words, counts)) = counted else { return };
+        let there = words.iter().zip(&counts).filter(|(_, count)| **count > 0);
+        let (words, counts): (Vec<u64>, Vec<u64>) = there.unzip();
+        self.take_in_items(&items.with_words(&words), Some(&counts), hashes);
+    }
+
+    fn take_in_items(&mut self, items: &Items<'_>, counts: Option<&[u64]>, hashes: &mut Hashes) {
+        fill(hashes, items);
+        let data_type = self.data_type.clone();
+        self.take_in_block(&Block { hashes, counts, value: &|i| value(items, i, &data_type) });
+    }
+
+    fn take_in_block(&mut self, block: &Block<'_>) {
+        if let Some(distinct) = &mut self.distinct {
+            distinct.update(block.hashes);
+        }
+        if let Some(table) = &mut self.frequency {
+            table.update(block);
+        }
+        if let Some(table) = &mut self.second_moment {
+            table.update(block);
+        }
+        let Sketch { parameters, frequency, second_moment, top, .. } = self;
+        top.update(block, &|hash| count(parameters, frequency.as_ref(), second_moment.as_ref(), hash));
+    }
+
+    /// Takes in what another sketch has seen.
+    ///
+    /// # Errors
+    /// `Invalid` when it has other parameters or is of a column of another type.
+    pub fn merge(&mut self, other: &Sketch) -> Result<()> {
+        if self.parameters != other.parameters || self.data_type != other.data_type {
+            return Err(Error::invalid(format!(
+                "sketches of {} with {:?} and of {} with {:?} cannot be merged",
+                self.data_type, self.parameters, other.data_type, other.parameters
+            ))
+            .advise("make both with the same parameters, over columns of the same type"));
+        }
+        self.expect_rows(other.basics.rows)?;
+        self.basics.merge(&other.basics);
+        if let (Some(ours), Some(theirs)) = (&mut self.distinct, &other.distinct) {
+            ours.merge(theirs);
+        }
+        if let (Some(ours), Some(theirs)) = (&mut self.frequency, &other.frequency) {
+            ours.merge(theirs);
+        }
+        if let (Some(ours), Some(theirs)) = (&mut self.second_moment, &other.second_moment) {
+            ours.merge(theirs);
+        }
+        let Sketch { parameters, frequency, second_moment, top, .. } = self;
+        top.merge(&other.top, &|hash| count(parameters, frequency.as_ref(), second_moment.as_ref(), hash));
+        Ok(())
+    }
+
+    /// Bytes of memory that it takes.
+    pub fn bytes_held(&self) -> usize {
+        let tables = [&self.frequency, &self.second_moment];
+        let tables: usize = tables.into_iter().flatten().map(Table::bytes_held).sum();
+        let range =
+            self.basics.range.as_ref().map_or(0, |(low, high)| literal_bytes(low) + literal_bytes(high));
+        size_of::<Sketch>()
+            + self.distinct.as_ref().map_or(0, Distinct::bytes_held)
+            + tables
+            + range
+            + self.top.bytes_held()
+    }
+
+    /// HyperLogLog by itself.
+    pub(crate) fn distinct_state(&self) -> Option<&Distinct> {
+        self.distinct.as_ref()
+    }
+
+    fn count(&self, hash: Hash) -> u64 {
+        count(&self.parameters, self.frequency.as_ref(), self.second_moment.as_ref(), hash)
+    }
+}
+
+/// The least of Count-Min's counters, in whichever table it is.
+fn count(parameters: &SketchParameters, own: Option<&Table>, both: Option<&Table>, hash: Hash) -> u64 {
+    let rows = parameters.frequency.map_or(0, |counters| counters.rows.into());
+    match (own, both) {
+        (Some(table), _) => table.at(hash).min(),
+        (None, Some(table)) => table.unsigned_at(hash).take(rows).min(),
+        (None, None) => None,
+    }
+    .unwrap_or(0)
+}
+
+/// How often each value of a dictionary occurs, and how many keys are NULL.
+fn occurrences(dictionary: &dyn AnyDictionaryArray) -> (Vec<u64>, u64) {
+    let mut counts = vec![0; dictionary.values().len()];
+    if counts.is_empty() {
+        return (counts, dictionary.len() as u64);
+    }
+    for (i, key) in dictionary.normalized_keys().into_iter().enumerate() {
+        if dictionary.keys().is_valid(i) {
+            counts[key] += 1;
+        }
+    }
+    (counts, dictionary.keys().null_count() as u64)
+}
+
+/// Bytes of memory behind a literal.
+fn literal_bytes(literal: &Literal) -> usize {
+    match literal.value() {
+        Value::Text(text) => text.capacity(),
+        Value::Bytes(bytes) => bytes.capacity(),
+        _ => 0,
+    }
+}
