@@ -6,5 +6,9 @@
 //! were merged, except sums of floats.
 
 mod estimate;
+mod moments;
+mod rank;
 
 pub use estimate::Estimate;
+pub use moments::{Form, MOMENTS_VERSION, Moments, Regression};
+pub use rank::{kendall, spearman};
