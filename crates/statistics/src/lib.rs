@@ -10,5 +10,5 @@ mod moments;
 mod rank;
 
 pub use estimate::Estimate;
-pub use moments::{Form, MOMENTS_VERSION, Moments, Regression};
+pub use moments::{Form, MOMENTS_VERSION, Moments, Regression, sealed_moments};
 pub use rank::{kendall, spearman};

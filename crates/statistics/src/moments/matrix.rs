@@ -149,9 +149,10 @@ impl Floats {
         let stride = self.stride();
         for (group, to) in self.interleaved.chunks_exact_mut(self.rows).take(self.columns / LANES).enumerate()
         {
-            for lane in 0..LANES {
-                let from = &self.plain[(group * LANES + lane) * stride..][..self.rows];
-                to.iter_mut().zip(from).for_each(|(to, from)| to[lane] = *from);
+            let from: [&[f64]; LANES] =
+                std::array::from_fn(|lane| &self.plain[(group * LANES + lane) * stride..][..self.rows]);
+            for (row, to) in to.iter_mut().enumerate() {
+                *to = std::array::from_fn(|lane| from[lane][row]);
             }
         }
     }
