@@ -44,11 +44,11 @@ fn numpy_agrees_on_correlations_and_covariances() {
     ];
     r.iter().for_each(|(i, j, r)| close(moments.correlation(*i, *j), *r));
     (0..3).for_each(|i| assert_eq!(moments.correlation(i, i), 1.0));
-    close(moments.covariance(0, 1, Form::Sample), 1767.514_629_396_985_8);
+    close(moments.covariance(0, 1, Form::Sample), 1_767.514_629_396_985_8);
     close(moments.covariance(0, 2, Form::Sample), -110.468_040_201_005_02);
     close(moments.covariance(1, 2, Form::Population), 10.255_456_250_000_009);
     close(moments.variance(0, Form::Sample), 86_224.174_773_869_34);
-    close(moments.variance(1, Form::Population), 1558.991_999_609_375_9);
+    close(moments.variance(1, Form::Population), 1_558.991_999_609_375_9);
     close(moments.variance(2, Form::Sample), 10.079_497_487_437_187);
     close(moments.mean(1), 85.681_875);
     close(moments.cosine_similarity(0, 1), 0.084_736_583_084_569_38);
@@ -69,7 +69,7 @@ fn duckdb_agrees_on_regressions_and_nulls() {
     let line = moments.regression(1, 2);
     assert_eq!(line.count, 160);
     close(line.slope, 0.950_636_321_357_065_8);
-    close(line.sxx, 1585.775_000_000_001);
+    close(line.sxx, 1_585.775_000_000_001);
     close(moments.correlation(1, 2), 0.076_181_278_848_628_05);
     close(moments.correlation(0, 2), -0.131_502_863_415_249_14);
     close(moments.covariance(1, 2, Form::Sample), 9.481_102_594_339_633);

@@ -124,6 +124,7 @@ impl Floats {
         grow(&mut self.interleaved, self.columns / LANES * rows);
     }
 
+    #[cfg(test)]
     pub(crate) fn columns(&self) -> usize {
         self.columns
     }
