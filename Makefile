@@ -25,6 +25,7 @@ test: check
 	$(CARGO) xtask bench tpch --quick
 	$(CARGO) xtask bench farview --quick
 	$(CARGO) xtask bench scan --quick
+	$(CARGO) xtask bench correlation --quick
 
 check: needs
 	$(CARGO) xtask check

@@ -8,6 +8,7 @@
 
 #[path = "../../crates/farpool/tests/support/answers.rs"]
 mod answers;
+mod correlation;
 mod digest;
 mod farview;
 mod figures;
@@ -52,6 +53,8 @@ enum Suite {
     Farview(farview::Options),
     /// Predicates and aggregates over one and two columns, plain and packed, against memory bandwidth.
     Scan(scan::Options),
+    /// The correlation coefficients of all pairs of columns, against numpy, DuckDB, Polars and a plain loop.
+    Correlation(correlation::Options),
     /// A memory node for a suite: prints its address, serves until its input ends.
     #[command(hide = true)]
     Node {
@@ -79,6 +82,7 @@ fn run(arguments: &Arguments) -> Result<()> {
         Some(Suite::Tpch(options)) => tpch::run(options),
         Some(Suite::Farview(options)) => farview::run(options),
         Some(Suite::Scan(options)) => scan::run(options),
+        Some(Suite::Correlation(options)) => correlation::run(options),
         Some(Suite::Node { threads }) => node::serve_until_input_ends(*threads),
         None => Ok(Arguments::command().print_help()?),
     }

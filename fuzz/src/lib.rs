@@ -10,11 +10,13 @@
 
 mod chunk;
 mod messages;
+mod moments;
 mod parcel;
 mod plan;
 
 pub use chunk::chunk_decoder;
 pub use messages::native_messages;
+pub use moments::moments_decoder;
 pub use parcel::parcel_decoder;
 pub use plan::plan_decoder;
 
