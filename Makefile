@@ -27,6 +27,7 @@ test: check
 	$(CARGO) xtask bench scan --quick
 	$(CARGO) xtask bench sketches --quick
 	$(CARGO) xtask bench sketch-accuracy --quick
+	$(CARGO) xtask bench correlation --quick
 
 check: needs
 	$(CARGO) xtask check

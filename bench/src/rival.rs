@@ -177,7 +177,9 @@ mod tests {
 
     #[test]
     fn every_rival_has_a_driver() {
-        for name in ["DuckDB", "Polars", "DataFusion", "chDB", "RE2", "Quack", "Flight", "DataSketches"] {
+        let names =
+            ["DuckDB", "Polars", "DataFusion", "chDB", "numpy", "RE2", "Quack", "Flight", "DataSketches"];
+        for name in names {
             let rival = RivalDefinition::named(name).expect("it is defined");
             let driver = places::root().join(format!("bench/rivals/{}_driver.py", rival.driver));
             assert!(driver.exists(), "{}", driver.display());

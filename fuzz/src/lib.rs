@@ -10,12 +10,14 @@
 
 mod chunk;
 mod messages;
+mod moments;
 mod parcel;
 mod plan;
 mod sketch;
 
 pub use chunk::chunk_decoder;
 pub use messages::native_messages;
+pub use moments::moments_decoder;
 pub use parcel::parcel_decoder;
 pub use plan::plan_decoder;
 pub use sketch::sketch_decoder;

@@ -33,6 +33,11 @@ fn chunks() {
 }
 
 #[test]
+fn moments() {
+    run("moments_decoder", moments_decoder);
+}
+
+#[test]
 fn parcels() {
     run("parcel_decoder", parcel_decoder);
 }
@@ -133,12 +138,38 @@ fn write_the_seeds() {
         ("chunk_decoder", chunk_seeds()),
         ("parcel_decoder", parcel_seeds()),
         ("sketch_decoder", sketch_seeds()),
+        ("moments_decoder", moments_seeds()),
     ] {
         std::fs::create_dir_all(folder(target)).unwrap();
         for (place, seed) in seeds.iter().enumerate() {
             std::fs::write(folder(target).join(format!("seed-{place:02}")), seed).unwrap();
         }
     }
+}
+
+/// States without their checksums, which the body adds.
+fn moments_seeds() -> Vec<Vec<u8>> {
+    let ints: ArrayRef = Arc::new(Int32Array::from(vec![Some(-7), None, Some(i32::MAX), Some(3)]));
+    let longs: ArrayRef = Arc::new(UInt64Array::from(vec![u64::MAX, 1, 2, 3]));
+    let decimals: ArrayRef = Arc::new(Decimal128Array::from(vec![1, -(1 << 100), 3, 4]));
+    let floats: ArrayRef = Arc::new(Float64Array::from(vec![Some(0.5), Some(f64::NAN), None, Some(-2.5)]));
+    let sets = [
+        vec![],
+        vec![longs.clone()],
+        vec![longs, decimals.clone(), ints.clone()],
+        vec![floats, ints, decimals],
+    ];
+    let both = [NullHandling::Pairwise, NullHandling::Listwise];
+    let states = sets.iter().flat_map(|columns| both.map(|nulls| (columns, nulls)));
+    let bytes = states.map(|(columns, nulls)| {
+        let types: Vec<DataType> = columns.iter().map(|column| column.data_type().clone()).collect();
+        let mut moments = farpool_statistics::Moments::new(&types, nulls).unwrap();
+        moments.update(columns).unwrap();
+        let mut bytes = moments.to_bytes();
+        bytes.truncate(bytes.len() - 8);
+        bytes
+    });
+    bytes.collect()
 }
 
 fn programs() -> Vec<Program> {

@@ -11,10 +11,14 @@ mod bytes;
 mod datasketches;
 mod estimate;
 pub mod hash;
+mod moments;
+mod rank;
 mod sketch;
 
 pub use arch::Level;
 pub use bytes::sealed;
 pub use datasketches::HyperLogLog;
 pub use estimate::Estimate;
+pub use moments::{Form, MOMENTS_VERSION, Moments, Regression, sealed_moments};
+pub use rank::{kendall, spearman};
 pub use sketch::{Sketch, Total, Trust, check};

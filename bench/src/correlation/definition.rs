@@ -1,0 +1,82 @@
+//! The suite as data: `bench/definitions/correlation.toml`, which explains the fields.
+
+use serde::Deserialize;
+use std::collections::BTreeMap;
+
+/// The suite.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Definition {
+    pub runs: usize,
+    pub threads: usize,
+    pub quick: Quick,
+    pub goals: BTreeMap<String, f64>,
+    pub cases: Vec<Case>,
+}
+
+/// What `--quick` changes.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Quick {
+    rows: usize,
+    runs: usize,
+}
+
+/// Columns to correlate.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Case {
+    pub name: String,
+    pub values: Values,
+    pub columns: usize,
+    pub rows: usize,
+    pub rivals: Vec<String>,
+    pub naive: bool,
+}
+
+/// The type of the values.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Values {
+    Int16,
+    Int32,
+    Int64,
+    Uint8,
+    Float32,
+    Float64,
+}
+
+impl Definition {
+    /// What `--quick` runs.
+    pub fn shrink_to_quick(&mut self) {
+        self.runs = self.quick.runs;
+        for case in &mut self.cases {
+            case.rows = case.rows.min(self.quick.rows);
+        }
+    }
+}
+
+impl Case {
+    /// Its name as a table's.
+    pub fn table(&self) -> String {
+        self.name.replace(' ', "_")
+    }
+
+    /// The names of its columns.
+    pub fn names(&self) -> Vec<String> {
+        (0..self.columns).map(|column| format!("c{column}")).collect()
+    }
+
+    /// All pairs of columns, each once.
+    pub fn pairs(&self) -> impl Iterator<Item = (usize, usize)> {
+        let columns = self.columns;
+        (0..columns).flat_map(move |i| (i + 1..columns).map(move |j| (i, j)))
+    }
+
+    /// All coefficients in SQL.
+    pub fn sql(&self) -> String {
+        let terms: Vec<String> =
+            self.pairs().map(|(i, j)| format!("corr(c{i}, c{j}) AS r_{i}_{j}")).collect();
+        format!("SELECT {} FROM {}", terms.join(", "), self.table())
+    }
+}

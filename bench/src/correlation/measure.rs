@@ -1,0 +1,249 @@
+//! Rounds over all sides of a case; coefficients compared before a time is kept.
+
+use super::definition::{Case, Definition, Values};
+use super::values;
+use crate::answers::{Answer, Cell};
+use crate::limits::{self, Limits};
+use crate::machine::{self, Machine};
+use crate::rival::{Rival, RivalDefinition, Statement};
+use crate::stats;
+use anyhow::{Context, Result, bail, ensure};
+use arrow::array::{Array, ArrayRef, AsArray};
+use arrow::compute::cast;
+use arrow::datatypes::{DataType, Int64Type};
+use farpool_model::NullHandling;
+use farpool_statistics::Moments;
+use serde::Serialize;
+use std::time::Instant;
+
+/// Rows that a state is given at a time, as a row group has them.
+const BATCH_ROWS: usize = 65536;
+
+/// How far coefficients may be apart: rivals round sums of products.
+const TOLERANCE: f64 = 1e-9;
+
+/// A run of the suite.
+#[derive(Clone, Debug, Serialize)]
+pub struct Results {
+    pub suite: String,
+    pub date: String,
+    pub machine: Machine,
+    pub runs: usize,
+    pub threads: usize,
+    pub limits: Limits,
+    pub rivals: Vec<RivalResult>,
+    pub cases: Vec<CaseResult>,
+}
+
+/// A rival, and why it does not take part if it does not.
+#[derive(Clone, Debug, Serialize)]
+pub struct RivalResult {
+    pub name: String,
+    pub version: String,
+    pub missing: Option<String>,
+}
+
+/// A case.
+#[derive(Clone, Debug, Serialize)]
+pub struct CaseResult {
+    pub name: String,
+    pub columns: usize,
+    pub rows: usize,
+    pub bytes: u64,
+    /// Bytes of memory that farpool's state holds at the end.
+    pub bytes_held: usize,
+    pub sides: Vec<SideResult>,
+}
+
+/// The times of a side; farpool's is the first.
+#[derive(Clone, Debug, Serialize)]
+pub struct SideResult {
+    pub name: String,
+    pub times_ms: Vec<f64>,
+    pub median_ms: f64,
+    /// How many times farpool's time this is.
+    pub ratio: f64,
+    pub goal: Option<f64>,
+}
+
+/// Runs the whole suite.
+pub fn run(definition: &Definition) -> Result<Results> {
+    let limits = limits::measure()?;
+    let (mut rivals, started) = start_rivals(definition)?;
+    let mut cases = Vec::new();
+    for case in &definition.cases {
+        eprint!("\r{:40}\r{} ", "", case.name);
+        cases.push(one(definition, case, &mut rivals).with_context(|| case.name.clone())?);
+    }
+    eprint!("\r{:40}\r", "");
+    Ok(Results {
+        suite: "correlation".to_string(),
+        date: machine::today(),
+        machine: machine::machine(),
+        runs: definition.runs,
+        threads: definition.threads,
+        limits,
+        rivals: started,
+        cases,
+    })
+}
+
+/// Those that are installed, and what is to be said about all.
+fn start_rivals(definition: &Definition) -> Result<(Vec<Rival>, Vec<RivalResult>)> {
+    let mut names: Vec<&String> = definition.cases.iter().flat_map(|case| &case.rivals).collect();
+    names.sort_unstable();
+    names.dedup();
+    let (mut rivals, mut results) = (Vec::new(), Vec::new());
+    for name in names {
+        let started = Rival::start(RivalDefinition::named(name)?, definition.threads);
+        let (version, missing) = match &started {
+            Ok(rival) => (rival.version.clone(), None),
+            Err(error) => (String::new(), Some(format!("{error:#}"))),
+        };
+        results.push(RivalResult { name: name.clone(), version, missing });
+        rivals.extend(started);
+    }
+    Ok((rivals, results))
+}
+
+fn one(definition: &Definition, case: &Case, rivals: &mut [Rival]) -> Result<CaseResult> {
+    let columns = values::columns(case);
+    let mut rivals: Vec<&mut Rival> =
+        rivals.iter_mut().filter(|rival| case.rivals.contains(&rival.definition.name)).collect();
+    if !rivals.is_empty() {
+        let file = values::file(case, &columns)?;
+        for rival in &mut rivals {
+            rival.load(&case.table(), &file)?;
+        }
+        std::fs::remove_file(&file)?;
+    }
+    let mut sides = vec![SideResult::new("farpool", None)];
+    for rival in &rivals {
+        let name = &rival.definition.name;
+        sides.push(SideResult::new(name, definition.goals.get(name).copied()));
+    }
+    let mut bytes_held = 0;
+    let (sql, names) = (case.sql(), case.names());
+    // The first round warms up and does not count.
+    for round in 0..=definition.runs {
+        let (ms, expected, held) = farpool(case, &columns, definition.threads)?;
+        bytes_held = held;
+        sides[0].keep(round, ms);
+        for (rival, side) in rivals.iter_mut().zip(&mut sides[1..]) {
+            let table = case.table();
+            let statement = Statement { text: &sql, table: &table, columns: &names, clients: 1 };
+            let (ms, answer) = rival.run_for_answer(&statement)?;
+            compare(&expected, &coefficients(&answer)?).with_context(|| side.name.clone())?;
+            side.keep(round, ms);
+        }
+        if case.naive && round == definition.runs {
+            let mut side = SideResult::new("plain loop", None);
+            let (ms, found) = plain_loop(case, &columns)?;
+            compare(&expected, &found).context("the plain loop")?;
+            side.keep(round, ms);
+            sides.push(side);
+        }
+    }
+    for rival in &mut rivals {
+        rival.drop_table(&case.table())?;
+    }
+    let bytes = columns.iter().map(|column| column.get_buffer_memory_size() as u64).sum();
+    settle(&mut sides);
+    Ok(CaseResult {
+        name: case.name.clone(),
+        columns: case.columns,
+        rows: case.rows,
+        bytes,
+        bytes_held,
+        sides,
+    })
+}
+
+fn settle(sides: &mut [SideResult]) {
+    sides.iter_mut().for_each(|side| side.median_ms = stats::median(&side.times_ms));
+    let ours = sides[0].median_ms;
+    sides.iter_mut().for_each(|side| side.ratio = side.median_ms / ours);
+}
+
+impl SideResult {
+    fn new(name: &str, goal: Option<f64>) -> SideResult {
+        SideResult {
+            name: name.to_string(),
+            times_ms: Vec::new(),
+            median_ms: f64::NAN,
+            ratio: f64::NAN,
+            goal,
+        }
+    }
+
+    fn keep(&mut self, round: usize, ms: f64) {
+        if round > 0 {
+            self.times_ms.push(ms);
+        }
+    }
+}
+
+/// The milliseconds, the coefficients of all pairs, and the bytes that the states held.
+fn farpool(case: &Case, columns: &[ArrayRef], threads: usize) -> Result<(f64, Vec<f64>, usize)> {
+    let start = Instant::now();
+    let part = case.rows.div_ceil(threads);
+    let states = std::thread::scope(|scope| {
+        let ranges = (0..case.rows).step_by(part).map(|first| first..(first + part).min(case.rows));
+        let running: Vec<_> = ranges.map(|rows| scope.spawn(move || state(columns, rows))).collect();
+        running.into_iter().map(|thread| thread.join().expect("a thread ended")).collect::<Result<Vec<_>>>()
+    })?;
+    let held = states.iter().map(Moments::bytes_held).sum();
+    let mut states = states.into_iter();
+    let mut merged = states.next().context("there are no rows")?;
+    states.try_for_each(|state| merged.merge(&state))?;
+    let found = case.pairs().map(|(i, j)| merged.correlation(i, j)).collect();
+    Ok((start.elapsed().as_secs_f64() * 1e3, found, held))
+}
+
+fn state(columns: &[ArrayRef], rows: std::ops::Range<usize>) -> Result<Moments> {
+    let types: Vec<DataType> = columns.iter().map(|column| column.data_type().clone()).collect();
+    let mut moments = Moments::new(&types, NullHandling::Pairwise)?;
+    for first in rows.clone().step_by(BATCH_ROWS) {
+        let length = BATCH_ROWS.min(rows.end - first);
+        let batch: Vec<ArrayRef> = columns.iter().map(|column| column.slice(first, length)).collect();
+        moments.update(&batch)?;
+    }
+    Ok(moments)
+}
+
+/// The thesis' formula as it stands, pair by pair with one thread, in integers that do not wrap.
+fn plain_loop(case: &Case, columns: &[ArrayRef]) -> Result<(f64, Vec<f64>)> {
+    ensure!(!matches!(case.values, Values::Float32 | Values::Float64), "the plain loop is over integers");
+    let wide = columns.iter().map(|column| cast(column, &DataType::Int64)).collect::<Result<Vec<_>, _>>()?;
+    let values: Vec<&[i64]> =
+        wide.iter().map(|column| &**column.as_primitive::<Int64Type>().values()).collect();
+    let start = Instant::now();
+    let product = |i: usize, j: usize| -> i128 {
+        values[i].iter().zip(values[j]).map(|(a, b)| i128::from(*a) * i128::from(*b)).sum()
+    };
+    let rows = case.rows as f64;
+    let sums: Vec<i128> = values.iter().map(|column| column.iter().copied().map(i128::from).sum()).collect();
+    let around = |i: usize, j: usize| product(i, j) as f64 - sums[i] as f64 * (sums[j] as f64 / rows);
+    let squares: Vec<f64> = (0..case.columns).map(|i| around(i, i)).collect();
+    let found = case.pairs().map(|(i, j)| around(i, j) / (squares[i] * squares[j]).sqrt()).collect();
+    Ok((start.elapsed().as_secs_f64() * 1e3, found))
+}
+
+/// A rival's coefficients, in one row or in one column.
+fn coefficients(answer: &Answer) -> Result<Vec<f64>> {
+    let cells = answer.rows.iter().flatten();
+    let number = |cell: &Cell| match cell {
+        Cell::Float(value) => Ok(*value),
+        other => bail!("a coefficient is {other:?}"),
+    };
+    cells.map(number).collect()
+}
+
+fn compare(expected: &[f64], found: &[f64]) -> Result<()> {
+    ensure!(expected.len() == found.len(), "there are {} coefficients, not {}", found.len(), expected.len());
+    let apart = expected.iter().zip(found).position(|(a, b)| (a - b).abs().total_cmp(&TOLERANCE).is_gt());
+    match apart {
+        Some(at) => bail!("coefficient {at} is {}, farpool's is {}", found[at], expected[at]),
+        None => Ok(()),
+    }
+}

@@ -1,0 +1,34 @@
+//! The suite `correlation`: the coefficients of all pairs of columns, against numpy, engines and a plain loop.
+
+mod definition;
+mod measure;
+mod report;
+mod values;
+
+use crate::{places, suite};
+use anyhow::Result;
+use definition::Definition;
+
+/// What can be chosen.
+#[derive(Debug, clap::Args)]
+pub struct Options {
+    #[command(flatten)]
+    common: suite::Options,
+    /// Only the cases whose names contain this.
+    #[arg(long, value_name = "TEXT")]
+    case: Option<String>,
+}
+
+/// Runs the suite and prints its report.
+pub fn run(options: &Options) -> Result<()> {
+    let mut definition: Definition = places::definition("correlation")?;
+    if options.common.quick {
+        definition.shrink_to_quick();
+    }
+    if let Some(wanted) = &options.case {
+        definition.cases.retain(|case| case.name.contains(wanted));
+    }
+    definition.runs = options.common.runs.unwrap_or(definition.runs).max(1);
+    let results = measure::run(&definition)?;
+    options.common.report(&results.date, "correlation", &results, &report::text(&results))
+}

@@ -1,0 +1,53 @@
+//! Columns of random values that correlate, each pair to another degree, in memory and as a file for rivals.
+
+use super::definition::{Case, Values};
+use crate::places;
+use anyhow::Result;
+use arrow::array::*;
+use arrow::ipc::writer::FileWriter;
+use std::fs::File;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+/// The columns of a case.
+pub fn columns(case: &Case) -> Vec<ArrayRef> {
+    (0..case.columns).map(|column| one(case, column as u64)).collect()
+}
+
+/// The columns as a file in the cache, for the rivals to load.
+pub fn file(case: &Case, columns: &[ArrayRef]) -> Result<PathBuf> {
+    let folder = places::cache()?.join("data/correlation");
+    std::fs::create_dir_all(&folder)?;
+    let path = folder.join(format!("{}.arrow", case.table()));
+    let named = case.names().into_iter().zip(columns);
+    let batch = RecordBatch::try_from_iter(named.map(|(name, column)| (name, column.clone())))?;
+    let mut writer = FileWriter::try_new(File::create(&path)?, &batch.schema())?;
+    writer.write(&batch)?;
+    writer.finish()?;
+    Ok(path)
+}
+
+/// Half of each value is the column's own, the other half every second or third column has in common.
+fn one(case: &Case, column: u64) -> ArrayRef {
+    let common = column % 3;
+    let random = |row: u64| {
+        let (own, shared) = (hash(row << 16 | column), hash(row << 16 | 0xff00 | common));
+        (own >> 1).wrapping_add(shared >> 1)
+    };
+    let values = (0..case.rows as u64).map(random);
+    match case.values {
+        Values::Uint8 => Arc::new(UInt8Array::from_iter_values(values.map(|v| (v >> 56) as u8))),
+        Values::Int16 => Arc::new(Int16Array::from_iter_values(values.map(|v| (v >> 48) as i16))),
+        Values::Int32 => Arc::new(Int32Array::from_iter_values(values.map(|v| (v >> 32) as i32))),
+        Values::Int64 => Arc::new(Int64Array::from_iter_values(values.map(u64::cast_signed))),
+        Values::Float32 => Arc::new(Float32Array::from_iter_values(values.map(|v| (v >> 40) as f32 / 1e3))),
+        Values::Float64 => Arc::new(Float64Array::from_iter_values(values.map(|v| (v >> 20) as f64 / 1e3))),
+    }
+}
+
+/// Stafford's mix 13 of 64 bits.
+fn hash(value: u64) -> u64 {
+    let value = (value ^ (value >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    let value = (value ^ (value >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+    value ^ (value >> 31)
+}
