@@ -17,8 +17,19 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Instant;
 
 const COLUMNS: [&str; 13] = [
-    "few", "million", "eight_million", "value", "sparse", "sorted", "zipf", "sparse_sorted", "sparse_zipf", "code", "name",
-    "flag", "float",
+    "few",
+    "million",
+    "eight_million",
+    "value",
+    "sparse",
+    "sorted",
+    "zipf",
+    "sparse_sorted",
+    "sparse_zipf",
+    "code",
+    "name",
+    "flag",
+    "float",
 ];
 
 fn schema() -> SchemaRef {

@@ -71,7 +71,11 @@ mod tests {
             let singles: Vec<f32> = (0..rows).map(|row| row as f32 / 4.0).collect();
             let of_singles = (0..rows).map(|row| row as f64 / 4.0).sum::<f64>();
             for level in Level::all() {
-                assert_eq!(level.run(Sum { values: &values, valid: Some(&bits) }), expected, "{level:?}, {rows}");
+                assert_eq!(
+                    level.run(Sum { values: &values, valid: Some(&bits) }),
+                    expected,
+                    "{level:?}, {rows}"
+                );
                 assert_eq!(level.run(Sum { values: &singles, valid: None }), of_singles, "{level:?}, {rows}");
             }
         }

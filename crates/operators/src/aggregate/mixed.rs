@@ -248,8 +248,7 @@ fn key_way<'a>(
     let source = |key: &Key| source_of(key, lanes, group);
     let sources: Vec<KeySource<'a>> = aggregation.keys.iter().map(source).collect();
     let is_cheap = aggregation.packing.is_some() || matches!(sources[..], [KeySource::Lane(_)]);
-    let per_row =
-        if is_cheap { NUMBERS_PER_ROW_MAX_LANE } else { NUMBERS_PER_ROW_MAX };
+    let per_row = if is_cheap { NUMBERS_PER_ROW_MAX_LANE } else { NUMBERS_PER_ROW_MAX };
     let limit = group.rows.max(64) * per_row;
     if let Some(keys) = DenseKeys::bind(&aggregation.keys, lanes, group, limit)? {
         let groups = vec![UNKNOWN; keys.domain];

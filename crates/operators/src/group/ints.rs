@@ -48,12 +48,7 @@ impl<K: Width> IntTable<K> {
 
     /// An empty table of keys of `data_type`.
     pub(crate) fn new(data_type: DataType) -> Self {
-        IntTable {
-            data_type,
-            slots: working::filled(NONE, SLOTS_MIN),
-            keys: Vec::new(),
-            null_group: NONE,
-        }
+        IntTable { data_type, slots: working::filled(NONE, SLOTS_MIN), keys: Vec::new(), null_group: NONE }
     }
 
     /// Makes room for `groups` groups in a table that is empty.

@@ -106,12 +106,7 @@ impl PackedTable {
     ///
     /// # Errors
     /// None but defects.
-    pub(crate) fn intern(
-        &mut self,
-        keys: &[KeyValues<'_>],
-        rows: usize,
-        ids: &mut Vec<u32>,
-    ) -> Result<()> {
+    pub(crate) fn intern(&mut self, keys: &[KeyValues<'_>], rows: usize, ids: &mut Vec<u32>) -> Result<()> {
         let mut codes = vec![0; rows];
         for (index, key) in keys.iter().enumerate() {
             match key {

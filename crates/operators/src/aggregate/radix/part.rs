@@ -75,12 +75,7 @@ impl Part {
     ///
     /// # Errors
     /// None but defects.
-    pub(super) fn add_records(
-        &mut self,
-        shape: &Shape,
-        records: &Records,
-        partition: usize,
-    ) -> Result<()> {
+    pub(super) fn add_records(&mut self, shape: &Shape, records: &Records, partition: usize) -> Result<()> {
         let mut columns = Columns::default();
         records.of(partition).try_for_each(|piece| self.add_piece(shape, piece, &mut columns))
     }
