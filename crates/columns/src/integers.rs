@@ -88,6 +88,17 @@ impl<'a> Integers<'a> {
         self.unpack_deltas(rows, out);
     }
 
+    /// Replaces `out` by the distances of `rows` from [`Integers::min`], whatever lanes hold them.
+    ///
+    /// # Panics
+    /// When there are no such rows, or `lane_bits()` is 64.
+    pub fn widen_deltas_u32(&self, rows: Range<usize>, out: &mut Vec<u32>) {
+        assert!(self.lane_bits() <= u32::BITS, "distances of {} bits", self.lane_bits());
+        with_lane!(self.packed.width, L => self.packed.unpack_with::<L, u32>(rows, out, |delta| {
+            delta.widen() as u32
+        }));
+    }
+
     fn unpack_deltas<L: Lane>(&self, rows: Range<usize>, out: &mut Vec<L>) {
         assert_eq!(self.lane_bits(), L::BITS, "distances are held in other lanes");
         self.packed.unpack_with::<L, L>(rows, out, |delta| delta);

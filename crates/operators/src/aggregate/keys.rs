@@ -14,6 +14,7 @@ use arrow_select::take::take;
 use farpool_columns::{Chunk, EncodingKind, Integers, RowGroup};
 use farpool_model::cast::u32_checked;
 use farpool_model::{Error, Result};
+use std::ops::Range;
 
 /// The keys of one row group.
 pub(super) struct DenseKeys<'a> {
@@ -132,6 +133,21 @@ impl<'a> DenseKeys<'a> {
         })
     }
 
+    /// Replaces `groups` by the group number of each of `rows`, if a key's codes are held in bytes and are the
+    /// group numbers as they are.
+    pub(super) fn bytes(&self, rows: Range<usize>, groups: &mut Vec<u8>) -> bool {
+        let [DenseKey { codes: Codes::Dictionary(codes, _) | Codes::Integers(codes), nullable, .. }] =
+            self.keys.as_slice()
+        else {
+            return false;
+        };
+        let held = self.base == 0 && nullable.is_empty() && codes.lane_bits() == u8::BITS;
+        if held {
+            codes.unpack_deltas_u8(rows, groups);
+        }
+        held
+    }
+
     /// Replaces `groups` by the group number of each row.
     pub(super) fn number(
         &self,
@@ -199,8 +215,8 @@ impl KeyFrame {
     /// # Errors
     /// None but defects.
     pub(super) fn array(&self, groups: &[u32]) -> Result<ArrayRef> {
-        let (stride, domain) = (u32_checked(self.stride), u32_checked(self.domain));
-        let codes: Vec<u32> = groups.iter().map(|g| g / stride % domain).collect();
+        let codes = self.codes(groups);
+        let domain = u32_checked(self.domain);
         let null = domain - 1;
         let nulls = self.nullable.then(|| codes.iter().map(|code| *code != null).collect::<NullBuffer>());
         let nulls = nulls.filter(|n| n.null_count() > 0);
@@ -210,6 +226,19 @@ impl KeyFrame {
         }
         let values = codes.iter().map(|code| i128::from(self.min) + i128::from(*code));
         array_of_ints(&self.data_type, values, nulls)
+    }
+
+    /// The codes of this key in some group numbers. A division takes as long as all else that is done for a
+    /// group, and the numbers of a single key need none.
+    fn codes(&self, groups: &[u32]) -> Vec<u32> {
+        let (stride, domain) = (u32_checked(self.stride), u32_checked(self.domain));
+        let last = groups.iter().max().copied().unwrap_or(0);
+        match (stride, last / stride < domain) {
+            (1, true) => groups.to_vec(),
+            (1, false) => groups.iter().map(|group| group % domain).collect(),
+            (_, true) => groups.iter().map(|group| group / stride).collect(),
+            _ => groups.iter().map(|group| group / stride % domain).collect(),
+        }
     }
 }
 

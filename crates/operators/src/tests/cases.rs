@@ -6,6 +6,7 @@ use crate::aggregate::Aggregation;
 use crate::plan::{Paths, Plan};
 use arrow_array::{ArrayRef, Decimal128Array, Float64Array, Int32Array, Int64Array, StringViewArray};
 use arrow_schema::{DataType, Field, Schema};
+use farpool_columns::Level;
 use farpool_model::{
     Aggregate, AggregateFunction, ArithmeticOp, CompareOp, Expr, Literal, NamedExpr, Output, Program,
     TableName, Value, limits,
@@ -224,6 +225,41 @@ fn many_groups_are_merged_in_partitions() {
             plan.process(group, &mut states[index % 2], &mut |_| ControlFlow::Continue(())).unwrap();
         }
         assert_eq!(plan.merge(states).tasks(), 16);
+        check(&program, &table);
+    }
+}
+
+#[test]
+fn a_handful_of_groups_adds_up_on_every_level() {
+    let rows = 5000;
+    let schema = Arc::new(Schema::new(vec![
+        Field::new("k", DataType::Int64, true),
+        Field::new("f", DataType::Int64, true),
+        Field::new("v", DataType::Int64, true),
+        Field::new("w", DataType::Int32, true),
+    ]));
+    // One that has no NULLs and begins below 0; one with NULLs; one of one value.
+    let group = |number: i64| -> Vec<ArrayRef> {
+        let key = |r: i64| Some((r * 7919 + number) % 13 - 4).filter(|_| number != 1 || r % 9 != 0);
+        vec![
+            Arc::new((0..rows).map(|r| if number == 2 { Some(3) } else { key(r) }).collect::<Int64Array>()),
+            Arc::new((0..rows).map(|r| Some(r * 31 % 100)).collect::<Int64Array>()),
+            Arc::new(Int64Array::from_iter_values((0..rows).map(|r| -70 + r * 997 % (1 << 20)))),
+            Arc::new(Int32Array::from_iter_values((0..rows).map(|r| i32::MAX - (r % 50) as i32))),
+        ]
+    };
+    let table = TestTable::new(schema, &[group(0), group(1), group(2)]);
+    let sum = |column| aggregate(AggregateFunction::Sum, Some(Expr::Column(column)), DataType::Int64);
+    let count = aggregate(AggregateFunction::Count, None, DataType::Int64);
+    for below in [None, Some(80), Some(20), Some(0)] {
+        let Program { output, .. } = by(Expr::Column(0), vec![sum(2), count.clone(), sum(3)]);
+        let filter = below.map(|below| Expr::compare(CompareOp::Lt, Expr::Column(1), int(below)));
+        let program = program(filter, output);
+        let expected = sorted(naive::run(&program, &table.schema, &table.rows).unwrap());
+        for level in Level::all() {
+            level.force();
+            assert_eq!(sorted(run(&program, &table, Paths::ALL, 1).unwrap()), expected, "{level:?}");
+        }
         check(&program, &table);
     }
 }

@@ -1,14 +1,15 @@
 //! Groups that leave in parts because their room is small: merged, they are what the interpreter gives.
 
-use super::{TestTable, fitted, naive, run_plan, sorted};
+use super::{TestTable, fitted_with, naive, run_plan, sorted};
 use crate::plan::{Memory, Paths, Plan};
-use arrow_array::{ArrayRef, Float64Array, Int64Array, StringViewArray};
+use arrow_array::{ArrayRef, BooleanArray, Float64Array, Int64Array, StringViewArray};
 use arrow_schema::{DataType, Field, Schema};
 use farpool_columns::RowGroup;
 use farpool_model::partial::Merge;
 use farpool_model::{
     Aggregate, AggregateFunction, Expr, NamedExpr, Output, PartialForm, Program, Result, TableName, Value,
 };
+use std::collections::HashMap;
 use std::ops::ControlFlow;
 use std::sync::Arc;
 
@@ -23,13 +24,16 @@ pub(crate) fn check_parts(program: &Program, table: &TestTable, workers: usize, 
     let output = Output::Aggregate { keys: keys.clone(), aggregates: form.aggregates };
     let in_parts = Program { output, ..program.clone() };
     let Ok(expected) = naive::run(&in_parts, &table.schema, &table.rows) else { return };
-    let plan = fitted(&in_parts, table, 0).expect("compiles");
-    if !plan.partial_sums_fit() {
-        return;
+    let expected = sorted(expected);
+    for (bytes_max, paths) in [(0, Paths::ALL), (1 << 30, Paths::PARTITIONED)] {
+        let plan = fitted_with(&in_parts, table, bytes_max, paths).expect("compiles");
+        if !plan.partial_sums_fit() {
+            return;
+        }
+        let parts = run_plan(&plan, table, workers, room).unwrap_or_else(|e| panic!("{e}\n{program:#?}"));
+        let merged = merged(&in_parts, &table.schema, &parts).expect("merges");
+        assert_eq!(sorted(merged), expected, "{paths:?}, {workers} workers, room {room}, {program:#?}");
     }
-    let parts = run_plan(&plan, table, workers, room).unwrap_or_else(|e| panic!("{e}\n{program:#?}"));
-    let merged = merged(&in_parts, &table.schema, &parts).expect("merges");
-    assert_eq!(sorted(merged), sorted(expected), "{workers} workers, room {room}, {program:#?}");
 }
 
 /// One row for each group, of rows that may be parts of groups.
@@ -159,13 +163,65 @@ fn rows_pass_by_where_grouping_does_not_make_them_fewer() {
     assert!((85..100).contains(&bypassed(&distinct, &all_unique, 50_000)));
     assert_eq!(bypassed(&distinct, &all_unique, usize::MAX), 0);
     let few = TestTable::new(schema.clone(), &[repeated(), repeated()]);
-    assert_eq!(bypassed(&distinct, &few, 1 << 20), 0, "5000 groups fit");
+    assert_eq!(bypassed(&distinct, &few, 400_000), 0, "5000 groups fit");
     let halves = [repeated(), repeated(), unique(8), unique(9)];
-    let half = bypassed(&distinct, &TestTable::new(schema.clone(), &halves), 1 << 20);
+    let half = bypassed(&distinct, &TestTable::new(schema.clone(), &halves), 400_000);
     assert!((25..=50).contains(&half), "{half} %");
     let sorted = TestTable::new(
         schema,
         &(0..3).map(|g| group(&move |r| spread((g * rows + r) / 4))).collect::<Vec<_>>(),
     );
     assert_eq!(bypassed(&distinct, &sorted, 50_000), 0, "sorted groups are complete when they leave");
+}
+
+/// Ten row groups of keys that are spread out, with NULLs, of booleans, and of small values; and the sums of
+/// the values by both keys.
+fn many_rows() -> (TestTable, HashMap<String, i128>) {
+    let rows = farpool_model::limits::ROW_GROUP_ROWS as i64;
+    let fields = [("k", DataType::Int64), ("b", DataType::Boolean), ("v", DataType::Int64)];
+    let schema = Schema::new(fields.map(|(name, t)| Field::new(name, t, true)).to_vec());
+    let spread = |n: i64| n.wrapping_mul(0x9e37_79b9_7f4a_7c15_u64.cast_signed()) >> 20;
+    let mut sums = HashMap::new();
+    let mut group = |group: i64| -> Vec<ArrayRef> {
+        // One key in three rows, so that partitions differ in size.
+        let key = |r: i64| {
+            (r % 1000 != 7).then(|| spread(if r % 3 == 0 { 1 } else { (group * rows + r) % 50_021 }))
+        };
+        let flag = |r: i64| (r % 7 != 0).then_some(r % 2 == 0);
+        let value = |r: i64| (r % 11 != 0).then_some(r % 100 - 20);
+        for r in 0..rows {
+            *sums.entry(format!("{:?} {:?}", key(r), flag(r))).or_default() +=
+                i128::from(value(r).unwrap_or(0));
+        }
+        vec![
+            Arc::new((0..rows).map(key).collect::<Int64Array>()),
+            Arc::new((0..rows).map(flag).collect::<BooleanArray>()),
+            Arc::new((0..rows).map(value).collect::<Int64Array>()),
+        ]
+    };
+    let groups: Vec<Vec<ArrayRef>> = (0..10).map(&mut group).collect();
+    (TestTable::new(Arc::new(schema), &groups), sums)
+}
+
+#[test]
+fn rows_that_are_put_aside_again_and_again_come_out_once() {
+    let (table, expected) = many_rows();
+    let program = by(&[0, 1], vec![aggregate(AggregateFunction::Sum, 2)]);
+    let key = |value: &Value| match value {
+        Value::Int(key) => format!("Some({key})"),
+        Value::Bool(key) => format!("Some({key})"),
+        _ => "None".to_string(),
+    };
+    // As little room as partitions are made with: it is used up several times.
+    let plan = fitted_with(&program, &table, 64 << 20, Paths::PARTITIONED).unwrap();
+    for (workers, room, is_whole) in [(1, usize::MAX, true), (3, usize::MAX, true), (2, 4 << 20, false)] {
+        let mut got: HashMap<String, i128> = HashMap::new();
+        let rows = run_plan(&plan, &table, workers, room).unwrap();
+        assert_eq!(rows.len() == expected.len(), is_whole, "{} rows", rows.len());
+        for row in &rows {
+            let sum = if let Value::Int(sum) = row[2] { sum } else { 0 };
+            *got.entry(format!("{} {}", key(&row[0]), key(&row[1]))).or_default() += sum;
+        }
+        assert!(got == expected, "{workers} workers, room {room}");
+    }
 }

@@ -9,6 +9,7 @@
 //! NULLs, conditions of `FILTER (WHERE …)` and unselected rows are masks: a masked value adds 0.
 
 mod bind;
+mod few;
 mod masks;
 mod measures;
 mod run;

@@ -2,6 +2,7 @@
 
 use super::ROWS_AT_A_TIME;
 use super::bind::Fused;
+use super::few::FewSums;
 use super::masks::{masked, ones};
 use super::measures::{Source, SumOf};
 use super::tables::{ExtremeTable, SumTables};
@@ -9,7 +10,7 @@ use crate::aggregate::general::Partial;
 use crate::aggregate::keys::KeyBuffers;
 use crate::aggregate::whole::WholeTable;
 use crate::bits;
-use crate::lanes::{LaneBuffers, RowSet};
+use crate::lanes::{LaneBuffers, LaneId, RowSet};
 use crate::plan::batches;
 use crate::select::BoundFilter;
 use crate::selection::Selection;
@@ -32,6 +33,8 @@ struct Scratch<'t> {
     indices: Vec<u32>,
     masked: Vec<Vec<i64>>,
     tables: Tables<'t>,
+    /// Where they are added up instead if there is only a handful of groups.
+    few: Option<FewSums<'t>>,
 }
 
 /// Where measures are added up.
@@ -72,9 +75,11 @@ impl Fused<'_> {
             table.reset(groups, extreme.wanted);
         }
         let mut scratch = self.scratch(Tables::Local(sums, extremes));
+        scratch.few = self.few();
         let passed = self.batches(filter, buffers, &mut scratch)?;
         if let Tables::Local(mut sums, extremes) = scratch.tables {
             sums.finish();
+            scratch.few.iter().for_each(|few| few.finish(&mut sums));
             self.flush(&sums, &extremes, partial)?;
         }
         Ok(passed)
@@ -97,7 +102,14 @@ impl Fused<'_> {
     fn scratch<'t>(&self, tables: Tables<'t>) -> Scratch<'t> {
         let mut masked = Vec::new();
         masked.resize_with(self.measures.sums.len(), Vec::new);
-        Scratch { keys: KeyBuffers::default(), groups: Vec::new(), indices: Vec::new(), masked, tables }
+        Scratch {
+            keys: KeyBuffers::default(),
+            groups: Vec::new(),
+            indices: Vec::new(),
+            masked,
+            tables,
+            few: None,
+        }
     }
 
     fn batches(
@@ -171,6 +183,11 @@ impl Fused<'_> {
 
     fn part(&self, part: &Part<'_>, buffers: &mut LaneBuffers, scratch: &mut Scratch<'_>) -> Result<()> {
         let rows = part.rows.len();
+        if let (Some(few), RowSet::Range(start, end)) = (&mut scratch.few, part.rows) {
+            let keys: Vec<LaneId> = self.keys.lanes().collect();
+            self.lanes.evaluate(&keys, part.rows, buffers);
+            return few.add(&self.keys, (start, end), buffers, part.selected);
+        }
         self.lanes.evaluate(&self.wanted, part.rows, buffers);
         let grouped = !self.keys.is_empty();
         let mut masks: Vec<Option<&[u64]>> = part.masks.iter().map(Option::as_deref).collect();

@@ -90,6 +90,16 @@ impl SumTables {
         self.totals[self.sums] += rows as i64;
     }
 
+    /// Adds rows to a group whose sums are added by [`SumTables::add_total`].
+    pub(super) fn add_rows(&mut self, group: usize, rows: i64) {
+        self.add_total(self.sums, group, rows);
+    }
+
+    /// Adds what the rows of a group add up to in one lane.
+    pub(super) fn add_total(&mut self, lane: usize, group: usize, sum: i64) {
+        self.totals[group * (self.sums + 1) + lane] += sum;
+    }
+
     /// Brings everything to where [`SumTables::sum`] and [`SumTables::rows`] read it.
     pub(super) fn finish(&mut self) {
         self.take_apart();

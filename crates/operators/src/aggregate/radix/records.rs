@@ -126,3 +126,44 @@ impl Records {
         self.chunks.iter_mut().for_each(Vec::clear);
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::collections::HashMap;
+
+    /// All records by their key, in order.
+    fn held(records: &Records, width: usize) -> HashMap<i64, Vec<Vec<i64>>> {
+        let mut held: HashMap<i64, Vec<Vec<i64>>> = HashMap::new();
+        for partition in 0..PARTITIONS {
+            for record in records.of(partition).flat_map(|piece| piece.chunks(width)) {
+                assert_eq!(partition_of(record[0]), partition);
+                held.entry(record[0]).or_default().push(record[1..].to_vec());
+            }
+        }
+        held
+    }
+
+    #[test]
+    fn records_come_back_in_order_from_their_partition() {
+        for width in 1..7 {
+            let mut records = Records::new(width, 8 << 20);
+            // One key in two rows, so that one partition is much larger.
+            let code = |row: i64| if row % 2 == 0 { 5 } else { row * 7919 % 3001 };
+            let columns: Vec<Vec<i64>> =
+                (0..width as i64 - 1).map(|c| (0..9000).map(|row| row * 10 + c).collect()).collect();
+            let (codes, words): (Vec<i64>, Vec<&[i64]>) =
+                ((0..9000).map(code).collect(), columns.iter().map(Vec::as_slice).collect());
+            for _ in 0..2 {
+                assert!(records.is_empty() && records.has_room(codes.len()));
+                records.push(&codes, &words);
+                let mut expected: HashMap<i64, Vec<Vec<i64>>> = HashMap::new();
+                for (row, code) in codes.iter().enumerate() {
+                    expected.entry(*code).or_default().push(words.iter().map(|word| word[row]).collect());
+                }
+                assert_eq!(held(&records, width), expected, "{width} words");
+                records.clear();
+            }
+        }
+    }
+}

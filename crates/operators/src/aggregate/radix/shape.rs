@@ -6,7 +6,7 @@ use crate::lanes::LaneId;
 
 /// Bytes of the records of one worker. With less, tables of groups are fetched into the caches more often
 /// than rows pay for; more leaves the caches that cores share.
-const BYTES_MAX: usize = 64 << 20;
+const BYTES_MAX: usize = 32 << 20;
 
 /// The part of a worker's memory that records may take.
 const ROOM_PART: usize = 8;
