@@ -35,7 +35,7 @@ struct CompiledPlan {
 
 enum Operator {
     Rows(Projection),
-    Aggregate(Aggregation),
+    Aggregate(Box<Aggregation>),
     Top(TopRows),
 }
 
@@ -67,7 +67,7 @@ pub struct Merge {
 enum MergeWork {
     /// Each task takes its own.
     Rows(Vec<Mutex<Pending>>),
-    Aggregate(Merging, Option<Collector>),
+    Aggregate(Box<Merging>, Option<Collector>),
     Top(Vec<RecordBatch>),
 }
 
@@ -121,7 +121,7 @@ impl CompiledPlan {
             (Output::Aggregate { keys, aggregates }, top) => {
                 top_groups = top;
                 let aggregation = Aggregation::new(keys, aggregates, table_schema, schema.clone())?;
-                Operator::Aggregate(aggregation.with_paths(paths))
+                Operator::Aggregate(Box::new(aggregation.with_paths(paths)))
             }
         };
         let columns = match &output {
@@ -372,7 +372,7 @@ impl Plan {
                 let merging = Merging::new(aggregation, partials.collect());
                 let top = self.compiled.top_groups.clone();
                 let collector = top.map(|top| Collector::new(top, self.schema().clone(), merging.tasks()));
-                MergeWork::Aggregate(merging, collector)
+                MergeWork::Aggregate(Box::new(merging), collector)
             }
             Operator::Top(_) => {
                 let held = states.into_iter().flat_map(|s| match s.held {

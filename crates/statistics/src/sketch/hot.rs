@@ -102,10 +102,9 @@ impl Kernel for Split<'_> {
             left += usize::from(kept);
         }
         let mut counts = [0; HOT];
-        for place in 0..HOT {
-            let repeated = self.hot[..place].contains(&self.hot[place]);
-            if !repeated {
-                counts[place] = words.iter().map(|word| u64::from(*word == self.hot[place])).sum();
+        for (place, (count, hot)) in counts.iter_mut().zip(&self.hot).enumerate() {
+            if !self.hot[..place].contains(hot) {
+                *count = words.iter().map(|word| u64::from(word == hot)).sum();
             }
         }
         (left, counts)
