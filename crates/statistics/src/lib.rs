@@ -10,9 +10,13 @@ mod bounds;
 mod bytes;
 mod estimate;
 pub mod hash;
+mod moments;
+mod rank;
 mod sketch;
 
 pub use arch::Level;
 pub use bytes::sealed;
 pub use estimate::Estimate;
+pub use moments::{Form, MOMENTS_VERSION, Moments, Regression};
+pub use rank::{kendall, spearman};
 pub use sketch::{Sketch, Total, Trust, check};
