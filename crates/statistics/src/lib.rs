@@ -13,6 +13,7 @@ pub mod hash;
 mod moments;
 mod rank;
 mod sketch;
+mod states;
 
 pub use arch::Level;
 pub use bytes::sealed;
@@ -20,3 +21,4 @@ pub use estimate::Estimate;
 pub use moments::{Form, MOMENTS_VERSION, Moments, Regression};
 pub use rank::{kendall, spearman};
 pub use sketch::{Sketch, Total, Trust, check};
+pub use states::{State, StateForm, States};

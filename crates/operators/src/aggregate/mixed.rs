@@ -4,7 +4,8 @@
 //! number to group, so that the hash table is asked once per key and row group; other integer keys go to the
 //! hash table from lanes; the rest as arrays. Arguments on lanes are not decoded.
 
-use super::compile::{Aggregation, Key, Kind};
+use super::compile::{Accumulator, Aggregation, Key, Kind};
+use super::counted::Counted;
 use super::general::Partial;
 use super::keys::{DenseKeys, KeyBuffers};
 use crate::bits;
@@ -38,6 +39,8 @@ pub(super) struct Mixed<'a> {
     /// For each accumulator, the lane of its argument if that is bound.
     arguments: Vec<Option<LaneId>>,
     wanted: Vec<LaneId>,
+    /// For each accumulator, what is counted in place of being decoded.
+    counted: Vec<Option<Counted<'a>>>,
     /// The columns that are decoded.
     decoded: Vec<usize>,
 }
@@ -75,6 +78,12 @@ impl<'a> Mixed<'a> {
                 decoded.extend(aggregation.arguments[argument].compiled.columns());
             }
         }
+        let counted: Vec<Option<Counted<'a>>> =
+            aggregation.accumulators.iter().map(|a| count(aggregation, a, group)).collect();
+        for (accumulator, _) in aggregation.accumulators.iter().zip(&counted).filter(|(_, c)| c.is_none()) {
+            let arguments = aggregation.state_of(accumulator).into_iter().flat_map(|state| &state.arguments);
+            arguments.for_each(|a| decoded.extend(aggregation.arguments[*a].compiled.columns()));
+        }
         aggregation.conditions.iter().for_each(|c| decoded.extend(c.compiled.columns()));
         if let KeyWay::Each(sources) = &keys {
             let arrays = aggregation.keys.iter().zip(sources).filter(|(_, s)| matches!(s, KeySource::Array));
@@ -90,7 +99,7 @@ impl<'a> Mixed<'a> {
             KeyWay::None => {}
         }
         let decoded = decoded.into_iter().collect();
-        Ok(Mixed { aggregation, group, lanes, keys, arguments, wanted, decoded })
+        Ok(Mixed { aggregation, group, lanes, keys, arguments, wanted, counted, decoded })
     }
 
     /// Adds the selected rows of one batch.
@@ -118,10 +127,25 @@ impl<'a> Mixed<'a> {
         let groups = (!self.aggregation.keys.is_empty()).then_some(ids.as_slice());
         let masks = self.aggregation.condition_masks(&frame)?;
         self.add_lanes(rows, groups, &masks, buffers, partial);
+        for (accumulator, counted) in self.aggregation.accumulators.iter().zip(&mut self.counted) {
+            if let Some(counted) = counted {
+                counted.add(rows, accumulator.condition.map(|c| &masks[c]));
+            }
+        }
         let stores = &mut partial.stores;
-        self.aggregation.add_arrays(&frame, groups, &masks, stores, |a| self.arguments[a].is_none())?;
+        let takes = |a: usize| self.arguments[a].is_none() && self.counted[a].is_none();
+        self.aggregation.add_arrays(&frame, groups, &masks, stores, takes)?;
         partial.ids = ids;
         Ok(())
+    }
+
+    /// Takes in what was counted, at the end of the row group.
+    ///
+    /// # Errors
+    /// `OverLimit` for more rows than a sketch counts.
+    pub(super) fn finish(self, partial: &mut Partial) -> Result<()> {
+        let counted = self.counted.into_iter().zip(&mut partial.stores);
+        counted.filter_map(|(counted, store)| Some(counted?.finish(store))).collect()
     }
 
     /// Replaces `ids` by the group of each row.
@@ -190,6 +214,12 @@ impl<'a> Mixed<'a> {
             store.update_lanes(groups, &buffers.values(*lane)[..rows.len()], valid.as_deref());
         }
     }
+}
+
+/// What is counted for an accumulator in place of being decoded: only without keys.
+fn count<'a>(aggregation: &Aggregation, of: &Accumulator, group: &'a RowGroup) -> Option<Counted<'a>> {
+    let state = aggregation.state_of(of).filter(|_| aggregation.keys.is_empty())?;
+    Counted::bind(aggregation, state, group)
 }
 
 fn key_way<'a>(
