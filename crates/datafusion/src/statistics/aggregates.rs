@@ -1,7 +1,7 @@
 //! The aggregate functions as DataFusion knows them.
 
 use super::accumulator::{Alone, AsFloats, Groups};
-use super::calls::{FUNCTIONS, Kind, Statistic};
+use super::calls::{FUNCTIONS, Kind, Statistic, is_sketched};
 use arrow_schema::{DataType, Field, FieldRef};
 use datafusion::common::ScalarValue;
 use datafusion::error::{DataFusionError, Result};
@@ -33,6 +33,16 @@ impl Aggregate {
         let mut signature = Signature::user_defined(Volatility::Immutable);
         signature.parameter_names = builtin.as_ref().and_then(|b| b.signature().parameter_names.clone());
         Aggregate { name, kind, builtin, aliases, signature }
+    }
+
+    /// DataFusion's own, for distinct values of types that the pool does not hold: nothing else answers there.
+    fn instead(&self, types: &[&DataType]) -> Option<&AggregateUDF> {
+        let wanted = self.kind == Kind::Distinct && types.iter().any(|of| !is_sketched(of));
+        self.builtin.as_deref().filter(|_| wanted)
+    }
+
+    fn instead_of(&self, fields: &[FieldRef]) -> Option<&AggregateUDF> {
+        self.instead(&fields.iter().map(|field| field.data_type()).collect::<Vec<_>>())
     }
 
     fn groups(&self, arguments: &AccumulatorArgs<'_>) -> Result<Groups> {
@@ -100,7 +110,10 @@ impl AggregateUDFImpl for Aggregate {
     }
 
     fn coerce_types(&self, types: &[DataType]) -> Result<Vec<DataType>> {
-        self.kind.coerced(types).map_err(crate::error::wrap)
+        match self.instead(&types.iter().collect::<Vec<_>>()) {
+            Some(_) => Ok(types.to_vec()),
+            None => self.kind.coerced(types).map_err(crate::error::wrap),
+        }
     }
 
     fn return_type(&self, types: &[DataType]) -> Result<DataType> {
@@ -119,22 +132,34 @@ impl AggregateUDFImpl for Aggregate {
     }
 
     fn state_fields(&self, arguments: StateFieldsArgs<'_>) -> Result<Vec<FieldRef>> {
+        if let Some(builtin) = self.instead_of(arguments.input_fields) {
+            return builtin.state_fields(arguments);
+        }
         let name = format!("{}[state]", arguments.name);
         Ok(vec![Arc::new(Field::new(name, DataType::BinaryView, true))])
     }
 
     fn accumulator(&self, arguments: AccumulatorArgs<'_>) -> Result<Box<dyn Accumulator>> {
+        if let Some(builtin) = self.instead_of(arguments.expr_fields) {
+            return builtin.accumulator(arguments);
+        }
         Ok(Box::new(Alone::new(self.groups(&arguments)?)))
     }
 
     fn groups_accumulator_supported(&self, arguments: AccumulatorArgs<'_>) -> bool {
-        !arguments.is_distinct
+        match self.instead_of(arguments.expr_fields) {
+            Some(builtin) => builtin.groups_accumulator_supported(arguments),
+            None => !arguments.is_distinct,
+        }
     }
 
     fn create_groups_accumulator(
         &self,
         arguments: AccumulatorArgs<'_>,
     ) -> Result<Box<dyn GroupsAccumulator>> {
+        if let Some(builtin) = self.instead_of(arguments.expr_fields) {
+            return builtin.create_groups_accumulator(arguments);
+        }
         Ok(Box::new(self.groups(&arguments)?))
     }
 

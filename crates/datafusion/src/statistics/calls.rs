@@ -232,6 +232,11 @@ fn is_text(data_type: &DataType) -> bool {
     matches!(data_type, DataType::Utf8 | DataType::LargeUtf8 | DataType::Utf8View)
 }
 
+/// Whether there are sketches of values of this type.
+pub(super) fn is_sketched(data_type: &DataType) -> bool {
+    column_type(data_type).is_ok()
+}
+
 /// The type under which values of this one are sketched.
 fn column_type(data_type: &DataType) -> Result<DataType> {
     match data_type {
@@ -247,7 +252,6 @@ fn column_type(data_type: &DataType) -> Result<DataType> {
 fn number_type(data_type: &DataType) -> Result<DataType> {
     match schema::canonical_type(data_type) {
         Some(known) if schema::is_numeric(&known) => Ok(known),
-        Some(DataType::Utf8View) => Ok(DataType::Float64),
         _ if matches!(data_type, DataType::Null | DataType::Decimal256(..)) => Ok(DataType::Float64),
         _ => Err(Error::invalid(format!("there are no moments of values of type {data_type}"))
             .advise("cast them to a number")),

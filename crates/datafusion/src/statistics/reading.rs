@@ -1,7 +1,7 @@
 //! What is read from a state: the one place where answers are made of sketches and moments, so that they are
 //! the same whether the state came from a pool or was made here.
 //!
-//! NULL where there is nothing to answer from: no rows for a correlation, one for a sample's variance. NaN
+//! NULL where there is nothing to answer from: one row for a correlation or a sample's variance. NaN
 //! where there are rows but no answer, as for the correlation of a constant column.
 
 use arrow_schema::{DataType, Field, Fields};
@@ -129,7 +129,7 @@ impl PairReading {
             PairReading::CovarianceSample => (count > 1, covariance(Form::Sample)),
             PairReading::DeviationPopulation => (count > 0, covariance(Form::Population).sqrt()),
             PairReading::DeviationSample => (count > 1, covariance(Form::Sample).sqrt()),
-            PairReading::Correlation => (count > 0, moments.correlation(i, j)),
+            PairReading::Correlation => (count > 1, moments.correlation(i, j)),
             PairReading::Cosine => (count > 0, moments.cosine_similarity(i, j)),
             PairReading::Slope => (has_line(), line().slope),
             PairReading::Intercept => (has_line(), line().intercept),
