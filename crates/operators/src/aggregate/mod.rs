@@ -11,10 +11,11 @@
 //! neither the order of rows nor the number of workers shows. Equal arguments, filters and accumulators of
 //! different aggregates are computed once: `sum(x)`, `avg(x)` and `count(x)` share all they can.
 //!
-//! There are four ways through a row group, which give the same: [`whole`], into one array indexed by the keys,
+//! There are five ways through a row group, which give the same: [`whole`], into one array indexed by the keys,
 //! when the zone maps of the table give them a domain that is not too large; [`fused`], on packed lanes with
 //! group numbers of the row group, when its domain is small; [`mixed`], which takes from lanes and codes what
-//! is there and decodes the rest; and [`general`], on decoded arrays, for everything.
+//! is there and decodes the rest; [`radix`], which sets rows aside by partition once there are many groups;
+//! and [`general`], on decoded arrays, for everything.
 //!
 //! States are made of decoded arrays, beside the mixed and the general way of all else; but without keys, a
 //! sketch of a column of few values is made of their counts ([`counted`]).
@@ -26,11 +27,14 @@ mod bound;
 mod compile;
 mod counted;
 mod finish;
+mod floats;
 mod fused;
 mod general;
 mod keys;
 mod merge;
 mod mixed;
+mod packed;
+mod radix;
 mod spill;
 mod store;
 mod whole;
