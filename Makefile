@@ -25,6 +25,8 @@ test: check
 	$(CARGO) xtask bench tpch --quick
 	$(CARGO) xtask bench farview --quick
 	$(CARGO) xtask bench scan --quick
+	$(CARGO) xtask bench sketches --quick
+	$(CARGO) xtask bench sketch-accuracy --quick
 
 check: needs
 	$(CARGO) xtask check
@@ -33,6 +35,8 @@ bench: needs
 	$(CARGO) xtask bench tpch
 	$(CARGO) xtask bench farview
 	$(CARGO) xtask bench scan
+	$(CARGO) xtask bench sketches
+	$(CARGO) xtask bench sketch-accuracy
 
 needs:
 	@scripts/install-needs

@@ -6,6 +6,7 @@
 #![forbid(unsafe_code)]
 #![expect(clippy::disallowed_methods, reason = "a benchmark measures time and uses threads of its own")]
 
+mod accuracy;
 #[path = "../../crates/farpool/tests/support/answers.rs"]
 mod answers;
 mod digest;
@@ -15,9 +16,11 @@ mod limits;
 mod machine;
 mod node;
 mod places;
+mod random;
 mod record;
 mod rival;
 mod scan;
+mod sketches;
 mod stats;
 mod suite;
 mod tables;
@@ -52,6 +55,10 @@ enum Suite {
     Farview(farview::Options),
     /// Predicates and aggregates over one and two columns, plain and packed, against memory bandwidth.
     Scan(scan::Options),
+    /// HyperLogLog, Count-Min and Fast-AGMS of a column, alone and together, against naive loops and engines.
+    Sketches(sketches::Options),
+    /// Errors of the sketches against exact counts, over data sets and many seeds.
+    SketchAccuracy(accuracy::Options),
     /// A memory node for a suite: prints its address, serves until its input ends.
     #[command(hide = true)]
     Node {
@@ -79,6 +86,8 @@ fn run(arguments: &Arguments) -> Result<()> {
         Some(Suite::Tpch(options)) => tpch::run(options),
         Some(Suite::Farview(options)) => farview::run(options),
         Some(Suite::Scan(options)) => scan::run(options),
+        Some(Suite::Sketches(options)) => sketches::run(options),
+        Some(Suite::SketchAccuracy(options)) => accuracy::run(options),
         Some(Suite::Node { threads }) => node::serve_until_input_ends(*threads),
         None => Ok(Arguments::command().print_help()?),
     }

@@ -177,7 +177,7 @@ mod tests {
 
     #[test]
     fn every_rival_has_a_driver() {
-        for name in ["DuckDB", "Polars", "DataFusion", "chDB", "RE2", "Quack", "Flight"] {
+        for name in ["DuckDB", "Polars", "DataFusion", "chDB", "RE2", "Quack", "Flight", "DataSketches"] {
             let rival = RivalDefinition::named(name).expect("it is defined");
             let driver = places::root().join(format!("bench/rivals/{}_driver.py", rival.driver));
             assert!(driver.exists(), "{}", driver.display());

@@ -25,6 +25,7 @@ const ENVIRONMENTS: [Environment; 2] = [
             "polars==2.1.0",
             "datafusion==55.0.0",
             "chdb==4.4.0",
+            "datasketches==5.2.0",
             "pyarrow==26.0.1",
             "numpy==2.4.6",
             "pandas==3.1.1",

@@ -8,6 +8,7 @@
 mod arch;
 mod bounds;
 mod bytes;
+mod datasketches;
 mod estimate;
 pub mod hash;
 mod moments;
@@ -17,6 +18,7 @@ mod states;
 
 pub use arch::Level;
 pub use bytes::sealed;
+pub use datasketches::HyperLogLog;
 pub use estimate::Estimate;
 pub use moments::{Form, MOMENTS_VERSION, Moments, Regression};
 pub use rank::{kendall, spearman};

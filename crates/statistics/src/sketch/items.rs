@@ -25,6 +25,24 @@ pub(crate) enum Items<'a> {
     Bytes(&'a [&'a [u8]]),
 }
 
+impl<'a> Items<'a> {
+    /// Integers as words.
+    pub fn words(&self) -> Option<&'a [u64]> {
+        match self {
+            Items::Signed(words, _) | Items::Unsigned(words) => Some(words),
+            Items::Floats(_) | Items::Wide(_) | Items::Bytes(_) => None,
+        }
+    }
+
+    /// Other integers of the same kind.
+    pub fn with_words<'b>(&self, words: &'b [u64]) -> Items<'b> {
+        match self {
+            Items::Unsigned(_) => Items::Unsigned(words),
+            _ => Items::Signed(words, None),
+        }
+    }
+}
+
 /// Least, greatest and sum of some integers with sign.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Summary {

@@ -1,0 +1,30 @@
+//! The suite `sketch-accuracy`: errors of the sketches against exact counts, and whether their bounds hold.
+
+mod definition;
+mod measure;
+mod report;
+
+use crate::{places, suite};
+use anyhow::Result;
+use definition::Definition;
+
+/// What can be chosen.
+#[derive(Debug, clap::Args)]
+pub struct Options {
+    #[command(flatten)]
+    common: suite::Options,
+    /// Another number of seeds than the suite's.
+    #[arg(long)]
+    seeds: Option<u64>,
+}
+
+/// Runs the suite and prints its report.
+pub fn run(options: &Options) -> Result<()> {
+    let mut definition: Definition = places::definition("sketch-accuracy")?;
+    if options.common.quick {
+        definition.shrink_to_quick();
+    }
+    definition.seeds = options.seeds.unwrap_or(definition.seeds).max(1);
+    let results = measure::run(&definition)?;
+    options.common.report(&results.date, "sketch-accuracy", &results, &report::text(&results))
+}

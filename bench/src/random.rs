@@ -1,0 +1,19 @@
+//! Numbers that are the same everywhere, for the data of the suites about sketches.
+
+/// SplitMix64 (Steele, Lea and Flood 2014).
+pub struct Random(pub u64);
+
+impl Random {
+    pub fn next(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let z = (self.0 ^ (self.0 >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        let z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        z ^ (z >> 31)
+    }
+
+    /// A number from 1 on, about as frequent as its power of -`skew`.
+    pub fn zipf(&mut self, skew: f64) -> u32 {
+        let uniform = ((self.next() >> 11) + 1) as f64 / (1_u64 << 53) as f64;
+        uniform.powf(-1.0 / (skew - 1.0)).min(4e9) as u32
+    }
+}

@@ -1,0 +1,89 @@
+//! The suite as data: `bench/definitions/sketches.toml`, which explains the fields.
+
+use farpool::model::{Counters, SketchParameters};
+use serde::Deserialize;
+use std::collections::BTreeMap;
+
+/// The suite.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Definition {
+    pub runs: usize,
+    pub threads: Vec<usize>,
+    pub rows: usize,
+    pub rows_slow: usize,
+    pub rivals: Vec<String>,
+    pub quick: Quick,
+    pub columns: Vec<Column>,
+    pub cases: Vec<Case>,
+}
+
+/// What `--quick` changes.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Quick {
+    rows: usize,
+    rows_slow: usize,
+    runs: usize,
+}
+
+/// A column of 32-bit integers.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Column {
+    pub name: String,
+    pub skew: Option<f64>,
+}
+
+/// Sketches to make together.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Case {
+    pub name: String,
+    distinct: Option<u8>,
+    frequency: Option<[u8; 2]>,
+    second_moment: Option<[u8; 2]>,
+    pub at_least: f64,
+    /// What rivals run, by dialect.
+    #[serde(default)]
+    pub statements: BTreeMap<String, String>,
+}
+
+impl Definition {
+    /// What `--quick` runs.
+    pub fn shrink_to_quick(&mut self) {
+        (self.rows, self.rows_slow, self.runs) = (self.quick.rows, self.quick.rows_slow, self.quick.runs);
+    }
+}
+
+impl Case {
+    pub fn parameters(&self) -> SketchParameters {
+        let counters = |shape: [u8; 2]| Counters { rows: shape[0], precision: shape[1] };
+        SketchParameters {
+            distinct: self.distinct,
+            frequency: self.frequency.map(counters),
+            second_moment: self.second_moment.map(counters),
+            top: 0,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Definition;
+    use crate::{places, rival::RivalDefinition};
+
+    #[test]
+    fn cases_are_sketches_and_rivals_have_statements() {
+        let definition: Definition = places::definition("sketches").expect("it can be read");
+        for case in &definition.cases {
+            farpool_statistics::check(&case.parameters()).expect("the parameters hold");
+        }
+        for rival in &definition.rivals {
+            let dialects = RivalDefinition::named(rival).expect("it is defined").dialects;
+            let known =
+                |dialect: &String| definition.cases.iter().any(|c| c.statements.contains_key(dialect));
+            assert!(dialects.iter().any(known), "{rival}");
+        }
+    }
+}

@@ -1,0 +1,33 @@
+//! The suite `sketches`: HyperLogLog, Count-Min and Fast-AGMS, alone and together, of a column in memory, against
+//! a naive twin and against engines that count distinct values.
+
+mod definition;
+mod measure;
+mod naive;
+mod report;
+
+use crate::{places, suite};
+use anyhow::Result;
+use definition::Definition;
+
+/// What can be chosen.
+#[derive(Debug, clap::Args)]
+pub struct Options {
+    #[command(flatten)]
+    common: suite::Options,
+    /// Another number of rows than the suite's.
+    #[arg(long)]
+    rows: Option<usize>,
+}
+
+/// Runs the suite and prints its report.
+pub fn run(options: &Options) -> Result<()> {
+    let mut definition: Definition = places::definition("sketches")?;
+    if options.common.quick {
+        definition.shrink_to_quick();
+    }
+    definition.rows = options.rows.unwrap_or(definition.rows).max(1);
+    definition.runs = options.common.runs.unwrap_or(definition.runs).max(1);
+    let results = measure::run(&definition)?;
+    options.common.report(&results.date, "sketches", &results, &report::text(&results))
+}

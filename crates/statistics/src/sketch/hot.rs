@@ -1,0 +1,134 @@
+//! Values so frequent that they are counted by comparing, before anything is hashed. In a skewed column most
+//! values are one of a few, and each of them would otherwise wait, in every row of counters, for the one
+//! before it to be written.
+//!
+//! Invariant: what is left over and what was counted are together the words that came in; a state does not
+//! depend on which words were hot.
+
+use super::block::BLOCK;
+use crate::arch::{Kernel, Level};
+
+/// Words that are compared with. Four reach nine tenths of a column with Zipf's exponent 2.
+const HOT: usize = 4;
+
+/// Words of a block that are looked at to find hot ones.
+const SAMPLE: usize = 32;
+
+/// Blocks until the hot words are chosen anew.
+const PATIENCE: u32 = 64;
+
+/// Hot words, and how often each was there; words that repeat another were there 0 times.
+pub(crate) type Counted = ([u64; HOT], [u64; HOT]);
+
+/// Counts the hot words of the blocks of a column.
+pub(crate) struct Hot {
+    /// None while no word is frequent enough; the places left over repeat the first.
+    words: Option<[u64; HOT]>,
+    counts: [u64; HOT],
+    blocks: u32,
+    /// With a place more than a block, which the last word may be written to in vain.
+    rest: Box<[u64; BLOCK + 1]>,
+}
+
+impl Default for Hot {
+    fn default() -> Hot {
+        Hot { words: None, counts: [0; HOT], blocks: 0, rest: Box::new([0; BLOCK + 1]) }
+    }
+}
+
+impl Hot {
+    /// The words and counts that are due before the next block, because other words become hot.
+    pub fn before(&mut self, words: &[u64]) -> Option<Counted> {
+        let due = self.blocks.is_multiple_of(PATIENCE) && words.len() == BLOCK;
+        self.blocks = self.blocks.wrapping_add(1);
+        let taken = if due { self.take() } else { None };
+        if due {
+            self.words = choose(words);
+        }
+        taken
+    }
+
+    /// What was counted, which then is forgotten.
+    pub fn take(&mut self) -> Option<Counted> {
+        let words = self.words.take()?;
+        Some((words, std::mem::take(&mut self.counts)))
+    }
+
+    /// Counts the hot words; the others are left over. `None` if there are no hot ones.
+    pub fn split(&mut self, words: &[u64]) -> Option<&[u64]> {
+        let hot = self.words?;
+        let (left, counts) = Level::best().run(Split { words, hot, rest: &mut self.rest });
+        self.counts.iter_mut().zip(counts).for_each(|(all, count)| *all += count);
+        Some(&self.rest[..left])
+    }
+}
+
+/// The most frequent words of a sample, if half of it are such.
+fn choose(words: &[u64]) -> Option<[u64; HOT]> {
+    let mut sample: Vec<u64> = words.iter().step_by(BLOCK / SAMPLE).copied().collect();
+    sample.sort_unstable();
+    let mut runs: Vec<(usize, u64)> = sample.chunk_by(|a, b| a == b).map(|run| (run.len(), run[0])).collect();
+    runs.sort_unstable_by(|one, other| other.cmp(one));
+    runs.retain(|(count, _)| *count > 1);
+    runs.truncate(HOT);
+    let hits: usize = runs.iter().map(|(count, _)| count).sum();
+    let (_, first) = *runs.first()?;
+    let mut hot = [first; HOT];
+    hot.iter_mut().zip(&runs).for_each(|(hot, (_, word))| *hot = *word);
+    (2 * hits >= sample.len()).then_some(hot)
+}
+
+/// Moves all but the hot words to the front of `rest`; how many these are, and how often each hot one was
+/// there.
+struct Split<'a> {
+    words: &'a [u64],
+    hot: [u64; HOT],
+    rest: &'a mut [u64; BLOCK + 1],
+}
+
+impl Kernel for Split<'_> {
+    type Output = (usize, [u64; HOT]);
+
+    #[inline(always)]
+    fn run(self) -> (usize, [u64; HOT]) {
+        let words = &self.words[..self.words.len().min(BLOCK)];
+        let mut kept = [0_u8; BLOCK];
+        for (kept, word) in kept.iter_mut().zip(words) {
+            *kept = u8::from(self.hot.iter().fold(true, |other, hot| other & (word != hot)));
+        }
+        let mut left = 0;
+        for (word, kept) in words.iter().zip(kept) {
+            self.rest[left] = *word;
+            left += usize::from(kept);
+        }
+        let mut counts = [0; HOT];
+        for place in 0..HOT {
+            let repeated = self.hot[..place].contains(&self.hot[place]);
+            if !repeated {
+                counts[place] = words.iter().map(|word| u64::from(*word == self.hot[place])).sum();
+            }
+        }
+        (left, counts)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_left_and_what_was_counted_are_the_whole() {
+        for hot in [[1, 2, 3, 4], [7; HOT], [1, 1, 5, 5], [99; HOT]] {
+            for len in [0, 1, 1000, BLOCK] {
+                let words: Vec<u64> = (0..len as u64).map(|i| i * i % 8).collect();
+                let expected: Vec<u64> = words.iter().copied().filter(|word| !hot.contains(word)).collect();
+                for level in Level::all() {
+                    let mut rest = Box::new([0; BLOCK + 1]);
+                    let (left, counts) = level.run(Split { words: &words, hot, rest: &mut rest });
+                    assert_eq!(rest[..left], expected, "{level:?}");
+                    assert_eq!(left + counts.iter().sum::<u64>() as usize, len);
+                }
+            }
+        }
+    }
+}
