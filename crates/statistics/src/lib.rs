@@ -20,7 +20,7 @@ pub use arch::Level;
 pub use bytes::sealed;
 pub use datasketches::HyperLogLog;
 pub use estimate::Estimate;
-pub use moments::{Form, MOMENTS_VERSION, Moments, Regression};
+pub use moments::{Form, MOMENTS_VERSION, Moments, Regression, sealed_moments};
 pub use rank::{kendall, spearman};
 pub use sketch::{Sketch, Total, Trust, check};
 pub use states::{State, StateForm, States};
