@@ -31,7 +31,7 @@ use basics::Basics;
 use block::{Block, Hashes};
 use counters::{Shape, Table};
 use distinct::Distinct;
-use farpool_model::{Counters, Error, Literal, Result, SketchParameters, Value, limits, schema};
+use farpool_model::{Error, Literal, Result, SketchParameters, Value, limits, schema};
 use hashed::{fill, value};
 use hot::Hot;
 use items::Items;
