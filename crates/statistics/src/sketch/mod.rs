@@ -31,6 +31,8 @@ use basics::Basics;
 use block::{Block, Hashes};
 use counters::{Shape, Table};
 use distinct::Distinct;
+#[cfg(test)]
+use farpool_model::Counters;
 use farpool_model::{Error, Literal, Result, SketchParameters, Value, limits, schema};
 use hashed::{fill, value};
 use hot::Hot;
