@@ -194,13 +194,15 @@ fn programs() -> Vec<Program> {
         Expr::InSet(Box::new(Expr::Column(1)), KeySet::new(&[-5, 3, 200]).unwrap()),
     ]);
     let named = |name: &str, expr| NamedExpr { name: name.into(), expr };
-    let aggregate = |function, argument, data_type| Aggregate {
+    let aggregate = |function, arguments, data_type| Aggregate {
         name: "x".into(),
         function,
-        argument,
+        arguments,
         filter: Some(Expr::Column(9)),
         data_type,
     };
+    let sketch = AggregateFunction::Sketch("distinct=12 frequency=4x9 top=7".parse().expect("parameters"));
+    let moments = AggregateFunction::Moments(farpool_model::NullHandling::Listwise);
     let product = Expr::arithmetic(ArithmeticOp::Multiply, Expr::Column(0), int(3));
     let order = vec![
         SortKey { column: 1, descending: true, nulls_first: false },
@@ -224,8 +226,10 @@ fn programs() -> Vec<Program> {
             output: Output::Aggregate {
                 keys: vec![named("k", Expr::Column(4))],
                 aggregates: vec![
-                    aggregate(AggregateFunction::Sum, Some(Expr::Column(3)), DataType::Decimal128(25, 2)),
-                    aggregate(AggregateFunction::Count, None, DataType::Int64),
+                    aggregate(AggregateFunction::Sum, vec![Expr::Column(3)], DataType::Decimal128(25, 2)),
+                    aggregate(AggregateFunction::Count, vec![], DataType::Int64),
+                    aggregate(sketch, vec![Expr::Column(4)], DataType::BinaryView),
+                    aggregate(moments, vec![Expr::Column(0), Expr::Column(3)], DataType::BinaryView),
                 ],
             },
             order: Vec::new(),

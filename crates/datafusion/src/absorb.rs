@@ -3,18 +3,18 @@
 //! Invariant: the program gives exactly the rows of the piece, column by column in the order of its
 //! schema; a node that cannot be said exactly ends the piece, with the reason if it is worth telling.
 
+use crate::calls::Calls;
 use crate::convert::Scope;
 use crate::file::pool_table;
+use crate::statistics::Reading;
 use crate::table::{PoolTable, unqualified};
 use arrow_schema::DataType;
-use datafusion::common::{DFSchema, ScalarValue};
-use datafusion::logical_expr::expr::AggregateFunction as Call;
+use datafusion::common::DFSchema;
 use datafusion::logical_expr::logical_plan::{FetchType, SkipType};
-use datafusion::logical_expr::{self as logical, Expr as Logical, ExprSchemable, LogicalPlan};
-use farpool_model::{
-    Aggregate, AggregateFunction, Answer, Expr, NamedExpr, OperatorAnswer, Output, Program, SortKey,
-};
+use datafusion::logical_expr::{self as logical, Expr as Logical, LogicalPlan};
+use farpool_model::{Aggregate, Answer, Expr, NamedExpr, OperatorAnswer, Output, Program, SortKey};
 use farpool_planner::split;
+use farpool_statistics::StateForm;
 
 /// A piece of a plan that a program can say.
 pub(crate) struct Piece {
@@ -22,11 +22,29 @@ pub(crate) struct Piece {
     filters: Vec<Expr>,
     /// What each column of the piece is, over the table; of an aggregation, of its input.
     columns: Vec<Expr>,
-    aggregation: Option<(Vec<NamedExpr>, Vec<Aggregate>)>,
+    aggregation: Option<Aggregation>,
     order: Vec<SortKey>,
     limit: Option<u64>,
     /// Whether it is more than what a scan does by itself.
     pub worth_a_node: bool,
+}
+
+/// The grouping or aggregation that a piece ends with.
+struct Aggregation {
+    keys: Vec<NamedExpr>,
+    /// Those of the program.
+    aggregates: Vec<Aggregate>,
+    /// For each aggregate of the piece what it is of those.
+    outcomes: Vec<Outcome>,
+}
+
+/// What an aggregate of the piece is of the aggregates of the program.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Outcome {
+    /// The place among the aggregates of the program.
+    pub aggregate: usize,
+    /// What is read here from that one, if it is a state and something else is wanted.
+    pub reading: Option<(StateForm, Reading)>,
 }
 
 /// Why a node is not a part of a program.
@@ -66,7 +84,7 @@ impl Piece {
     pub(crate) fn program(&self, schema: &DFSchema) -> Program {
         let name = |i: usize| schema.field(i).name().clone();
         let output = match &self.aggregation {
-            Some((keys, aggregates)) => {
+            Some(Aggregation { keys, aggregates, .. }) => {
                 Output::Aggregate { keys: keys.clone(), aggregates: aggregates.clone() }
             }
             None => Output::Rows(
@@ -87,7 +105,16 @@ impl Piece {
         }
     }
 
-    /// Where in the piece, whose schema is `schema`, the columns are that `exprs` are. What is not there yet
+    /// How many keys there are, and what the aggregates of the piece are of those of the program, where these
+    /// are not simply the same.
+    pub(crate) fn outcomes(&self) -> Option<(usize, &[Outcome])> {
+        let Aggregation { keys, aggregates, outcomes } = self.aggregation.as_ref()?;
+        let same = |(i, outcome): (usize, &Outcome)| outcome.aggregate == i && outcome.reading.is_none();
+        let is_same = outcomes.len() == aggregates.len() && outcomes.iter().enumerate().all(same);
+        (!is_same).then_some((keys.len(), outcomes))
+    }
+
+    /// Where in the program, for a piece whose schema is `schema`, the columns are that `exprs` are. What is not there yet
     /// is added at the end, if the piece is one of rows.
     pub(crate) fn sort_columns(&mut self, exprs: &[Logical], schema: &DFSchema) -> Result<Vec<usize>, Ends> {
         if self.limit.is_some() || exprs.is_empty() {
@@ -101,7 +128,7 @@ impl Piece {
         if let Logical::Column(column) = expr
             && let Some(place) = schema.maybe_index_of_column(column)
         {
-            return Ok(place);
+            return self.place_in_program(place).ok_or_else(|| because("it is read from a state of groups"));
         }
         if self.aggregation.is_some() {
             return Err(because("it is computed of groups"));
@@ -116,6 +143,15 @@ impl Piece {
             self.columns.push(wanted);
             self.columns.len() - 1
         }))
+    }
+
+    /// Where in the program a column of the piece is; `None` when it is made here.
+    fn place_in_program(&self, place: usize) -> Option<usize> {
+        let Some(Aggregation { keys, outcomes, .. }) = &self.aggregation else { return Some(place) };
+        match place.checked_sub(keys.len()) {
+            None => Some(place),
+            Some(i) => outcomes[i].reading.is_none().then_some(keys.len() + outcomes[i].aggregate),
+        }
     }
 
     /// Lets only the first `limit` rows in this order through.
@@ -223,114 +259,19 @@ impl Piece {
             }
             keys.push(NamedExpr { name: named(i), expr });
         }
-        let mut aggregates = Vec::new();
+        let mut calls = Calls { scope, aggregates: Vec::new(), outcomes: Vec::new() };
         for (i, call) in aggregate.aggr_expr.iter().enumerate() {
             let field = aggregate.schema.field(keys.len() + i);
-            match aggregate_call(&scope, call, field.name().clone(), field.data_type()) {
-                Ok(aggregate) => aggregates.push(aggregate),
-                Err(reason) => return Err(Ends::because(word, shown(call), reason)),
+            if let Err(reason) = calls.add(call, field.name(), field.data_type()) {
+                return Err(Ends::because(word, shown(call), reason));
             }
         }
+        let Calls { aggregates, outcomes, .. } = calls;
         if keys.is_empty() && aggregates.is_empty() {
             return Err(Ends::Silently);
         }
-        self.aggregation = Some((keys, aggregates));
+        self.aggregation = Some(Aggregation { keys, aggregates, outcomes });
         self.worth_a_node = true;
         Ok(self)
-    }
-}
-
-/// An aggregate of the model that gives the same as `expr`, in `data_type`.
-fn aggregate_call(
-    scope: &Scope<'_>,
-    expr: &Logical,
-    name: String,
-    data_type: &DataType,
-) -> Result<Aggregate, String> {
-    let call = match expr {
-        Logical::AggregateFunction(call) => call,
-        Logical::Alias(alias) => return aggregate_call(scope, &alias.expr, name, data_type),
-        other => return Err(format!("{} is no aggregate", other.variant_name())),
-    };
-    let function = function(call.func.name())
-        .ok_or_else(|| format!("the aggregate {} has no operator in the pool", call.func.name()))?;
-    if call.params.distinct && !matches!(function, AggregateFunction::Min | AggregateFunction::Max) {
-        return Err("an aggregate of distinct values has no operator in the pool".to_string());
-    }
-    if call.params.null_treatment.is_some() {
-        return Err("IGNORE NULLS has no counterpart in the pool".to_string());
-    }
-    let filter = match &call.params.filter {
-        None => None,
-        Some(filter) => Some(decided(scope.value_where(filter))?),
-    };
-    let argument = argument(scope, call, function, filter.is_some())?;
-    let argument_type = match &argument {
-        Some(argument) => Some(argument.data_type(scope.table).map_err(|e| e.message)?),
-        None => None,
-    };
-    if !function.accepts(argument_type.as_ref(), data_type) {
-        return Err(format!("{} that gives {data_type}", function.name()));
-    }
-    Ok(Aggregate { name, function, argument, filter, data_type: data_type.clone() })
-}
-
-fn function(name: &str) -> Option<AggregateFunction> {
-    Some(match name {
-        "count" => AggregateFunction::Count,
-        "sum" => AggregateFunction::Sum,
-        "min" => AggregateFunction::Min,
-        "max" => AggregateFunction::Max,
-        "avg" => AggregateFunction::Avg,
-        _ => return None,
-    })
-}
-
-fn argument(
-    scope: &Scope<'_>,
-    call: &Call,
-    function: AggregateFunction,
-    filtered: bool,
-) -> Result<Option<Expr>, String> {
-    let [argument] = call.params.args.as_slice() else {
-        return match function {
-            AggregateFunction::Count if call.params.args.is_empty() => Ok(None),
-            _ => Err("an aggregate of several arguments has no operator in the pool".to_string()),
-        };
-    };
-    if function == AggregateFunction::Count && never_null(argument) {
-        return Ok(None);
-    }
-    // DataFusion widens what it adds up; the pool adds up exactly in any case.
-    let argument = match (function, argument) {
-        (AggregateFunction::Sum | AggregateFunction::Avg, Logical::Cast(cast))
-            if widens(&cast.expr, cast.field.data_type(), scope) =>
-        {
-            &cast.expr
-        }
-        _ => argument,
-    };
-    decided(if filtered { scope.value_where(argument) } else { scope.value(argument) }).map(Some)
-}
-
-fn never_null(expr: &Logical) -> bool {
-    matches!(expr, Logical::Literal(scalar, _) if !scalar.is_null() && *scalar != ScalarValue::Null)
-}
-
-/// A cast of an integer to a wider one of the same sign or to a 64-bit float, or between floats.
-fn widens(inner: &Logical, to: &DataType, scope: &Scope<'_>) -> bool {
-    let Ok(from) = inner.get_type(scope.input) else { return false };
-    match to {
-        DataType::Float64 => from.is_integer() || from == DataType::Float32,
-        DataType::Int64 => from.is_signed_integer(),
-        DataType::UInt64 => from.is_unsigned_integer(),
-        _ => false,
-    }
-}
-
-fn decided(expr: Expr) -> Result<Expr, String> {
-    match expr.opaque_reason() {
-        Some(reason) => Err(reason.to_string()),
-        None => Ok(expr),
     }
 }

@@ -4,6 +4,7 @@
 //! Invariant: the finished plan has the schema of the piece that it stands for, and gives the same rows as a
 //! pool that answers `exact`.
 
+use crate::statistics::merger;
 use arrow_array::types::Decimal128Type;
 use arrow_array::{Array, ArrayRef, Decimal128Array, Float64Array, Int64Array, cast::AsArray};
 use arrow_schema::{DataType, Field, FieldRef};
@@ -17,6 +18,7 @@ use datafusion::logical_expr::{
 };
 use farpool_model::partial::{Merge, mean_of_decimals};
 use farpool_model::{Answer, Error, Output, PartialForm, Prepared, Program};
+use farpool_statistics::StateForm;
 use std::sync::Arc;
 
 /// How the result of a program is finished.
@@ -86,6 +88,8 @@ impl Finish {
                 Merge::Count(part) | Merge::Sum(part) => call(sum::sum_udaf(), part),
                 Merge::Min(part) => call(min_max::min_udaf(), part),
                 Merge::Max(part) => call(min_max::max_udaf(), part),
+                Merge::Sketch(part) => call(merger(StateForm::Sketch), part),
+                Merge::Moments(part) => call(merger(StateForm::Moments), part),
                 Merge::Mean { sum: total, count } => {
                     call(sum::sum_udaf(), total);
                     call(sum::sum_udaf(), count);

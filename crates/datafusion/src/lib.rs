@@ -6,6 +6,7 @@
 #![forbid(unsafe_code)]
 
 mod absorb;
+mod calls;
 mod catalog;
 mod convert;
 mod dynamic;
@@ -25,6 +26,7 @@ mod query;
 mod session;
 mod sink;
 mod statements;
+mod statistics;
 mod stats;
 mod table;
 #[cfg(test)]

@@ -11,6 +11,7 @@ use crate::exec::PoolExec;
 use crate::file::with_kept;
 use crate::finish::Finish;
 use crate::order::SortedPiece;
+use crate::statistics::{read_above, states_schema};
 use crate::table::PoolTable;
 use async_trait::async_trait;
 use datafusion::catalog::Session;
@@ -188,14 +189,17 @@ async fn push(
 ) -> Result<Replacement> {
     let info = piece.table.info();
     let program = piece.program(schema);
+    let program_schema = program.result_schema(&info.schema);
     let stays = |reason: String| {
         let detail = plan.display().to_string();
         let answer = farpool_model::Answer::Refused;
         Ok(Err(Some(OperatorAnswer { name: "program".to_string(), detail, answer, reason: Some(reason) })))
     };
-    if let Err(error) = program.result_schema(&info.schema) {
-        return stays(error.message);
-    }
+    let below = match (program_schema, piece.outcomes()) {
+        (Err(error), _) => return stays(error.message),
+        (Ok(states), Some(_)) => &states_schema(&states)?,
+        (Ok(_), None) => schema,
+    };
     let place = piece.table.meter().place(piece.table.pool().is_remote(), costs.threads);
     let estimate = match split::worthwhile(&program, info, place, &costs.rates) {
         Ok(estimate) => estimate,
@@ -203,16 +207,24 @@ async fn push(
     };
     let prepared = piece.table.pool().prepare(&program).await.map_err(crate::error::wrap)?;
     if let Some(finish) = Finish::of(&program, &prepared, &info.schema) {
-        return finished(piece, schema, kept, prepared, &finish, estimate).map(Ok);
+        let states = finished(piece, below, kept, prepared, &finish, estimate)?;
+        return read(piece, states, schema).map(Ok);
     }
     if !prepared.is_exact() {
         let refused = prepared.answers.into_iter().find(|a| a.answer != farpool_model::Answer::Exact);
         return Ok(Err(refused));
     }
     let table = piece.table.clone().with_kept(kept.iter().cloned());
-    let schema = Arc::clone(schema);
-    let node = Arc::new(Pushed { table, program, prepared, schema, estimate });
-    Ok(Ok(LogicalPlan::Extension(Extension { node })))
+    let node = Arc::new(Pushed { table, program, prepared, schema: Arc::clone(below), estimate });
+    read(piece, LogicalPlan::Extension(Extension { node }), schema).map(Ok)
+}
+
+/// The plan with schema `whole` over that of a program, whose states are read where the piece says so.
+fn read(piece: &Piece, program: LogicalPlan, whole: &DFSchemaRef) -> Result<LogicalPlan> {
+    match piece.outcomes() {
+        Some((keys, outcomes)) => read_above(program, keys, outcomes, whole),
+        None => Ok(program),
+    }
 }
 
 /// The node that replaces a piece with schema `whole` where the pool gives groups in parts, and what merges

@@ -69,6 +69,7 @@ impl Session {
             .with_physical_optimizer_rule(Arc::new(TrustedFilters))
             .build();
         let context = SessionContext::new_with_state(state);
+        crate::statistics::register(&context);
         let home = Arc::new(Home::default());
         let catalog = MemoryCatalogProvider::new();
         let registered = catalog.register_schema(SCHEMA, Arc::clone(&home) as _);

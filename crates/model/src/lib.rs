@@ -15,6 +15,7 @@ pub mod limits;
 pub mod literal;
 pub mod name;
 pub mod order;
+mod parameters;
 pub mod partial;
 mod pattern;
 pub mod program;

@@ -34,6 +34,10 @@ pub enum Merge {
         /// The counts.
         count: usize,
     },
+    /// Sketches are merged.
+    Sketch(usize),
+    /// Moments are merged.
+    Moments(usize),
 }
 
 impl PartialForm {
@@ -58,6 +62,9 @@ impl PartialForm {
         match aggregate.function {
             AggregateFunction::Count => self.aggregates.push(aggregate.clone()),
             AggregateFunction::Min | AggregateFunction::Max => self.aggregates.push(aggregate.clone()),
+            AggregateFunction::Sketch(_) | AggregateFunction::Moments(_) => {
+                self.aggregates.push(aggregate.clone());
+            }
             AggregateFunction::Sum => {
                 self.aggregates.push(part(AggregateFunction::Sum, sum_type(aggregate, table_schema)?));
             }
@@ -72,12 +79,14 @@ impl PartialForm {
             AggregateFunction::Min => Merge::Min(place),
             AggregateFunction::Max => Merge::Max(place),
             AggregateFunction::Avg => Merge::Mean { sum: place, count: place + 1 },
+            AggregateFunction::Sketch(_) => Merge::Sketch(place),
+            AggregateFunction::Moments(_) => Merge::Moments(place),
         })
     }
 }
 
 fn sum_type(aggregate: &Aggregate, table_schema: &Schema) -> Result<DataType> {
-    let argument = aggregate.argument.as_ref().map(|a| a.data_type(table_schema)).transpose()?;
+    let argument = aggregate.arguments.first().map(|a| a.data_type(table_schema)).transpose()?;
     Ok(match argument {
         Some(DataType::Decimal128(_, scale)) => DataType::Decimal128(DECIMAL128_MAX_PRECISION, scale),
         Some(t) if t.is_integer() => DataType::Decimal128(DECIMAL128_MAX_PRECISION, 0),
@@ -101,7 +110,7 @@ mod tests {
 
     fn aggregate(function: AggregateFunction, data_type: DataType) -> Aggregate {
         let name = function.name().to_string();
-        Aggregate { name, function, argument: Some(Expr::Column(0)), filter: None, data_type }
+        Aggregate { name, function, arguments: vec![Expr::Column(0)], filter: None, data_type }
     }
 
     #[test]

@@ -5,7 +5,10 @@
 //! names columns of the result. Everything that a program does not say (which bytes
 //! are read, in which order, by how many workers) is the node's choice.
 
-use crate::{Error, Expr, Result, SortKey, TableName, Version, cast, limits, order, schema};
+use crate::{
+    Error, Expr, NullHandling, Result, SketchParameters, SortKey, TableName, Version, cast, limits, order,
+    schema,
+};
 use arrow_schema::{DataType, Field, Schema, SchemaRef};
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -58,15 +61,17 @@ pub struct Aggregate {
     pub name: String,
     /// Which aggregate.
     pub function: AggregateFunction,
-    /// What it is computed of; `None` for `COUNT(*)`.
-    pub argument: Option<Expr>,
+    /// What it is computed of; nothing for `COUNT(*)`.
+    pub arguments: Vec<Expr>,
     /// Only rows for which this boolean is true count: `FILTER (WHERE …)`.
     pub filter: Option<Expr>,
     /// The type of the result; one that [`AggregateFunction::accepts`].
     pub data_type: DataType,
 }
 
-/// An aggregate function. All ignore NULL arguments; all but COUNT give NULL when nothing is left.
+/// An aggregate function. All ignore NULL arguments. Those of values give NULL when nothing is left, but COUNT
+/// gives 0; those of states never give NULL. A state is exact: it is what the whole input gives, however that
+/// is divided. What is then read from it may be an estimate, with its bounds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum AggregateFunction {
     /// The number of rows, or of non-NULL arguments; 64-bit, signed.
@@ -82,6 +87,10 @@ pub enum AggregateFunction {
     /// The mean: the exact sum of integers divided as floats; of decimals divided into the result type,
     /// truncated as Arrow's engines do; of floats the sum divided by the count.
     Avg,
+    /// The state of sketches of one argument of any type, encoded (`docs/wire.md`).
+    Sketch(SketchParameters),
+    /// The state of the moments of one or more numeric arguments together, encoded.
+    Moments(NullHandling),
 }
 
 impl AggregateFunction {
@@ -93,17 +102,36 @@ impl AggregateFunction {
             AggregateFunction::Min => "min",
             AggregateFunction::Max => "max",
             AggregateFunction::Avg => "avg",
+            AggregateFunction::Sketch(_) => "sketch",
+            AggregateFunction::Moments(_) => "moments",
         }
     }
 
-    /// Whether the function of an argument of type `argument` (`None`: `COUNT(*)`) can give `result`.
-    pub fn accepts(self, argument: Option<&DataType>, result: &DataType) -> bool {
+    /// Whether its result is the encoded state of a statistic.
+    pub fn is_state(self) -> bool {
+        matches!(self, AggregateFunction::Sketch(_) | AggregateFunction::Moments(_))
+    }
+
+    /// Whether the function of `arguments` (none: `COUNT(*)`) can give `result`.
+    pub fn accepts(self, arguments: &[DataType], result: &DataType) -> bool {
+        if let AggregateFunction::Moments(_) = self {
+            return !arguments.is_empty()
+                && arguments.iter().all(schema::is_numeric)
+                && *result == DataType::BinaryView;
+        }
+        match arguments {
+            [] => self == AggregateFunction::Count && *result == DataType::Int64,
+            [argument] => self.accepts_one(argument, result),
+            _ => false,
+        }
+    }
+
+    fn accepts_one(self, argument: &DataType, result: &DataType) -> bool {
         use DataType::*;
-        let Some(argument) = argument else {
-            return self == AggregateFunction::Count && *result == Int64;
-        };
         match self {
             AggregateFunction::Count => *result == Int64,
+            AggregateFunction::Sketch(_) => *result == BinaryView,
+            AggregateFunction::Moments(_) => false,
             AggregateFunction::Min | AggregateFunction::Max => argument == result,
             AggregateFunction::Sum => match argument {
                 t if t.is_signed_integer() => *result == Int64 || matches!(result, Decimal128(_, 0)),
@@ -148,7 +176,7 @@ impl Program {
         let output: Vec<&Expr> = match &self.output {
             Output::Rows(columns) => columns.iter().map(|c| &c.expr).collect(),
             Output::Aggregate { keys, aggregates } => {
-                let arguments = aggregates.iter().flat_map(|a| a.argument.iter().chain(&a.filter));
+                let arguments = aggregates.iter().flat_map(|a| a.inputs());
                 keys.iter().map(|k| &k.expr).chain(arguments).collect()
             }
         };
@@ -218,21 +246,63 @@ impl Program {
 }
 
 impl Aggregate {
+    /// What it reads: its arguments and its filter.
+    pub fn inputs(&self) -> impl Iterator<Item = &Expr> {
+        self.arguments.iter().chain(&self.filter)
+    }
+
+    /// As SQL would write it, over a table with `table_schema`.
+    pub fn display(&self, table_schema: &Schema) -> String {
+        let mut arguments: Vec<String> =
+            self.arguments.iter().map(|argument| argument.display(table_schema).to_string()).collect();
+        match self.function {
+            AggregateFunction::Sketch(parameters) => arguments.push(format!("'{parameters}'")),
+            AggregateFunction::Moments(NullHandling::Listwise) => arguments.push("'listwise'".to_string()),
+            _ if arguments.is_empty() => arguments.push("*".to_string()),
+            _ => {}
+        }
+        let arguments = arguments.join(", ");
+        let filter = match &self.filter {
+            Some(filter) => format!(" FILTER (WHERE {})", filter.display(table_schema)),
+            None => String::new(),
+        };
+        format!("{}({arguments}){filter}", self.function.name())
+    }
+
     fn field(&self, table_schema: &Schema) -> Result<Field> {
-        let argument = self.argument.as_ref().map(|e| e.data_type(table_schema)).transpose()?;
+        let arguments = self.arguments.iter().map(|e| e.data_type(table_schema));
+        let arguments = arguments.collect::<Result<Vec<_>>>()?;
         if let Some(filter) = &self.filter {
             require_boolean("aggregate's filter", filter, table_schema)?;
         }
         let canonical = schema::canonical_type(&self.data_type).as_ref() == Some(&self.data_type);
-        if !canonical || !self.function.accepts(argument.as_ref(), &self.data_type) {
-            let argument = argument.map_or("*".to_string(), |t| t.to_string());
+        if !canonical || !self.function.accepts(&arguments, &self.data_type) {
+            let shown: Vec<String> = arguments.iter().map(DataType::to_string).collect();
+            let shown = if shown.is_empty() { "*".to_string() } else { shown.join(", ") };
             return Err(Error::invalid(format!(
-                "{}({argument}) cannot give {}",
+                "{}({shown}) cannot give {}",
                 self.function.name(),
                 self.data_type
             )));
         }
+        self.check_state()?;
         Ok(Field::new(&self.name, self.data_type.clone(), self.function != AggregateFunction::Count))
+    }
+
+    /// That the state it asks for is one that is kept.
+    fn check_state(&self) -> Result<()> {
+        match self.function {
+            AggregateFunction::Sketch(parameters) => parameters.check(),
+            AggregateFunction::Moments(_) if self.arguments.len() > limits::MOMENT_COLUMNS_MAX => {
+                Err(Error::over_limit(format!(
+                    "moments may be of {} columns together, these are of {}",
+                    limits::MOMENT_COLUMNS_MAX,
+                    self.arguments.len()
+                ))
+                .advise("ask for them in several blocks of columns"))
+            }
+            _ => Ok(()),
+        }
     }
 }
 

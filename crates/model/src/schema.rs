@@ -72,6 +72,11 @@ pub fn is_integer_like(data_type: &DataType) -> bool {
         || matches!(data_type, DataType::Decimal128(..) | DataType::Date32 | DataType::Timestamp(..))
 }
 
+/// Whether values of this canonical type are numbers: integers, floats, decimals.
+pub fn is_numeric(data_type: &DataType) -> bool {
+    data_type.is_integer() || data_type.is_floating() || matches!(data_type, DataType::Decimal128(..))
+}
+
 /// Whether values of this canonical type are variable-length bytes: strings and binaries.
 pub fn is_bytes(data_type: &DataType) -> bool {
     matches!(data_type, DataType::Utf8View | DataType::BinaryView)

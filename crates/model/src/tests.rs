@@ -100,15 +100,15 @@ fn only_divisions_that_cannot_fail_may_run_anywhere() {
 fn an_aggregate_has_a_type_that_holds_its_result() {
     use AggregateFunction::*;
     let decimal = DataType::Decimal128(15, 2);
-    assert!(Count.accepts(None, &DataType::Int64));
-    assert!(!Sum.accepts(None, &DataType::Int64));
-    assert!(Sum.accepts(Some(&DataType::Int8), &DataType::Int64));
-    assert!(!Sum.accepts(Some(&DataType::Int8), &DataType::Int8));
-    assert!(Sum.accepts(Some(&decimal), &DataType::Decimal128(25, 2)));
-    assert!(!Sum.accepts(Some(&decimal), &DataType::Decimal128(25, 3)));
-    assert!(Avg.accepts(Some(&decimal), &DataType::Decimal128(19, 6)));
-    assert!(!Avg.accepts(Some(&DataType::Utf8View), &DataType::Float64));
-    assert!(Min.accepts(Some(&DataType::Utf8View), &DataType::Utf8View));
+    assert!(Count.accepts(&[], &DataType::Int64));
+    assert!(!Sum.accepts(&[], &DataType::Int64));
+    assert!(Sum.accepts(std::slice::from_ref(&DataType::Int8), &DataType::Int64));
+    assert!(!Sum.accepts(std::slice::from_ref(&DataType::Int8), &DataType::Int8));
+    assert!(Sum.accepts(std::slice::from_ref(&decimal), &DataType::Decimal128(25, 2)));
+    assert!(!Sum.accepts(std::slice::from_ref(&decimal), &DataType::Decimal128(25, 3)));
+    assert!(Avg.accepts(std::slice::from_ref(&decimal), &DataType::Decimal128(19, 6)));
+    assert!(!Avg.accepts(std::slice::from_ref(&DataType::Utf8View), &DataType::Float64));
+    assert!(Min.accepts(std::slice::from_ref(&DataType::Utf8View), &DataType::Utf8View));
 }
 
 #[test]

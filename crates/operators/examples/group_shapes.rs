@@ -90,7 +90,7 @@ fn program(filter: Option<Expr>, keys: &[&str], aggregates: &[(AggregateFunction
     let aggregate = |(function, argument): &(AggregateFunction, Option<&str>)| Aggregate {
         name: function.name().into(),
         function: *function,
-        argument: argument.map(|a| Expr::Column(position(a))),
+        arguments: argument.map(|a| Expr::Column(position(a))).into_iter().collect(),
         filter: None,
         data_type: if *function == AggregateFunction::Avg || *argument == Some("float") {
             DataType::Float64

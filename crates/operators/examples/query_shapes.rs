@@ -97,7 +97,13 @@ fn aggregate(function: AggregateFunction, argument: Option<Expr>) -> Aggregate {
         (AggregateFunction::Min, Some(t)) => t,
         _ => DataType::Int64,
     };
-    Aggregate { name: "a".into(), function, argument, filter: None, data_type }
+    Aggregate {
+        name: "a".into(),
+        function,
+        arguments: argument.into_iter().collect(),
+        filter: None,
+        data_type,
+    }
 }
 
 fn program(filter: Option<Expr>, keys: &[usize], aggregates: Vec<Aggregate>) -> Program {

@@ -221,6 +221,14 @@ impl Plan {
         }
     }
 
+    /// Whether states of new groups fit `memory` until those that outgrow it can leave.
+    pub fn partial_states_fit(&self, memory: Memory) -> bool {
+        match &self.compiled.output {
+            Operator::Rows(_) | Operator::Top(_) => true,
+            Operator::Aggregate(aggregation) => aggregation.states_fit(memory.share()),
+        }
+    }
+
     /// The schema of the result.
     pub fn schema(&self) -> &SchemaRef {
         &self.compiled.schema

@@ -2,7 +2,7 @@
 //!
 //! Invariant: a grouping is answered `exact` only if the zone maps prove that its groups keep within the
 //! budget, whatever the number of workers it is for. Any other is answered `superset` and never fails for
-//! want of memory: what does not fit leaves in parts.
+//! want of memory: what does not fit leaves in parts. States that may not fit are refused.
 
 use crate::prepare::{prepare, raw_columns};
 use farpool_columns::Table;
@@ -48,27 +48,37 @@ pub fn prepare_within(
 ) -> Result<Prepared> {
     let prepared = prepare(program, &table.schema, version)?;
     let Output::Aggregate { keys, aggregates } = &prepared.effective.output else { return Ok(prepared) };
-    if keys.is_empty() {
+    if keys.is_empty() && !aggregates.iter().any(|a| a.function.is_state()) {
         return Ok(prepared);
     }
     let plan = Plan::compile_for(&prepared.effective, table, budget.memory())?;
     if plan.fits(budget.memory()) {
         return Ok(prepared);
     }
+    let mebibytes = budget.state_bytes_max.div_ceil(1 << 20);
+    if keys.is_empty() || !plan.partial_states_fit(budget.memory()) {
+        let reason = format!("its states may not fit {mebibytes} MiB");
+        return refused(program, &prepared, &reason, table);
+    }
     let form = PartialForm::of(aggregates, &table.schema)?;
-    let reason = format!("its groups may not fit {} MiB", budget.state_bytes_max.div_ceil(1 << 20));
+    let reason = format!("its groups may not fit {mebibytes} MiB");
     let output = Output::Aggregate { keys: keys.clone(), aggregates: form.aggregates };
     let effective = Program { output, order: Vec::new(), limit: None, ..prepared.effective.clone() };
     // One column more for each mean might be too many.
     match effective.result_schema(&table.schema) {
         Ok(_) if plan.partial_sums_fit() => weakened(&prepared, effective, Answer::Superset, &reason, table),
         _ => {
-            let output = raw_columns(program, &table.schema);
-            let effective = Program { output, order: Vec::new(), limit: None, ..prepared.effective.clone() };
             let reason = format!("{reason}, and its sums in parts may not fit 38 digits");
-            weakened(&prepared, effective, Answer::Refused, &reason, table)
+            refused(program, &prepared, &reason, table)
         }
     }
+}
+
+/// The columns that the host needs to aggregate by itself.
+fn refused(program: &Program, prepared: &Prepared, reason: &str, table: &Table) -> Result<Prepared> {
+    let output = raw_columns(program, &table.schema);
+    let effective = Program { output, order: Vec::new(), limit: None, ..prepared.effective.clone() };
+    weakened(prepared, effective, Answer::Refused, reason, table)
 }
 
 /// The answers where the grouping is not `exact`, and so the limit or top-k after it is refused.
@@ -82,7 +92,7 @@ fn weakened(
     let mut answers = prepared.answers.clone();
     for operator in &mut answers {
         let (answer, reason) = match operator.name.as_str() {
-            "group" | "distinct" => (answer, reason),
+            "group" | "distinct" | "aggregate" => (answer, reason),
             "limit" | "top-k" => (Answer::Refused, "it comes after an operator that the host does"),
             _ => continue,
         };

@@ -169,7 +169,7 @@ fn runs(expr: &Expr) -> bool {
 }
 
 fn aggregate_runs(aggregate: &Aggregate) -> bool {
-    aggregate.argument.iter().chain(&aggregate.filter).all(runs)
+    aggregate.inputs().all(runs)
 }
 
 /// Projection or aggregation.
@@ -215,8 +215,7 @@ fn project_refusal(columns: &[NamedExpr], filter: &FilterPart) -> Option<String>
 
 fn aggregate_refusal(keys: &[NamedExpr], aggregates: &[Aggregate], filter: &FilterPart) -> Option<String> {
     let of_keys = keys.iter().find_map(|k| k.expr.opaque_reason());
-    let of_aggregates =
-        || aggregates.iter().flat_map(|a| a.argument.iter().chain(&a.filter)).find_map(Expr::opaque_reason);
+    let of_aggregates = || aggregates.iter().flat_map(Aggregate::inputs).find_map(Expr::opaque_reason);
     if let Some(reason) = of_keys.or_else(of_aggregates) {
         return Some(reason.to_string());
     }
@@ -248,23 +247,11 @@ fn output_answer(
                 (false, false) => "group",
             };
             let keys = listed(keys.iter().map(|k| k.expr.display(table_schema).to_string()));
-            let functions = listed(aggregates.iter().map(|a| aggregate_detail(a, table_schema)));
+            let functions = listed(aggregates.iter().map(|a| a.display(table_schema)));
             let separator = if keys.is_empty() || functions.is_empty() { "" } else { ": " };
             Some(answer(name, format!("{keys}{separator}{functions}"), refusal))
         }
     }
-}
-
-fn aggregate_detail(aggregate: &Aggregate, table_schema: &Schema) -> String {
-    let argument = match &aggregate.argument {
-        Some(argument) => argument.display(table_schema).to_string(),
-        None => "*".to_string(),
-    };
-    let filter = match &aggregate.filter {
-        Some(filter) => format!(" FILTER (WHERE {})", filter.display(table_schema)),
-        None => String::new(),
-    };
-    format!("{}({argument}){filter}", aggregate.function.name())
 }
 
 /// The limit, and the order that says which rows it leaves.
@@ -308,7 +295,7 @@ fn order_detail(order: &[SortKey], output: &Output, table_schema: &Schema) -> St
         Output::Rows(columns) => columns[place].expr.display(table_schema).to_string(),
         Output::Aggregate { keys, aggregates } => match keys.get(place) {
             Some(key) => key.expr.display(table_schema).to_string(),
-            None => aggregate_detail(&aggregates[place - keys.len()], table_schema),
+            None => aggregates[place - keys.len()].display(table_schema),
         },
     };
     listed(order.iter().map(|key| key.display(&shown(key.column))))

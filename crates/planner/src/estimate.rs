@@ -9,7 +9,8 @@
 
 use arrow_schema::DataType;
 use farpool_model::{
-    ColumnStatistics, CompareOp, Expr, Literal, Output, Program, TableInfo, Value, limits, schema,
+    Aggregate, AggregateFunction, ColumnStatistics, CompareOp, Expr, Literal, Output, Program, TableInfo,
+    Value, limits, schema,
 };
 
 /// The fraction of rows that a comparison lets pass about which nothing is known (System R's 1/3).
@@ -22,6 +23,8 @@ const LIKE_PREFIX: f64 = 0.05;
 const LIKE_ANYWHERE: f64 = 0.1;
 /// Bytes of a string or binary of unknown length, its view included.
 const BYTES_PER_STRING: f64 = 32.0;
+/// Bytes of a pair of columns in a state of moments.
+const BYTES_PER_PAIR: f64 = 16.0;
 
 /// The fraction of the table's rows for which `expr` is true.
 pub fn selectivity(expr: &Expr, info: &TableInfo) -> f64 {
@@ -49,7 +52,7 @@ pub fn bytes(program: &Program, info: &TableInfo) -> f64 {
     let width: f64 = match &program.output {
         Output::Rows(columns) => columns.iter().map(|c| width(&c.expr, info)).sum(),
         Output::Aggregate { keys, aggregates } => {
-            let results = aggregates.iter().map(|a| type_width(&a.data_type));
+            let results = aggregates.iter().map(result_width);
             keys.iter().map(|k| width(&k.expr, info)).chain(results).sum()
         }
     };
@@ -108,6 +111,16 @@ pub fn width(expr: &Expr, info: &TableInfo) -> f64 {
     match expr.data_type(&info.schema) {
         Ok(data_type) => type_width(&data_type),
         Err(_) => BYTES_PER_STRING,
+    }
+}
+
+fn result_width(aggregate: &Aggregate) -> f64 {
+    match aggregate.function {
+        AggregateFunction::Sketch(parameters) => parameters.state_bytes() as f64,
+        AggregateFunction::Moments(_) => {
+            BYTES_PER_PAIR * (aggregate.arguments.len() as f64 + 1.0).powi(2) / 2.0
+        }
+        _ => type_width(&aggregate.data_type),
     }
 }
 

@@ -94,7 +94,7 @@ pub fn one_line(program: &Program, info: &TableInfo) -> String {
             let keys: Vec<String> = keys.iter().map(|k| k.expr.display(schema).to_string()).collect();
             let _ = write!(text, ", keys=[{}]", keys.join(", "));
             if !aggregates.is_empty() {
-                let shown: Vec<String> = aggregates.iter().map(|a| aggregate(a, info)).collect();
+                let shown: Vec<String> = aggregates.iter().map(|a| a.display(schema)).collect();
                 let _ = write!(text, ", aggregates=[{}]", shown.join(", "));
             }
         }
@@ -117,21 +117,9 @@ fn output_shown(program: &Program, place: usize, info: &TableInfo) -> String {
     let shown = match &program.output {
         Output::Rows(columns) => of_rows(columns),
         Output::Aggregate { keys, aggregates } => {
-            let of_aggregate = |place: usize| aggregates.get(place).map(|a| aggregate(a, info));
+            let of_aggregate = |place: usize| aggregates.get(place).map(|a| a.display(&info.schema));
             of_rows(keys).or_else(|| of_aggregate(place.checked_sub(keys.len())?))
         }
     };
     shown.unwrap_or_else(|| format!("column {place}"))
-}
-
-fn aggregate(aggregate: &farpool_model::Aggregate, info: &TableInfo) -> String {
-    let argument = match &aggregate.argument {
-        Some(argument) => argument.display(&info.schema).to_string(),
-        None => "*".to_string(),
-    };
-    let filter = match &aggregate.filter {
-        Some(filter) => format!(" FILTER (WHERE {})", filter.display(&info.schema)),
-        None => String::new(),
-    };
-    format!("{}({argument}){filter}", aggregate.function.name())
 }

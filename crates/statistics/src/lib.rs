@@ -14,6 +14,7 @@ pub mod hash;
 mod moments;
 mod rank;
 mod sketch;
+mod states;
 
 pub use arch::Level;
 pub use bytes::sealed;
@@ -22,3 +23,4 @@ pub use estimate::Estimate;
 pub use moments::{Form, MOMENTS_VERSION, Moments, Regression, sealed_moments};
 pub use rank::{kendall, spearman};
 pub use sketch::{Sketch, Total, Trust, check};
+pub use states::{State, StateForm, States};

@@ -411,6 +411,8 @@ fn the_page_has_the_limits_that_are_enforced() {
         ("keys of a sort", limits::SORT_KEYS_MAX),
         ("bits of a key set, in bytes", limits::KEY_SET_BYTES_MAX),
         ("columns", limits::COLUMNS_MAX),
+        ("columns of moments", limits::MOMENT_COLUMNS_MAX),
+        ("frequent values of a sketch", limits::SKETCH_TOP_MAX as usize),
     ] {
         let row = doc_rows("## Limits").into_iter().find(|r| r[0] == name);
         let row = row.unwrap_or_else(|| panic!("no limit of {name}"));

@@ -136,7 +136,7 @@ async fn conditions_on_keys_go_in_front_of_a_grouping_and_others_do_not() {
     let count = Aggregate {
         name: "n".into(),
         function: AggregateFunction::Count,
-        argument: None,
+        arguments: Vec::new(),
         filter: None,
         data_type: arrow_schema::DataType::Int64,
     };

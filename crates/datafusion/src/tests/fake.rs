@@ -6,6 +6,7 @@ use arrow_schema::SchemaRef;
 use async_trait::async_trait;
 use datafusion::common::Column;
 use datafusion::dataframe::DataFrame;
+use datafusion::execution::FunctionRegistry;
 use datafusion::functions_aggregate::expr_fn::{avg, count, max, min, sum};
 use datafusion::logical_expr::expr::{InList, Like};
 use datafusion::logical_expr::{Expr as Logical, ExprFunctionExt, Operator, binary_expr, cast, lit, when};
@@ -239,13 +240,14 @@ async fn run(
     let failed = |e: datafusion::error::DataFusionError| crate::error::unwrap(e);
     let program = &prepared.effective;
     let context = SessionContext::new();
+    crate::statistics::register(&context);
     let memory = datafusion::datasource::MemTable::try_new(schema, vec![batches]).map_err(failed)?;
     let mut frame = context.read_table(Arc::new(memory)).map_err(failed)?;
     let expr = |e: &Expr| logical(e, table);
     if let Some(filter) = &program.filter {
         frame = frame.filter(expr(filter)).map_err(failed)?;
     }
-    frame = output(frame, program, &expr).map_err(failed)?;
+    frame = output(frame, program, &expr, &context).map_err(failed)?;
     if !program.order.is_empty() {
         let column = |place: usize| Logical::Column(Column::from(frame.schema().qualified_field(place)));
         let keys = program.order.iter().map(|k| column(k.column).sort(!k.descending, k.nulls_first));
@@ -269,6 +271,7 @@ fn output(
     frame: DataFrame,
     program: &Program,
     expr: &dyn Fn(&Expr) -> Logical,
+    context: &SessionContext,
 ) -> datafusion::error::Result<DataFrame> {
     match &program.output {
         Output::Rows(rows) => frame.select(
@@ -277,8 +280,14 @@ fn output(
         Output::Aggregate { keys, aggregates } => {
             let keys = keys.iter().enumerate().map(|(i, k)| expr(&k.expr).alias(format!("k{i}")));
             let aggregates = aggregates.iter().enumerate().map(|(i, a)| {
-                let argument = a.argument.as_ref().map_or(lit(1), expr);
+                let argument = a.arguments.first().map_or(lit(1), expr);
+                let state = |told: String| {
+                    let arguments = a.arguments.iter().map(expr).chain([lit(told)]).collect();
+                    context.udaf(a.function.name()).unwrap().call(arguments)
+                };
                 let call = match a.function {
+                    AggregateFunction::Sketch(parameters) => state(parameters.to_string()),
+                    AggregateFunction::Moments(nulls) => state(nulls.name().to_string()),
                     AggregateFunction::Count => count(argument),
                     AggregateFunction::Sum => sum(argument),
                     AggregateFunction::Min => min(argument),

@@ -166,7 +166,7 @@ impl Bench {
         let sum = Aggregate {
             name: "sum".into(),
             function: AggregateFunction::Sum,
-            argument: Some(Expr::Column(2)),
+            arguments: vec![Expr::Column(2)],
             filter: None,
             data_type: arrow::datatypes::DataType::Int64,
         };

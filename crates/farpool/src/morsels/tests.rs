@@ -45,7 +45,7 @@ fn sum() -> Program {
     let sum = Aggregate {
         name: "s".into(),
         function: AggregateFunction::Sum,
-        argument: Some(Expr::Column(0)),
+        arguments: vec![Expr::Column(0)],
         filter: None,
         data_type: DataType::Int64,
     };

@@ -138,10 +138,10 @@ pub fn scan(table: &str) -> Program {
 
 /// `select count(*), sum(id) where id < below`.
 pub fn count_and_sum(table: &str, below: i64) -> Program {
-    let aggregate = |name: &str, function, argument| Aggregate {
+    let aggregate = |name: &str, function, arguments| Aggregate {
         name: name.to_string(),
         function,
-        argument,
+        arguments,
         filter: None,
         data_type: arrow_schema::DataType::Int64,
     };
@@ -151,8 +151,8 @@ pub fn count_and_sum(table: &str, below: i64) -> Program {
         output: Output::Aggregate {
             keys: vec![],
             aggregates: vec![
-                aggregate("n", AggregateFunction::Count, None),
-                aggregate("s", AggregateFunction::Sum, Some(Expr::Column(0))),
+                aggregate("n", AggregateFunction::Count, vec![]),
+                aggregate("s", AggregateFunction::Sum, vec![Expr::Column(0)]),
             ],
         },
         ..scan(table)
@@ -167,7 +167,7 @@ pub fn count_by_tens(table: &str) -> Program {
             aggregates: vec![Aggregate {
                 name: "n".into(),
                 function: AggregateFunction::Count,
-                argument: None,
+                arguments: Vec::new(),
                 filter: None,
                 data_type: arrow_schema::DataType::Int64,
             }],

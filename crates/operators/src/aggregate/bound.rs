@@ -3,17 +3,25 @@
 //! Invariant: what is given is never less than what [`super::general::Partial::bytes`] can come to, so that
 //! an aggregation with a bound below its budget never has to let go of groups early.
 
-use super::compile::{Accumulator, Aggregation, Key, Kind};
+use super::compile::{Accumulator, Aggregation, Key, Kind, StateOf};
 use super::radix::Shape;
 use crate::evaluate::Compiled;
 use crate::group::Groups;
 use arrow_schema::{DECIMAL128_MAX_PRECISION, DataType};
 use farpool_columns::RowGroup;
 use farpool_model::cast::usize_saturating;
-use farpool_model::schema;
+use farpool_model::{Result, limits, schema};
+use farpool_statistics::States;
 
 /// Bytes of tables that are still empty.
 const BYTES_EMPTY: usize = 64 << 10;
+
+/// How often a value of one row may be kept in the state of a sketch: as the least, as the greatest, and as a
+/// frequent one.
+const VALUES_KEPT_OF_A_ROW: usize = 3;
+
+/// Bytes of the values that one sketch of strings keeps.
+const BYTES_OF_TEXTS: usize = limits::SKETCH_TOP_MAX as usize * limits::SKETCH_VALUE_BYTES_MAX;
 
 /// A vector that grows may hold twice what is in it.
 const GROWTH: usize = 2;
@@ -32,6 +40,16 @@ pub(super) fn bytes_of_groups(aggregation: &Aggregation, groups: &[&RowGroup]) -
             texts = texts.saturating_add(text_bytes(&key.compiled, groups, true)?);
         }
     }
+    for state in aggregation.accumulators.iter().filter_map(|a| aggregation.state_of(a)) {
+        fixed = fixed.saturating_add(States::bytes_per_group(state.function, &state.types).ok()?.1);
+        // The least and the greatest value and the frequent ones, each of which is of one row.
+        for argument in state.arguments.iter().map(|a| &aggregation.arguments[*a].compiled) {
+            if schema::is_bytes(argument.data_type()) {
+                let bytes = text_bytes(argument, groups, false)?.saturating_mul(VALUES_KEPT_OF_A_ROW);
+                texts = texts.saturating_add(bytes);
+            }
+        }
+    }
     for accumulator in &aggregation.accumulators {
         fixed += bytes_per_group(accumulator, aggregation.argument_type(accumulator));
         if let (Kind::Min | Kind::Max, Some(argument)) = (accumulator.kind, accumulator.argument)
@@ -44,6 +62,28 @@ pub(super) fn bytes_of_groups(aggregation: &Aggregation, groups: &[&RowGroup]) -
     let put_aside = aggregation.radix.as_ref().map_or(0, Shape::bytes_bound);
     let empty = BYTES_EMPTY.saturating_add(put_aside);
     Some(empty.saturating_add(count.saturating_mul(fixed)).saturating_add(texts.saturating_mul(GROWTH)))
+}
+
+/// The most bytes that states without groups take; `None` when they cannot be told.
+///
+/// # Errors
+/// None but defects.
+pub(super) fn bytes_of_states(states: &[StateOf]) -> Result<Option<usize>> {
+    let mut bytes = 0_usize;
+    for state in states {
+        let (_, most) = States::bytes_per_group(state.function, &state.types)?;
+        let texts = state.types.iter().filter(|t| schema::is_bytes(t)).count();
+        bytes = bytes.saturating_add(most).saturating_add(texts * BYTES_OF_TEXTS);
+    }
+    Ok(Some(bytes))
+}
+
+/// Bytes of the states of a batch of groups that are new.
+pub(super) fn bytes_of_new_states(states: &[StateOf]) -> Option<usize> {
+    let each =
+        states.iter().map(|s| States::bytes_per_group(s.function, &s.types).ok().map(|(least, _)| least));
+    let each = each.sum::<Option<usize>>()?;
+    Some(each.saturating_mul(limits::BATCH_ROWS))
 }
 
 /// Whether every sum of decimals keeps within 38 digits whatever rows of `groups` it is of.
@@ -100,6 +140,7 @@ fn bytes_per_group(accumulator: &Accumulator, argument: Option<&DataType>) -> us
             // 128 bits and a carry.
             Kind::Sum if !floating => 24,
             Kind::Min | Kind::Max if !floating => 16,
+            Kind::State(_) => 0,
             _ => 8,
         }
 }

@@ -10,9 +10,13 @@ use crate::plan::Paths;
 use crate::select::Filter;
 use arrow_schema::{DataType, Schema, SchemaRef};
 use farpool_columns::RowGroup;
-use farpool_model::{Aggregate, AggregateFunction, Expr, NamedExpr, Result};
+use farpool_model::{Aggregate, AggregateFunction, Error, Expr, NamedExpr, Result};
+use farpool_statistics::States;
 use std::collections::BTreeSet;
 use std::sync::Arc;
+
+/// Bytes up to which the states of a batch's new groups may always grow: a few times what its arrays take.
+const STATE_BYTES_MIN: usize = 16 << 20;
 
 /// A compiled aggregation.
 pub(crate) struct Aggregation {
@@ -21,6 +25,7 @@ pub(crate) struct Aggregation {
     pub(super) arguments: Vec<Argument>,
     pub(super) conditions: Vec<Condition>,
     pub(super) accumulators: Vec<Accumulator>,
+    pub(super) states: Vec<StateOf>,
     pub(super) results: Vec<AggregateResult>,
     pub(super) lanes: Lanes,
     pub(super) columns: Vec<usize>,
@@ -65,7 +70,7 @@ pub(super) struct Condition {
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Accumulator {
     pub(super) kind: Kind,
-    /// `None` counts rows.
+    /// `None` counts rows, or is for a state.
     pub(super) argument: Option<usize>,
     pub(super) condition: Option<usize>,
 }
@@ -76,6 +81,18 @@ pub(super) enum Kind {
     Sum,
     Min,
     Max,
+    /// A state, of the arguments that are listed at this place.
+    State(usize),
+}
+
+/// What a state is of.
+#[derive(Debug)]
+pub(super) struct StateOf {
+    pub(super) function: AggregateFunction,
+    pub(super) arguments: Vec<usize>,
+    pub(super) types: Vec<DataType>,
+    /// Without groups.
+    pub(super) empty: States,
 }
 
 /// How a result is made of accumulators.
@@ -97,6 +114,7 @@ struct Builder<'a> {
     arguments: Vec<(Expr, Argument)>,
     conditions: Vec<(Expr, Condition)>,
     accumulators: Vec<Accumulator>,
+    states: Vec<StateOf>,
     lanes: Lanes,
 }
 
@@ -116,6 +134,7 @@ impl Aggregation {
             arguments: Vec::new(),
             conditions: Vec::new(),
             accumulators: Vec::new(),
+            states: Vec::new(),
             lanes: Lanes::default(),
         };
         let key = |k: &NamedExpr| {
@@ -131,7 +150,7 @@ impl Aggregation {
         arguments.iter().for_each(|a| columns.extend(a.compiled.columns()));
         conditions.iter().for_each(|c| columns.extend(c.compiled.columns()));
         let key_types = keys.iter().map(|k| k.compiled.data_type().clone()).collect();
-        let bytes_bound = if keys.is_empty() { Some(0) } else { None };
+        let bytes_bound = if keys.is_empty() { bound::bytes_of_states(&builder.states)? } else { None };
         Ok(Aggregation {
             keys,
             key_types,
@@ -144,6 +163,7 @@ impl Aggregation {
             bytes_bound,
             sums_fit: false,
             accumulators: builder.accumulators,
+            states: builder.states,
             results,
             lanes: builder.lanes,
             columns: columns.into_iter().collect(),
@@ -231,9 +251,23 @@ impl Aggregation {
             && !self.results.iter().any(counts)
     }
 
+    /// Whether there is room in `bytes` for the states of new groups of a whole batch, after which groups that
+    /// outgrow their room leave.
+    pub(crate) fn states_fit(&self, bytes: usize) -> bool {
+        bound::bytes_of_new_states(&self.states).is_some_and(|each| each <= bytes.max(STATE_BYTES_MIN))
+    }
+
     /// The columns that are read, sorted.
     pub(crate) fn columns(&self) -> &[usize] {
         &self.columns
+    }
+
+    /// What a state is of; `None` for another accumulator.
+    pub(super) fn state_of(&self, accumulator: &Accumulator) -> Option<&StateOf> {
+        match accumulator.kind {
+            Kind::State(place) => self.states.get(place),
+            _ => None,
+        }
     }
 
     pub(super) fn argument_type(&self, accumulator: &Accumulator) -> Option<&DataType> {
@@ -243,16 +277,22 @@ impl Aggregation {
 
 impl Builder<'_> {
     fn result(&mut self, aggregate: &Aggregate) -> Result<AggregateResult> {
-        let argument = match &aggregate.argument {
+        let condition = aggregate.filter.as_ref().map(|f| self.condition(f)).transpose()?;
+        if aggregate.function.is_state() {
+            return self.state(aggregate, condition);
+        }
+        let argument = match aggregate.arguments.first() {
             // count(1) is count(*).
             Some(Expr::Literal(l)) if !l.is_null() && aggregate.function == AggregateFunction::Count => None,
             Some(expr) => Some(self.argument(expr)?),
             None => None,
         };
-        let condition = aggregate.filter.as_ref().map(|f| self.condition(f)).transpose()?;
         let count = self.accumulator(Kind::Count, argument, condition);
         let value = match aggregate.function {
             AggregateFunction::Count => count,
+            AggregateFunction::Sketch(_) | AggregateFunction::Moments(_) => {
+                return Err(Error::internal("a state where a value is wanted"));
+            }
             AggregateFunction::Sum | AggregateFunction::Avg => {
                 self.accumulator(Kind::Sum, argument, condition)
             }
@@ -265,6 +305,32 @@ impl Builder<'_> {
             value,
             count,
             argument_type: argument_type.unwrap_or(DataType::Int64),
+            data_type: aggregate.data_type.clone(),
+            name: aggregate.name.clone(),
+        })
+    }
+
+    fn state(&mut self, aggregate: &Aggregate, condition: Option<usize>) -> Result<AggregateResult> {
+        let arguments = aggregate.arguments.iter().map(|expr| self.argument(expr));
+        let arguments = arguments.collect::<Result<Vec<usize>>>()?;
+        let types = arguments.iter().map(|a| self.arguments[*a].1.compiled.data_type().clone());
+        let types: Vec<DataType> = types.collect();
+        let function = aggregate.function;
+        let same = |known: &StateOf| known.function == function && known.arguments == arguments;
+        let place = match self.states.iter().position(same) {
+            Some(place) => place,
+            None => {
+                let empty = States::new(function, &types)?;
+                self.states.push(StateOf { function, arguments, types, empty });
+                self.states.len() - 1
+            }
+        };
+        let value = self.accumulator(Kind::State(place), None, condition);
+        Ok(AggregateResult {
+            function: aggregate.function,
+            value,
+            count: value,
+            argument_type: DataType::BinaryView,
             data_type: aggregate.data_type.clone(),
             name: aggregate.name.clone(),
         })

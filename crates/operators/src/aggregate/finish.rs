@@ -31,6 +31,10 @@ fn finish_one(result: &AggregateResult, values: &Store, counts: &Store, groups: 
     if result.function == AggregateFunction::Count {
         return Ok(Arc::new(groups().map(|g| counts.count(g)).collect::<Int64Array>()));
     }
+    if let Store::States(states) = values {
+        let states = groups().map(|g| states.to_bytes(g)).collect::<Result<Vec<_>>>()?;
+        return Ok(Arc::new(BinaryViewArray::from_iter_values(states)));
+    }
     let seen = match counts {
         Store::Count(counts) => Some(groups().map(|g| counts[g] > 0).collect::<NullBuffer>()),
         _ => None,
@@ -39,7 +43,9 @@ fn finish_one(result: &AggregateResult, values: &Store, counts: &Store, groups: 
     let nulls = || seen.clone();
     let is_avg = result.function == AggregateFunction::Avg;
     Ok(match values {
-        Store::Present | Store::Count(_) => return Err(Error::internal("a count where a value is wanted")),
+        Store::Present | Store::Count(_) | Store::States(_) => {
+            return Err(Error::internal("a count where a value is wanted"));
+        }
         Store::Sum(sums) if is_avg => averages(result, sums, counts, groups())?,
         Store::Sum(Sums::Narrow(sums)) if result.data_type == DataType::Int64 => {
             Arc::new(Int64Array::new(groups().map(|g| sums[g]).collect::<Vec<_>>().into(), nulls()))

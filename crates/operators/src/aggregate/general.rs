@@ -1,13 +1,13 @@
 //! Aggregation of decoded arrays: the way that everything can go, and the plain twin of the fused way.
 
-use super::compile::{Aggregation, Condition};
+use super::compile::{Aggregation, Condition, StateOf};
 use super::fused::Fused;
 use super::mixed::Mixed;
 use super::radix::Radix;
 use super::spill::Spill;
 use super::store::{Input, Store};
 use super::whole::WholeTable;
-use crate::evaluate::{Frame, truth};
+use crate::evaluate::{Compiled, Frame, truth};
 use crate::group::Groups;
 use crate::lanes::LaneBuffers;
 use crate::plan::batches;
@@ -20,6 +20,8 @@ use arrow_select::filter::filter;
 use farpool_columns::RowGroup;
 use farpool_model::Result;
 use farpool_model::cast::u64_from;
+use farpool_statistics::States;
+use std::collections::BTreeSet;
 
 /// What one worker has aggregated so far.
 pub(crate) struct Partial {
@@ -128,6 +130,9 @@ impl Aggregation {
                 mixed = bind()?;
             }
         }
+        if let Some(mixed) = mixed {
+            mixed.finish(partial)?;
+        }
         Ok(passed)
     }
 
@@ -182,6 +187,10 @@ impl Aggregation {
         let stores = self.accumulators.iter().zip(stores).enumerate();
         for (_, (accumulator, store)) in stores.filter(|(index, _)| takes(*index)) {
             let mask = accumulator.condition.map(|c| &masks[c]);
+            if let Some(state) = self.state_of(accumulator) {
+                self.add_state(state, frame, groups, mask, store.states()?)?;
+                continue;
+            }
             let Some(index) = accumulator.argument else {
                 store.count_rows(frame.rows(), groups, mask);
                 continue;
@@ -201,6 +210,29 @@ impl Aggregation {
             store.update(&Input { array, groups, mask })?;
         }
         Ok(())
+    }
+
+    fn add_state(
+        &self,
+        state: &StateOf,
+        frame: &Frame,
+        groups: Option<&[u32]>,
+        mask: Option<&BooleanArray>,
+        states: &mut States,
+    ) -> Result<()> {
+        let arguments = || state.arguments.iter().map(|a| &self.arguments[*a].compiled);
+        let arrays = |frame: &Frame| arguments().map(|a| a.array(frame)).collect::<Result<Vec<ArrayRef>>>();
+        match mask {
+            Some(mask) if arguments().any(Compiled::is_fallible) => {
+                let columns: BTreeSet<usize> =
+                    arguments().flat_map(|a| a.columns().iter().copied()).collect();
+                let columns: Vec<usize> = columns.into_iter().collect();
+                let arrays = arrays(&frame.filter(mask, &columns)?)?;
+                let groups = groups.map(|groups| filtered(groups, mask)).transpose()?;
+                states.update(&arrays, groups.as_deref(), None)
+            }
+            mask => states.update(&arrays(frame)?, groups, mask),
+        }
     }
 }
 

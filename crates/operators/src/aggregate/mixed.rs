@@ -5,7 +5,8 @@
 //! to the hash table as one integer, or are set aside ([`super::radix`]) once there are many groups; other
 //! integer keys go from lanes; the rest as arrays. Arguments on lanes are not decoded.
 
-use super::compile::{Aggregation, Key, Kind};
+use super::compile::{Accumulator, Aggregation, Key, Kind};
+use super::counted::Counted;
 use super::general::Partial;
 use super::keys::{DenseKeys, KeyBuffers};
 use super::packed::PackedKeys;
@@ -42,6 +43,8 @@ pub(super) struct Mixed<'a> {
     /// For each accumulator, the lane of its argument if that is bound.
     arguments: Vec<Option<LaneId>>,
     wanted: Vec<LaneId>,
+    /// For each accumulator, what is counted in place of being decoded.
+    counted: Vec<Option<Counted<'a>>>,
     /// The columns that are decoded.
     decoded: Vec<usize>,
     /// Whether there are neither groups nor conditions nor lanes, and every argument is a float as it lies.
@@ -82,6 +85,12 @@ impl<'a> Mixed<'a> {
                 decoded.extend(aggregation.arguments[argument].compiled.columns());
             }
         }
+        let counted: Vec<Option<Counted<'a>>> =
+            aggregation.accumulators.iter().map(|a| count(aggregation, a, group)).collect();
+        for (accumulator, _) in aggregation.accumulators.iter().zip(&counted).filter(|(_, c)| c.is_none()) {
+            let arguments = aggregation.state_of(accumulator).into_iter().flat_map(|state| &state.arguments);
+            arguments.for_each(|a| decoded.extend(aggregation.arguments[*a].compiled.columns()));
+        }
         aggregation.conditions.iter().for_each(|c| decoded.extend(c.compiled.columns()));
         if let KeyWay::Each(sources) = &keys {
             let arrays = aggregation.keys.iter().zip(sources).filter(|(_, s)| matches!(s, KeySource::Array));
@@ -104,8 +113,9 @@ impl<'a> Mixed<'a> {
         };
         let is_maskable = matches!(keys, KeyWay::None)
             && aggregation.conditions.is_empty()
+            && aggregation.states.is_empty()
             && aggregation.accumulators.iter().all(|a| a.argument.is_none_or(plain));
-        Ok(Mixed { aggregation, group, lanes, keys, arguments, wanted, decoded, is_maskable })
+        Ok(Mixed { aggregation, group, lanes, keys, arguments, wanted, counted, decoded, is_maskable })
     }
 
     /// Adds the selected rows of one batch.
@@ -143,10 +153,25 @@ impl<'a> Mixed<'a> {
         let groups = (!self.aggregation.keys.is_empty()).then_some(ids.as_slice());
         let masks = self.aggregation.condition_masks(&frame)?;
         self.add_lanes(rows, groups, &masks, buffers, partial);
+        for (accumulator, counted) in self.aggregation.accumulators.iter().zip(&mut self.counted) {
+            if let Some(counted) = counted {
+                counted.add(rows, accumulator.condition.map(|c| &masks[c]));
+            }
+        }
         let stores = &mut partial.stores;
-        self.aggregation.add_arrays(&frame, groups, &masks, stores, |a| self.arguments[a].is_none())?;
+        let takes = |a: usize| self.arguments[a].is_none() && self.counted[a].is_none();
+        self.aggregation.add_arrays(&frame, groups, &masks, stores, takes)?;
         partial.ids = ids;
         Ok(())
+    }
+
+    /// Takes in what was counted, at the end of the row group.
+    ///
+    /// # Errors
+    /// `OverLimit` for more rows than a sketch counts.
+    pub(super) fn finish(self, partial: &mut Partial) -> Result<()> {
+        let counted = self.counted.into_iter().zip(&mut partial.stores);
+        counted.filter_map(|(counted, store)| Some(counted?.finish(store))).collect()
     }
 
     /// Adds the selected rows of one batch to aggregates without groups of columns as they lie: what is not
@@ -235,6 +260,12 @@ impl<'a> Mixed<'a> {
             store.update_lanes(groups, &buffers.values(*lane)[..rows.len()], valid.as_deref());
         }
     }
+}
+
+/// What is counted for an accumulator in place of being decoded: only without keys.
+fn count<'a>(aggregation: &Aggregation, of: &Accumulator, group: &'a RowGroup) -> Option<Counted<'a>> {
+    let state = aggregation.state_of(of).filter(|_| aggregation.keys.is_empty())?;
+    Counted::bind(aggregation, state, group)
 }
 
 fn key_way<'a>(

@@ -1,4 +1,5 @@
-//! Aggregation: COUNT, SUM, MIN, MAX and AVG, over all rows or by group (Farview, section 5.4).
+//! Aggregation: COUNT, SUM, MIN, MAX, AVG and states of sketches and moments, over all rows or by group
+//! (Farview, section 5.4).
 //!
 //! Contract. Input: selections of the batches of a row group. Output: after all row groups, one row per
 //! group, or one row at all without keys. Order: none. Memory: the keys and accumulators of the groups seen
@@ -16,11 +17,15 @@
 //! is there and decodes the rest; [`radix`], which sets rows aside by partition once there are many groups;
 //! and [`general`], on decoded arrays, for everything.
 //!
+//! States are made of decoded arrays, beside the mixed and the general way of all else; but without keys, a
+//! sketch of a column of few values is made of their counts ([`counted`]).
+//!
 //! A worker whose groups outgrow its memory lets them go as they are ([`spill`]): whoever gets the result
 //! then has to merge them, and has been told so before.
 
 mod bound;
 mod compile;
+mod counted;
 mod finish;
 mod floats;
 mod fused;

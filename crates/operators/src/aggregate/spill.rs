@@ -64,7 +64,8 @@ impl Aggregation {
             groups += radix.give(self, shape, emit)?;
         }
         let (rows, per) = ROWS_PER_GROUP_MIN;
-        if u64_from(groups) * rows > partial.spill.rows * per {
+        // A row that passes by as a group of its own takes a whole state.
+        if self.states.is_empty() && u64_from(groups) * rows > partial.spill.rows * per {
             partial.spill.bypass = partial.spill.rows * BYPASS_FACTOR;
         }
         partial.spill.rows = 0;
@@ -95,8 +96,10 @@ impl Aggregation {
 
     /// An accumulator each, without groups.
     pub(super) fn stores(&self) -> Vec<Store> {
-        let store = |(a, present): (&Accumulator, &bool)| {
-            if *present { Store::Present } else { Store::new(a.kind, self.argument_type(a)) }
+        let store = |(a, present): (&Accumulator, &bool)| match self.state_of(a) {
+            Some(state) => Store::States(state.empty.emptied()),
+            None if *present => Store::Present,
+            None => Store::new(a.kind, self.argument_type(a)),
         };
         self.accumulators.iter().zip(&self.present).map(store).collect()
     }

@@ -12,6 +12,7 @@ use arrow_buffer::{BooleanBuffer, i256};
 use arrow_schema::{DataType, TimeUnit};
 use farpool_columns::working;
 use farpool_model::{Error, Literal, Result, Value};
+use farpool_statistics::States;
 use std::cmp::Ordering;
 
 /// The running values of one accumulator.
@@ -37,6 +38,8 @@ pub(super) enum Store {
         wanted: Ordering,
         bytes: usize,
     },
+    /// States of sketches or moments.
+    States(States),
 }
 
 /// Exact sums of integers: of 64 bits until one overflows; then of 128 bits and, once one of those has
@@ -97,6 +100,7 @@ impl Store {
             Store::IntExtreme { values, wanted } => resize(values, groups, neutral_int(*wanted)),
             Store::FloatExtreme { values, wanted } => resize(values, groups, neutral_float(*wanted)),
             Store::BytesExtreme { values, .. } => values.resize(groups, None),
+            Store::States(states) => states.resize(groups),
         }
     }
 
@@ -110,6 +114,7 @@ impl Store {
             Store::FloatSum(values) | Store::FloatExtreme { values, .. } => values.capacity() * 8,
             Store::IntExtreme { values, .. } => values.capacity() * 16,
             Store::BytesExtreme { values, bytes, .. } => values.capacity() * 16 + bytes,
+            Store::States(states) => states.bytes_held(),
         }
     }
 
@@ -134,6 +139,7 @@ impl Store {
     pub(super) fn update(&mut self, input: &Input<'_>) -> Result<()> {
         match self {
             Store::Present => {}
+            Store::States(_) => return Err(Error::internal("a state is made of whole columns")),
             Store::Count(counts) => input.for_each_valid(|group, _| counts[group] += 1),
             Store::Sum(sums) => return input.for_each_int(|group, value| sums.add(group, value)),
             Store::FloatSum(values) if input.groups.is_none() => values[0] += input.sum_of_floats()?,
@@ -244,9 +250,21 @@ impl Store {
                     }
                 })
             }
+            (Store::States(states), Store::States(others)) => return states.merge(others, from, to),
             _ => return Err(Error::internal("partial aggregations of different programs")),
         }
         Ok(())
+    }
+
+    /// The states.
+    ///
+    /// # Errors
+    /// `Internal` when there are none.
+    pub(super) fn states(&mut self) -> Result<&mut States> {
+        match self {
+            Store::States(states) => Ok(states),
+            _ => Err(Error::internal("a value where a state is wanted")),
+        }
     }
 
     /// The count of a group.

@@ -34,6 +34,9 @@ impl Aggregation {
 
     fn known<'g>(&self, accumulator: &Accumulator, group: &'g RowGroup) -> Option<Known<'g>> {
         let Accumulator { kind, argument, condition: None } = accumulator else { return None };
+        if let Kind::State(_) = kind {
+            return None;
+        }
         let Some(argument) = argument else { return Some(Known::Count(group.rows as i64)) };
         let chunk = &group.chunks[self.arguments[*argument].compiled.as_column()?];
         let values = group.rows - chunk.null_count();
@@ -43,7 +46,7 @@ impl Aggregation {
         };
         match kind {
             Kind::Count => Some(Known::Count(values as i64)),
-            Kind::Sum => None,
+            Kind::Sum | Kind::State(_) => None,
             Kind::Min => extreme(&chunk.zone().min),
             Kind::Max => extreme(&chunk.zone().max),
         }

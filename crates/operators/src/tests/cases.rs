@@ -81,7 +81,13 @@ fn program(filter: Option<Expr>, output: Output) -> Program {
 }
 
 fn aggregate(function: AggregateFunction, argument: Option<Expr>, data_type: DataType) -> Aggregate {
-    Aggregate { name: "a".into(), function, argument, filter: None, data_type }
+    Aggregate {
+        name: "a".into(),
+        function,
+        arguments: argument.into_iter().collect(),
+        filter: None,
+        data_type,
+    }
 }
 
 fn ungrouped(aggregates: Vec<Aggregate>) -> Program {

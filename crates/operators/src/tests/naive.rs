@@ -1,11 +1,13 @@
 //! Programs row by row on plain values: slow, and as close to the text of the model as can be.
 
+use arrow_array::{Array, ArrayRef};
 use arrow_schema::{DataType, Schema};
 use farpool_model::literal::integer_range;
 use farpool_model::{
     Aggregate, AggregateFunction, ArithmeticOp, CompareOp, Error, Expr, Literal, Output, Program, Result,
     Value,
 };
+use farpool_statistics::{Moments, Sketch, State};
 use std::cmp::Ordering;
 use std::collections::BTreeMap;
 
@@ -265,18 +267,51 @@ fn cast(value: Value, from: &DataType, to: &DataType) -> Result<Value> {
     Ok(super::value_at(&cast.map_err(|e| Error::invalid(e.to_string()))?, 0))
 }
 
+/// The state of all values at once. Random programs make none of binaries: what is of binaries merges.
+fn state(a: &Aggregate, values: &[Vec<Value>], schema: &Schema) -> Result<Value> {
+    let types = a.arguments.iter().map(|e| e.data_type(schema)).collect::<Result<Vec<_>>>()?;
+    if types == [DataType::BinaryView] {
+        let mut parts = values.iter().map(|value| match (&value[0], a.function) {
+            (Value::Bytes(bytes), AggregateFunction::Sketch(_)) => {
+                State::Sketch(Box::new(Sketch::from_bytes(bytes).unwrap()))
+            }
+            (Value::Bytes(bytes), _) => State::Moments(Box::new(Moments::from_bytes(bytes).unwrap())),
+            (other, _) => panic!("{other:?} is no state"),
+        });
+        let mut merged = parts.next().unwrap();
+        parts.for_each(|part| merged.merge(&part).unwrap());
+        return Ok(Value::Bytes(merged.to_bytes()));
+    }
+    let mut state = State::new(a.function, &types)?;
+    let column = |(i, data_type): (usize, &DataType)| {
+        let literal = |row: &Vec<Value>| Literal::new(row[i].clone(), data_type.clone());
+        let parts = values.iter().map(|row| crate::evaluate::scalar_of(&literal(row)?));
+        let parts = parts.collect::<Result<Vec<ArrayRef>>>()?;
+        let parts: Vec<&dyn Array> = parts.iter().map(|part| &**part).collect();
+        Ok(arrow_select::concat::concat(&parts).unwrap())
+    };
+    if !values.is_empty() {
+        state.update(&types.iter().enumerate().map(column).collect::<Result<Vec<ArrayRef>>>()?)?;
+    }
+    Ok(Value::Bytes(state.to_bytes()))
+}
+
 fn aggregate(a: &Aggregate, rows: &[&Vec<Value>], schema: &Schema) -> Result<Value> {
     let mut values = Vec::new();
+    let mut tuples = Vec::new();
     for row in rows {
         if let Some(filter) = &a.filter
             && eval(filter, row, schema)? != Value::Bool(true)
         {
             continue;
         }
-        match &a.argument {
-            None => values.push(Value::Bool(true)),
-            Some(argument) => values.push(eval(argument, row, schema)?),
-        }
+        let tuple =
+            a.arguments.iter().map(|argument| eval(argument, row, schema)).collect::<Result<Vec<_>>>()?;
+        values.push(tuple.first().cloned().unwrap_or(Value::Bool(true)));
+        tuples.push(tuple);
+    }
+    if a.function.is_state() {
+        return state(a, &tuples, schema);
     }
     values.retain(|v| *v != Value::Null);
     if a.function == AggregateFunction::Count {
@@ -284,7 +319,7 @@ fn aggregate(a: &Aggregate, rows: &[&Vec<Value>], schema: &Schema) -> Result<Val
     }
     let Some(first) = values.first().cloned() else { return Ok(Value::Null) };
     let scale = |t: &DataType| if let DataType::Decimal128(_, s) = t { i32::from(*s) } else { 0 };
-    let argument = a.argument.as_ref().map(|e| e.data_type(schema)).transpose()?.unwrap_or(DataType::Null);
+    let argument = a.arguments.first().map(|e| e.data_type(schema)).transpose()?.unwrap_or(DataType::Null);
     Ok(match (a.function, &first) {
         (AggregateFunction::Min | AggregateFunction::Max, _) => {
             let wanted =

@@ -7,8 +7,8 @@ use arrow_buffer::NullBuffer;
 use arrow_schema::{DataType, Field, Schema, SchemaRef, TimeUnit};
 use farpool_model::literal::integer_range;
 use farpool_model::{
-    Aggregate, AggregateFunction, ArithmeticOp, CompareOp, Expr, KeySet, Literal, NamedExpr, Output, Pattern,
-    Program, TableName, Value,
+    Aggregate, AggregateFunction, ArithmeticOp, CompareOp, Expr, KeySet, Literal, NamedExpr, NullHandling,
+    Output, Pattern, Program, TableName, Value,
 };
 use std::sync::Arc;
 
@@ -245,6 +245,9 @@ fn key(random: &mut Random, schema: &Schema) -> Expr {
 
 fn aggregate(random: &mut Random, schema: &Schema, index: usize) -> Aggregate {
     use AggregateFunction::*;
+    if random.chance(15) {
+        return state(random, schema, index);
+    }
     let function = random.pick(&[Count, Sum, Sum, Min, Max, Avg]);
     let filter = random.chance(25).then(|| condition(random, schema, 1));
     let name = format!("a{index}");
@@ -261,11 +264,51 @@ fn aggregate(random: &mut Random, schema: &Schema, index: usize) -> Aggregate {
         (Sum, DataType::Decimal128(_, s)) => DataType::Decimal128(38, *s),
         (Avg, DataType::Decimal128(p, s)) => DataType::Decimal128((p + 4).min(38), (s + 4).min(38)),
         _ => {
-            return Aggregate { name, function: Count, argument: None, filter, data_type: DataType::Int64 };
+            return Aggregate {
+                name,
+                function: Count,
+                arguments: Vec::new(),
+                filter,
+                data_type: DataType::Int64,
+            };
         }
     };
     let argument = (function != Count || random.chance(60)).then_some(argument);
-    Aggregate { name, function, argument, filter, data_type }
+    Aggregate { name, function, arguments: argument.into_iter().collect(), filter, data_type }
+}
+
+/// A state whose bits are defined: sums of floats are not, nor which values are kept as frequent.
+fn state(random: &mut Random, schema: &Schema, index: usize) -> Aggregate {
+    use AggregateFunction::{Moments, Sketch};
+    let filter = random.chance(25).then(|| condition(random, schema, 1));
+    let name = format!("a{index}");
+    let mut arguments = Vec::new();
+    for _ in 0..20 {
+        let argument = any(random, schema);
+        let data_type = argument.data_type(schema).unwrap();
+        if !data_type.is_floating() && data_type != DataType::BinaryView {
+            arguments.push(argument);
+        }
+    }
+    let numeric = |e: &Expr| farpool_model::schema::is_numeric(&e.data_type(schema).unwrap());
+    let function = if arguments.iter().any(numeric) && random.chance(50) {
+        arguments.retain(numeric);
+        arguments.truncate(1 + random.below(3));
+        Moments(random.pick(&[NullHandling::Listwise, NullHandling::Pairwise]))
+    } else if arguments.is_empty() {
+        return Aggregate {
+            name,
+            function: AggregateFunction::Count,
+            arguments,
+            filter,
+            data_type: DataType::Int64,
+        };
+    } else {
+        arguments.truncate(1);
+        let sketches = ["", "distinct=5", "distinct=4 frequency=2x4 second_moment=3x4"];
+        Sketch(random.pick(&sketches).parse().unwrap())
+    };
+    Aggregate { name, function, arguments, filter, data_type: DataType::BinaryView }
 }
 
 /// Membership in a set of keys like the column's values; in a list where they lie too far apart.

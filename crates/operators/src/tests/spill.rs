@@ -46,7 +46,12 @@ fn merged(in_parts: &Program, table_schema: &Schema, parts: &[Vec<Value>]) -> Re
             Merge::Count(_) | Merge::Sum(_) => AggregateFunction::Sum,
             _ => part.function,
         };
-        Ok(Aggregate { function, argument: Some(Expr::Column(keys.len() + i)), filter: None, ..part.clone() })
+        Ok(Aggregate {
+            function,
+            arguments: vec![Expr::Column(keys.len() + i)],
+            filter: None,
+            ..part.clone()
+        })
     };
     let aggregates = aggregates.iter().enumerate().map(merge).collect::<Result<_>>()?;
     let output = Output::Aggregate { keys: keys.iter().enumerate().map(key).collect(), aggregates };
@@ -56,7 +61,7 @@ fn merged(in_parts: &Program, table_schema: &Schema, parts: &[Vec<Value>]) -> Re
 fn aggregate(function: AggregateFunction, column: usize) -> Aggregate {
     let data_type = if function == AggregateFunction::Avg { DataType::Float64 } else { DataType::Int64 };
     let name = function.name().to_string();
-    Aggregate { name, function, argument: Some(Expr::Column(column)), filter: None, data_type }
+    Aggregate { name, function, arguments: vec![Expr::Column(column)], filter: None, data_type }
 }
 
 fn by(keys: &[usize], aggregates: Vec<Aggregate>) -> Program {

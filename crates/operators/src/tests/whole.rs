@@ -68,7 +68,13 @@ fn program(random: &mut Random) -> Program {
         let argument = if function == Count { argument } else { argument.or(Some(3)) };
         let filter = random.chance(30).then(|| Expr::compare(CompareOp::Lt, Expr::Column(4), int(2)));
         let data_type = if function == Avg { DataType::Float64 } else { DataType::Int64 };
-        Aggregate { name: format!("a{i}"), function, argument: argument.map(Expr::Column), filter, data_type }
+        Aggregate {
+            name: format!("a{i}"),
+            function,
+            arguments: argument.map(Expr::Column).into_iter().collect(),
+            filter,
+            data_type,
+        }
     };
     let count = random.below(4);
     let aggregates = (0..count).map(|i| aggregate(random, i)).collect();

@@ -31,7 +31,7 @@ fn table() -> Table {
 
 fn aggregate(function: AggregateFunction, column: usize, data_type: DataType) -> Aggregate {
     let name = function.name().to_string();
-    Aggregate { name, function, argument: Some(Expr::Column(column)), filter: None, data_type }
+    Aggregate { name, function, arguments: vec![Expr::Column(column)], filter: None, data_type }
 }
 
 /// The answer to a grouping within `bytes` for two workers, and what runs.
@@ -83,6 +83,21 @@ fn means_come_as_sums_and_counts() {
 fn sums_that_might_not_fit_in_parts_are_refused() {
     let sum = vec![aggregate(AggregateFunction::Sum, 2, DataType::Decimal128(38, 2))];
     let (answer, prepared) = answer(&[0], sum, 0);
+    assert_eq!(answer, Answer::Refused);
+    assert_eq!(prepared.schema.fields().len(), 2, "the columns that the host needs");
+}
+
+#[test]
+fn states_come_in_parts_while_new_ones_are_small_and_are_refused_otherwise() {
+    let sketch = |parameters: &str| {
+        let function = AggregateFunction::Sketch(parameters.parse().unwrap());
+        vec![aggregate(function, 1, DataType::BinaryView)]
+    };
+    assert_eq!(answer(&[], sketch("distinct=14"), 64 << 20).0, Answer::Exact);
+    assert_eq!(answer(&[], sketch("distinct=14"), 100 << 10).0, Answer::Refused);
+    assert_eq!(answer(&[0], sketch("distinct=14"), 1 << 30).0, Answer::Exact);
+    assert_eq!(answer(&[0], sketch("distinct=14"), 1 << 20).0, Answer::Superset);
+    let (answer, prepared) = answer(&[0], sketch("frequency=6x13"), 1 << 20);
     assert_eq!(answer, Answer::Refused);
     assert_eq!(prepared.schema.fields().len(), 2, "the columns that the host needs");
 }

@@ -44,7 +44,7 @@ fn sum_of_b() -> Aggregate {
     Aggregate {
         name: "s".into(),
         function: AggregateFunction::Sum,
-        argument: Some(column(1)),
+        arguments: vec![column(1)],
         filter: None,
         data_type: DataType::Int64,
     }
@@ -179,7 +179,7 @@ fn an_opaque_output_is_refused_and_the_filter_still_runs() {
         "scan exact, filter exact, project refused, limit exact",
         (filter.clone(), rows(&[0, 2]), Some(4)),
     );
-    let opaque_sum = Aggregate { argument: Some(opaque()), ..sum_of_b() };
+    let opaque_sum = Aggregate { arguments: vec![opaque()], ..sum_of_b() };
     let output =
         Output::Aggregate { keys: vec![named("c", column(2))], aggregates: vec![sum_of_b(), opaque_sum] };
     check(
@@ -221,7 +221,7 @@ fn wrong_programs_are_errors_even_where_they_would_be_refused() {
     fails(&program(Some(column(0)), rows(&[0]), None), ErrorKind::Invalid);
     let outside = Expr::Or(vec![opaque(), Expr::IsNull(Box::new(column(99)))]);
     fails(&program(Some(outside), rows(&[0]), None), ErrorKind::Invalid);
-    let bad_sum = Aggregate { argument: Some(column(2)), ..sum_of_b() };
+    let bad_sum = Aggregate { arguments: vec![column(2)], ..sum_of_b() };
     let output = Output::Aggregate { keys: vec![named("k", opaque())], aggregates: vec![bad_sum] };
     fails(&program(Some(opaque()), output, None), ErrorKind::Invalid);
     let nothing = Output::Aggregate { keys: vec![], aggregates: vec![] };

@@ -56,7 +56,7 @@ fn aggregate(function: AggregateFunction, argument: Option<usize>) -> Aggregate 
     Aggregate {
         name: format!("{}_{argument:?}", function.name()),
         function,
-        argument: argument.map(Expr::Column),
+        arguments: argument.map(Expr::Column).into_iter().collect(),
         filter: None,
         data_type: DataType::Int64,
     }

@@ -139,6 +139,11 @@ impl Moments {
         codec::read(bytes)
     }
 
+    /// Lets go of the room for blocks, which the next rows take anew: for one of many states.
+    pub fn shrink(&mut self) {
+        self.room = blocks::Room::default();
+    }
+
     /// Bytes of memory.
     pub fn bytes_held(&self) -> usize {
         size_of::<Moments>()

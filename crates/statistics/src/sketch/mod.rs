@@ -31,7 +31,9 @@ use basics::Basics;
 use block::{Block, Hashes};
 use counters::{Shape, Table};
 use distinct::Distinct;
-use farpool_model::{Counters, Error, Literal, Result, SketchParameters, Value, limits, schema};
+#[cfg(test)]
+use farpool_model::Counters;
+use farpool_model::{Error, Literal, Result, SketchParameters, Value, limits, schema};
 use hashed::{fill, value};
 use hot::Hot;
 use items::Items;
@@ -56,43 +58,7 @@ pub struct Sketch {
 /// `Invalid` when a shape is outside the limits, when the rows of a table need more bits than a hash has, or
 /// when frequent values are wanted without the counters that find them.
 pub fn check(parameters: &SketchParameters) -> Result<()> {
-    if let Some(precision) = parameters.distinct {
-        within("the precision of HyperLogLog", precision, &limits::DISTINCT_PRECISION)?;
-    }
-    let tables = [("Count-Min", parameters.frequency, 0), ("Fast-AGMS", parameters.second_moment, 1)];
-    for (name, counters, sign) in tables {
-        let Some(Counters { rows, precision }) = counters else { continue };
-        within(&format!("the precision of {name}"), precision, &limits::COUNTERS_PRECISION)?;
-        let bits = u32::from(rows) * u32::from(precision + sign);
-        if rows == 0 || bits > limits::SKETCH_HASH_BITS {
-            return Err(Error::invalid(format!(
-                "{name} of {rows} rows and precision {precision} takes {bits} bits of a hash of {}",
-                limits::SKETCH_HASH_BITS
-            ))
-            .advise(
-                "choose at least one row, and fewer rows or a lower precision where there are too many",
-            ));
-        }
-    }
-    if parameters.top > limits::SKETCH_TOP_MAX {
-        return Err(Error::invalid(format!(
-            "a sketch keeps up to {} frequent values, not {}",
-            limits::SKETCH_TOP_MAX,
-            parameters.top
-        )));
-    }
-    if parameters.top > 0 && parameters.frequency.is_none() {
-        return Err(Error::invalid("the most frequent values are found with Count-Min, which is not there")
-            .advise("give the parameters of Count-Min as well"));
-    }
-    Ok(())
-}
-
-fn within(what: &str, value: u8, range: &std::ops::RangeInclusive<u8>) -> Result<()> {
-    if range.contains(&value) {
-        return Ok(());
-    }
-    Err(Error::invalid(format!("{what} is from {} to {}, not {value}", range.start(), range.end())))
+    parameters.check()
 }
 
 /// Whether the table of Fast-AGMS also serves as Count-Min's.

@@ -6,7 +6,7 @@ use super::expressions::{Reader, Slot};
 use super::{functions, proto, read, types};
 use arrow_schema::{DECIMAL128_MAX_PRECISION, DECIMAL128_MAX_SCALE, DataType};
 use bytes::Bytes;
-use farpool_model::{Aggregate, AggregateFunction, Error, Expr, Result};
+use farpool_model::{Aggregate, AggregateFunction, Error, Expr, Result, SketchParameters};
 
 /// The keys of the one grouping set that an aggregation may have.
 pub(super) fn grouping_expressions(relation: &proto::AggregateRel) -> Result<Vec<Bytes>> {
@@ -41,7 +41,7 @@ pub(super) fn measure(reader: &Reader, measure: &proto::Measure, columns: &[Slot
         Ok(Aggregate {
             name: "aggregate".into(),
             function: AggregateFunction::Count,
-            argument: Some(Expr::opaque(reason, inputs)),
+            arguments: vec![Expr::opaque(reason, inputs)],
             filter: None,
             data_type: DataType::Int64,
         })
@@ -53,23 +53,23 @@ pub(super) fn measure(reader: &Reader, measure: &proto::Measure, columns: &[Slot
     let Some(function) = functions::aggregate(&name) else {
         return opaque(format!("aggregate function {name}"));
     };
-    if let Some(reason) = refused_aggregate(function, call)? {
+    let (function, options) = with_options(function, call)?;
+    if let Some(reason) = refused_aggregate(function, call, &options) {
         return opaque(format!("{name} {reason}"));
     }
-    let argument = match arguments.as_deref() {
-        Ok([]) if function == AggregateFunction::Count => None,
-        Ok([argument]) => Some(argument.clone()),
+    let arguments = match &arguments {
+        Ok(arguments) if takes(function, arguments.len()) => arguments.clone(),
         _ => return opaque(format!("{name} of arguments of these kinds")),
     };
-    let argument_type = argument.as_ref().map(|argument| argument.data_type(reader.schema()));
+    let types = arguments.iter().map(|argument| argument.data_type(reader.schema()));
     let declared = call.output_type.as_ref().and_then(|t| types::read_type(t, reader.extensions().types()));
-    let (accepted, usual) = match &argument_type {
+    let (accepted, usual) = match types.collect::<Result<Vec<DataType>>>() {
         // What is wrong with the argument is reported with the argument.
-        Some(Err(_)) => (true, Some(DataType::Int64)),
-        Some(Ok(t)) => {
-            (declared.as_ref().is_some_and(|d| function.accepts(Some(t), d)), usual_type(function, Some(t)))
+        Err(_) => (true, Some(DataType::Int64)),
+        Ok(types) => {
+            let accepted = declared.as_ref().is_some_and(|declared| function.accepts(&types, declared));
+            (accepted, usual_type(function, &types))
         }
-        None => (declared == Some(DataType::Int64), usual_type(function, None)),
     };
     let data_type = match (declared, usual) {
         (Some(declared), _) if accepted => declared,
@@ -79,35 +79,77 @@ pub(super) fn measure(reader: &Reader, measure: &proto::Measure, columns: &[Slot
         }
         (None, None) => return opaque(format!("{name} of a value of this type")),
     };
-    Ok(Aggregate { name, function, argument, filter, data_type })
+    Ok(Aggregate { name, function, arguments, filter, data_type })
+}
+
+/// Whether a function takes so many arguments.
+fn takes(function: AggregateFunction, arguments: usize) -> bool {
+    match function {
+        AggregateFunction::Count => arguments <= 1,
+        AggregateFunction::Moments(_) => arguments >= 1,
+        _ => arguments == 1,
+    }
+}
+
+/// The function with the parameters that its options give, and the other options.
+fn with_options(
+    function: AggregateFunction,
+    call: &proto::AggregateFunction,
+) -> Result<(AggregateFunction, Vec<proto::FunctionOption>)> {
+    let options = call.options.iter().map(read).collect::<Result<Vec<proto::FunctionOption>>>()?;
+    let wanted = match function {
+        AggregateFunction::Sketch(_) => functions::PARAMETERS,
+        AggregateFunction::Moments(_) => functions::NULLS,
+        _ => return Ok((function, options)),
+    };
+    let (given, others): (Vec<_>, Vec<_>) =
+        options.into_iter().partition(|option| option.name.eq_ignore_ascii_case(wanted));
+    let text = match given.as_slice() {
+        [] => return Ok((function, others)),
+        [proto::FunctionOption { preference, .. }] if preference.len() == 1 => &preference[0],
+        _ => return Err(Error::invalid(format!("an aggregate has one option {wanted:?} with one value"))),
+    };
+    let function = match function {
+        AggregateFunction::Sketch(_) => {
+            let parameters: SketchParameters = text.parse()?;
+            parameters.check()?;
+            AggregateFunction::Sketch(parameters)
+        }
+        _ => AggregateFunction::Moments(text.parse()?),
+    };
+    Ok((function, others))
 }
 
 /// Why a call of a known aggregate function is not done here.
-fn refused_aggregate(function: AggregateFunction, call: &proto::AggregateFunction) -> Result<Option<String>> {
+fn refused_aggregate(
+    function: AggregateFunction,
+    call: &proto::AggregateFunction,
+    options: &[proto::FunctionOption],
+) -> Option<String> {
     let keeps_duplicates = !matches!(function, AggregateFunction::Min | AggregateFunction::Max);
     if call.invocation == proto::INVOCATION_DISTINCT && keeps_duplicates {
-        return Ok(Some("of distinct values".into()));
+        return Some("of distinct values".into());
     }
     if !call.sorts.is_empty() {
-        return Ok(Some("in an order of rows".into()));
+        return Some("in an order of rows".into());
     }
     if !matches!(call.phase, 0 | proto::PHASE_INITIAL_TO_RESULT) {
-        return Ok(Some("of intermediate results".into()));
+        return Some("of intermediate results".into());
     }
-    let options = call.options.iter().map(read).collect::<Result<Vec<proto::FunctionOption>>>()?;
     // Sums here fail when they do not fit, rather than wrap, so they may also be asked to.
     let is_overflow_error = |option: &proto::FunctionOption| {
         option.name.eq_ignore_ascii_case("overflow")
             && option.preference.iter().any(|p| p.eq_ignore_ascii_case("ERROR"))
     };
-    let others: Vec<_> = options.into_iter().filter(|option| !is_overflow_error(option)).collect();
-    Ok(functions::refused_option(&others).map(|option| format!("with {option}")))
+    let others: Vec<_> = options.iter().filter(|option| !is_overflow_error(option)).cloned().collect();
+    functions::refused_option(&others).map(|option| format!("with {option}"))
 }
 
 /// The result type where the plan does not say: that of the engines above.
-fn usual_type(function: AggregateFunction, argument: Option<&DataType>) -> Option<DataType> {
-    use DataType::{Decimal128, Float64, Int64, UInt64};
-    let data_type = match (function, argument) {
+fn usual_type(function: AggregateFunction, arguments: &[DataType]) -> Option<DataType> {
+    use DataType::{BinaryView, Decimal128, Float64, Int64, UInt64};
+    let data_type = match (function, arguments.first()) {
+        (AggregateFunction::Sketch(_) | AggregateFunction::Moments(_), _) => BinaryView,
         (AggregateFunction::Count, _) => Int64,
         (AggregateFunction::Min | AggregateFunction::Max, argument) => argument?.clone(),
         (AggregateFunction::Sum, Some(Decimal128(p, s))) => {
@@ -120,5 +162,5 @@ fn usual_type(function: AggregateFunction, argument: Option<&DataType>) -> Optio
         (AggregateFunction::Sum, Some(t)) if t.is_unsigned_integer() => UInt64,
         _ => Float64,
     };
-    function.accepts(argument, &data_type).then_some(data_type)
+    function.accepts(arguments, &data_type).then_some(data_type)
 }

@@ -402,7 +402,7 @@ fn no_column(place: i32, width: usize) -> Error {
 }
 
 fn aggregate_nodes(aggregate: &Aggregate) -> usize {
-    1 + aggregate.argument.iter().chain(&aggregate.filter).map(Expr::node_count).sum::<usize>()
+    1 + aggregate.inputs().map(Expr::node_count).sum::<usize>()
 }
 
 /// The columns of the table in the order of the plan's own idea of its schema, matched by name.

@@ -7,7 +7,8 @@ use super::types::{self, TYPES_URN, ZONED_ANCHOR, ZONED_TYPE};
 use arrow_schema::{DataType, Schema};
 use bytes::Bytes;
 use farpool_model::{
-    Aggregate, Error, Expr, Literal, NamedExpr, Output, Program, Result, Value, Version, limits,
+    Aggregate, AggregateFunction, Error, Expr, Literal, NamedExpr, Output, Program, Result, Value, Version,
+    limits,
 };
 use prost::Message;
 
@@ -132,10 +133,12 @@ impl Encoder<'_> {
         if urn == ARITHMETIC && matches!(aggregate.data_type, DataType::Decimal128(..)) {
             urn = ARITHMETIC_DECIMAL;
         }
-        let argument = aggregate.argument.as_ref().map(|argument| self.argument(argument, 0));
+        let arguments = aggregate.arguments.iter().map(|argument| self.argument(argument, 0));
+        let arguments = arguments.collect::<Result<_>>()?;
         let function = proto::AggregateFunction {
             function_reference: self.function(name, urn),
-            arguments: argument.transpose()?.into_iter().collect(),
+            arguments,
+            options: options(aggregate.function),
             phase: proto::PHASE_INITIAL_TO_RESULT,
             invocation: proto::INVOCATION_ALL,
             output_type: types::write_type(&aggregate.data_type, proto::NULLABLE),
@@ -336,6 +339,17 @@ impl Encoder<'_> {
 
 /// The type under which the version of a table travels.
 pub(super) const TABLE_VERSION_TYPE: &str = "type.googleapis.com/farpool.TableVersion";
+
+/// What an aggregate of states is told.
+fn options(function: AggregateFunction) -> Vec<Bytes> {
+    let (name, value) = match function {
+        AggregateFunction::Sketch(parameters) => (functions::PARAMETERS, parameters.to_string()),
+        AggregateFunction::Moments(nulls) => (functions::NULLS, nulls.name().to_string()),
+        _ => return Vec::new(),
+    };
+    let option = proto::FunctionOption { name: name.to_string(), preference: vec![value] };
+    vec![option.encode_to_vec().into()]
+}
 
 fn version_extension(version: Version) -> proto::AdvancedExtension {
     let value = proto::TableVersion { version: version.0 }.encode_to_vec().into();

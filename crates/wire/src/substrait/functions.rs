@@ -5,7 +5,8 @@
 //! nothing here; producers that name no extension are taken to mean the standard.
 
 use super::proto;
-use farpool_model::{AggregateFunction, ArithmeticOp, CompareOp};
+use farpool_model::{AggregateFunction, ArithmeticOp, CompareOp, NullHandling, SketchParameters};
+use std::mem::discriminant;
 
 /// Where names of Substrait's standard functions begin.
 const STANDARD_URN: &str = "extension:io.substrait:";
@@ -18,6 +19,11 @@ pub(super) const STRING: &str = "extension:io.substrait:functions_string";
 pub(super) const AGGREGATE: &str = "extension:io.substrait:functions_aggregate_generic";
 /// What Substrait has no name for.
 pub(super) const FARPOOL: &str = "extension:io.farpool:functions";
+
+/// The option that names the parameters of a sketch.
+pub(super) const PARAMETERS: &str = "parameters";
+/// The option that says which rows count for a pair of columns.
+pub(super) const NULLS: &str = "nulls";
 
 /// A scalar function that has a meaning here.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -72,7 +78,8 @@ pub(super) const SCALAR: &[(&str, &str, Function)] = &[
     ("opaque", FARPOOL, Function::Opaque),
 ];
 
-/// Every aggregate function: name, extension, meaning.
+/// Every aggregate function: name, extension, meaning; of those of states, with other parameters than they
+/// will have, which travel as options.
 pub(super) const AGGREGATES: &[(&str, &str, AggregateFunction)] = &[
     ("count", AGGREGATE, AggregateFunction::Count),
     ("sum", ARITHMETIC, AggregateFunction::Sum),
@@ -81,6 +88,8 @@ pub(super) const AGGREGATES: &[(&str, &str, AggregateFunction)] = &[
     ("avg", ARITHMETIC, AggregateFunction::Avg),
     // DuckDB's name for COUNT without an argument.
     ("count_star", FARPOOL, AggregateFunction::Count),
+    ("sketch", FARPOOL, AggregateFunction::Sketch(SketchParameters::NONE)),
+    ("moments", FARPOOL, AggregateFunction::Moments(NullHandling::Pairwise)),
 ];
 
 /// The scalar function of this name.
@@ -101,7 +110,7 @@ pub(super) fn scalar_name(function: Function) -> (&'static str, &'static str) {
 
 /// Name and extension of an aggregate function, as they are written.
 pub(super) fn aggregate_name(function: AggregateFunction) -> (&'static str, &'static str) {
-    let found = AGGREGATES.iter().find(|(.., known)| *known == function);
+    let found = AGGREGATES.iter().find(|(.., known)| discriminant(known) == discriminant(&function));
     found.map(|(name, urn, _)| (*name, *urn)).expect("the table has every function")
 }
 

@@ -6,7 +6,7 @@ use arrow_schema::{DataType, Field, Schema, SchemaRef, TimeUnit};
 use bytes::Bytes;
 use farpool_model::{
     Aggregate, AggregateFunction, ArithmeticOp, CompareOp, ErrorKind, Expr, KeySet, Literal, NamedExpr,
-    Output, Pattern, Program, SortKey, TableName, Value, Version, limits,
+    NullHandling, Output, Pattern, Program, SortKey, TableName, Value, Version, limits,
 };
 use proptest::prelude::*;
 use prost::Message;
@@ -130,20 +130,30 @@ fn any_expr(columns: usize) -> BoxedStrategy<Expr> {
 
 fn any_aggregate(columns: usize) -> impl Strategy<Value = Aggregate> {
     use AggregateFunction::*;
-    let function = proptest::sample::select(vec![Count, Sum, Min, Max, Avg]);
+    let sketch = |text: &str| Sketch(text.parse().unwrap());
+    let sketches = [sketch(""), sketch("distinct=14"), sketch("frequency=6x13 second_moment=6x13 top=64")];
+    let moments = [Moments(NullHandling::Listwise), Moments(NullHandling::Pairwise)];
+    let functions = [Count, Sum, Min, Max, Avg].into_iter().chain(sketches).chain(moments);
+    let function = proptest::sample::select(functions.collect::<Vec<_>>());
     (".{0,9}", function, 0..columns, proptest::option::of(any_expr(columns))).prop_map(
         |(name, function, column, filter)| {
             let of = types()[column % types().len()].clone();
-            let candidates = [of.clone(), DataType::Int64, DataType::UInt64, DataType::Float64];
-            let data_type = candidates.into_iter().find(|t| function.accepts(Some(&of), t));
+            let candidates =
+                [of.clone(), DataType::Int64, DataType::UInt64, DataType::Float64, DataType::BinaryView];
+            let of = vec![of; if let Moments(_) = function { 1 + name.len() } else { 1 }];
+            let data_type = candidates.into_iter().find(|t| function.accepts(&of, t));
             match data_type {
                 Some(data_type) => {
-                    let argument = Some(Expr::Column(column));
-                    Aggregate { name, function, argument, filter, data_type }
+                    let arguments = vec![Expr::Column(column); of.len()];
+                    Aggregate { name, function, arguments, filter, data_type }
                 }
-                None => {
-                    Aggregate { name, function: Count, argument: None, filter, data_type: DataType::Int64 }
-                }
+                None => Aggregate {
+                    name,
+                    function: Count,
+                    arguments: Vec::new(),
+                    filter,
+                    data_type: DataType::Int64,
+                },
             }
         },
     )
@@ -484,10 +494,9 @@ fn shown(program: &Program, schema: &Schema) -> String {
         }
         Output::Aggregate { keys, aggregates } => {
             let aggregate = |a: &Aggregate| {
-                let argument = a.argument.as_ref().map_or("*".into(), |e| e.display(schema).to_string());
-                let filter = a.filter.as_ref().map(|e| format!(" filter {}", e.display(schema)));
-                let filter = filter.unwrap_or_default();
-                format!("{}({argument}){filter}: {} as {}", a.function.name(), a.data_type, a.name)
+                let (of, filter) = (Aggregate { filter: None, ..a.clone() }, a.filter.as_ref());
+                let filter = filter.map(|e| format!(" filter {}", e.display(schema))).unwrap_or_default();
+                format!("{}{filter}: {} as {}", of.display(schema), a.data_type, a.name)
             };
             let keys = keys.iter().map(named).collect::<Vec<_>>().join(", ");
             let aggregates = aggregates.iter().map(aggregate).collect::<Vec<_>>().join(", ");

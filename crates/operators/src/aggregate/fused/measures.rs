@@ -118,11 +118,13 @@ impl Measures {
 impl Aggregation {
     /// Whether an accumulator can run on lanes somewhere.
     fn may_fuse(&self, accumulator: &Accumulator) -> bool {
-        accumulator.argument.is_none_or(|index| {
-            let argument = &self.arguments[index];
-            argument.lane.is_some()
-                || (accumulator.kind == Kind::Count && argument.compiled.as_column().is_some())
-        })
+        let of_rows = accumulator.argument.is_none() && accumulator.kind == Kind::Count;
+        of_rows
+            || accumulator.argument.is_some_and(|index| {
+                let argument = &self.arguments[index];
+                argument.lane.is_some()
+                    || (accumulator.kind == Kind::Count && argument.compiled.as_column().is_some())
+            })
     }
 }
 

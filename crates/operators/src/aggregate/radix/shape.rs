@@ -55,7 +55,8 @@ impl Shape {
         bytes_max: usize,
     ) -> Option<Shape> {
         let bytes_max = BYTES_MAX.min(bytes_max / ROOM_PART);
-        if bytes_max < BYTES_MIN || !aggregation.conditions.is_empty() {
+        let is_plain = aggregation.conditions.is_empty() && aggregation.states.is_empty();
+        if bytes_max < BYTES_MIN || !is_plain {
             return None;
         }
         let mut shape =

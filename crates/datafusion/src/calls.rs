@@ -1,0 +1,201 @@
+//! The aggregate functions of a piece of a plan as aggregates of a program.
+//!
+//! Invariant: each outcome is exactly what the call gives. Calls that ask different things of a state of the
+//! same arguments share it, where that changes no answer.
+
+use crate::absorb::Outcome;
+use crate::convert::Scope;
+use crate::statistics::{Reading, Statistic, statistic_of};
+use arrow_schema::DataType;
+use datafusion::common::ScalarValue;
+use datafusion::logical_expr::expr::AggregateFunction as Call;
+use datafusion::logical_expr::{Expr as Logical, ExprSchemable};
+use farpool_model::{Aggregate, AggregateFunction, Expr, NullHandling};
+use farpool_statistics::StateForm;
+
+/// The calls so far.
+pub(crate) struct Calls<'a> {
+    pub scope: Scope<'a>,
+    /// Those of the program.
+    pub aggregates: Vec<Aggregate>,
+    pub outcomes: Vec<Outcome>,
+}
+
+impl Calls<'_> {
+    /// Adds the call `expr`, whose result has this name and type.
+    ///
+    /// # Errors
+    /// Why it cannot run in a pool.
+    pub(crate) fn add(&mut self, expr: &Logical, name: &str, data_type: &DataType) -> Result<(), String> {
+        let call = match expr {
+            Logical::AggregateFunction(call) => call,
+            Logical::Alias(alias) => return self.add(&alias.expr, name, data_type),
+            other => return Err(format!("{} is no aggregate", other.variant_name())),
+        };
+        if call.params.null_treatment.is_some() {
+            return Err("IGNORE NULLS has no counterpart in the pool".to_string());
+        }
+        let filter = match &call.params.filter {
+            None => None,
+            Some(filter) => Some(decided(self.scope.value_where(filter))?),
+        };
+        if let Some(statistic) = statistic_of(call, self.scope.input)? {
+            return self.add_statistic(call, name, filter, statistic);
+        }
+        let aggregate = self.plain(call, name, filter, data_type)?;
+        self.outcomes.push(Outcome { aggregate: self.aggregates.len(), reading: None });
+        self.aggregates.push(aggregate);
+        Ok(())
+    }
+
+    fn plain(
+        &self,
+        call: &Call,
+        name: &str,
+        filter: Option<Expr>,
+        data_type: &DataType,
+    ) -> Result<Aggregate, String> {
+        let function = function(call.func.name())
+            .ok_or_else(|| format!("the aggregate {} has no operator in the pool", call.func.name()))?;
+        if call.params.distinct && !matches!(function, AggregateFunction::Min | AggregateFunction::Max) {
+            return Err("an aggregate of distinct values has no operator in the pool".to_string());
+        }
+        let argument = argument(&self.scope, call, function, filter.is_some())?;
+        let arguments: Vec<Expr> = argument.into_iter().collect();
+        let types =
+            arguments.iter().map(|argument| argument.data_type(self.scope.table).map_err(|e| e.message));
+        if !function.accepts(&types.collect::<Result<Vec<_>, _>>()?, data_type) {
+            return Err(format!("{} that gives {data_type}", function.name()));
+        }
+        Ok(Aggregate { name: name.to_string(), function, arguments, filter, data_type: data_type.clone() })
+    }
+
+    fn add_statistic(
+        &mut self,
+        call: &Call,
+        name: &str,
+        filter: Option<Expr>,
+        statistic: Statistic,
+    ) -> Result<(), String> {
+        if call.params.distinct {
+            return Err("an aggregate of distinct values has no operator in the pool".to_string());
+        }
+        let value = |argument| match filter {
+            Some(_) => self.scope.value_where(argument),
+            None => self.scope.value(argument),
+        };
+        let arguments = call.params.args[..statistic.columns].iter().map(|argument| decided(value(argument)));
+        let wanted = Aggregate {
+            name: name.to_string(),
+            function: statistic.function,
+            arguments: arguments.collect::<Result<_, _>>()?,
+            filter,
+            data_type: DataType::BinaryView,
+        };
+        let form = StateForm::of(wanted.function);
+        let outcomes = &self.outcomes;
+        let is_shown = |place| outcomes.iter().any(|o| o.aggregate == place && o.reading.is_none());
+        let mut known = self.aggregates.iter_mut().enumerate();
+        let shared = known.find_map(|(place, known)| {
+            Some((place, share(known, is_shown(place), &wanted, &statistic.reading)?))
+        });
+        let (aggregate, reading) = shared.unwrap_or_else(|| {
+            self.aggregates.push(wanted);
+            (self.aggregates.len() - 1, statistic.reading)
+        });
+        // A state itself is what it is, without a reading.
+        let reading = (reading != Reading::State).then_some((form, reading));
+        self.outcomes.push(Outcome { aggregate, reading });
+        Ok(())
+    }
+}
+
+/// Lets `known` serve `wanted` as well, if it can: what is then read from it in place of `reading`. One whose
+/// bytes are a result stays as it is.
+fn share(known: &mut Aggregate, is_shown: bool, wanted: &Aggregate, reading: &Reading) -> Option<Reading> {
+    if known.filter != wanted.filter {
+        return None;
+    }
+    if known.function == wanted.function && known.arguments == wanted.arguments {
+        return Some(reading.clone());
+    }
+    match (known.function, wanted.function) {
+        _ if *reading == Reading::State => None,
+        (AggregateFunction::Sketch(ours), AggregateFunction::Sketch(theirs))
+            if known.arguments == wanted.arguments =>
+        {
+            let both = ours.and(&theirs).filter(|both| *both == ours || !is_shown)?;
+            known.function = AggregateFunction::Sketch(both);
+            Some(reading.clone())
+        }
+        (
+            AggregateFunction::Moments(NullHandling::Listwise),
+            AggregateFunction::Moments(NullHandling::Listwise),
+        ) if known.arguments.iter().all(|known| wanted.arguments.contains(known)) => {
+            let place = |wanted: &Expr| known.arguments.iter().position(|known| known == wanted);
+            let places = wanted.arguments.iter().map(place).collect::<Option<Vec<usize>>>()?;
+            Some(reading.clone().moved(&places))
+        }
+        _ => None,
+    }
+}
+
+fn function(name: &str) -> Option<AggregateFunction> {
+    Some(match name {
+        "count" => AggregateFunction::Count,
+        "sum" => AggregateFunction::Sum,
+        "min" => AggregateFunction::Min,
+        "max" => AggregateFunction::Max,
+        "avg" => AggregateFunction::Avg,
+        _ => return None,
+    })
+}
+
+fn argument(
+    scope: &Scope<'_>,
+    call: &Call,
+    function: AggregateFunction,
+    filtered: bool,
+) -> Result<Option<Expr>, String> {
+    let [argument] = call.params.args.as_slice() else {
+        return match function {
+            AggregateFunction::Count if call.params.args.is_empty() => Ok(None),
+            _ => Err("an aggregate of several arguments has no operator in the pool".to_string()),
+        };
+    };
+    if function == AggregateFunction::Count && never_null(argument) {
+        return Ok(None);
+    }
+    // DataFusion widens what it adds up; the pool adds up exactly in any case.
+    let argument = match (function, argument) {
+        (AggregateFunction::Sum | AggregateFunction::Avg, Logical::Cast(cast))
+            if widens(&cast.expr, cast.field.data_type(), scope) =>
+        {
+            &cast.expr
+        }
+        _ => argument,
+    };
+    decided(if filtered { scope.value_where(argument) } else { scope.value(argument) }).map(Some)
+}
+
+fn never_null(expr: &Logical) -> bool {
+    matches!(expr, Logical::Literal(scalar, _) if !scalar.is_null() && *scalar != ScalarValue::Null)
+}
+
+/// A cast of an integer to a wider one of the same sign or to a 64-bit float, or between floats.
+fn widens(inner: &Logical, to: &DataType, scope: &Scope<'_>) -> bool {
+    let Ok(from) = inner.get_type(scope.input) else { return false };
+    match to {
+        DataType::Float64 => from.is_integer() || from == DataType::Float32,
+        DataType::Int64 => from.is_signed_integer(),
+        DataType::UInt64 => from.is_unsigned_integer(),
+        _ => false,
+    }
+}
+
+fn decided(expr: Expr) -> Result<Expr, String> {
+    match expr.opaque_reason() {
+        Some(reason) => Err(reason.to_string()),
+        None => Ok(expr),
+    }
+}

@@ -1,0 +1,34 @@
+//! Statistics in SQL: aggregates that make states of sketches and moments and read answers from them
+//! ([`calls`], [`reading`]), functions that read states ([`scalars`]), and correlations of ranks ([`ranks`]).
+//!
+//! Each works over any table. Where the table is a pool's, [`crate::absorb`] has the pool make the state and
+//! [`push`] reads the answer above it: the same code reads both, so that the answers are the same.
+//! DataFusion's own functions of these names are replaced: those of floats lose digits where values are large
+//! beside their differences, and two of them would be two answers.
+
+mod accumulator;
+mod aggregates;
+mod calls;
+mod push;
+mod ranks;
+mod reading;
+mod scalars;
+
+pub(crate) use aggregates::{merger, statistic_of};
+pub(crate) use calls::Statistic;
+pub(crate) use push::{read_above, states_schema};
+pub(crate) use reading::Reading;
+
+use datafusion::execution::FunctionRegistry;
+use datafusion::logical_expr::AggregateUDF;
+use datafusion::prelude::SessionContext;
+
+/// Makes the functions known in `context`.
+pub(crate) fn register(context: &SessionContext) {
+    for (name, kind) in calls::FUNCTIONS {
+        let builtin = context.udaf(name).ok();
+        context.register_udaf(AggregateUDF::from(aggregates::Aggregate::new(name, *kind, builtin)));
+    }
+    ranks::all().into_iter().for_each(|function| context.register_udaf(function));
+    scalars::all().into_iter().for_each(|function| context.register_udf(function));
+}
