@@ -6,5 +6,7 @@
 //! were merged, except sums of floats.
 
 mod estimate;
+mod histogram;
 
 pub use estimate::Estimate;
+pub use histogram::{BINS_MAX, Bin, Histogram};
