@@ -85,6 +85,28 @@ pub const QUEUED_BATCHES_MAX: usize = 8;
 /// Distinct values of a column up to which the exact count is kept with the table's statistics.
 pub const DISTINCT_TRACKED_MAX: usize = 64 << 10;
 
+/// Hash bits that one item has for all its sketches: those of Murmur3 x64 128. Rows of counters that would
+/// share bits would collide together, and all but one of them be of no use.
+pub const SKETCH_HASH_BITS: u32 = 128;
+
+/// Bits of the number of a HyperLogLog register: from 16 registers, below which the estimate has no known
+/// error, to a quarter of a million, which err by 0.2 %.
+pub const DISTINCT_PRECISION: std::ops::RangeInclusive<u8> = 4..=18;
+
+/// Bits of the number of a counter in a row: the range of the thesis (table 4.3). At 16, six rows of
+/// counters with signs take 7 MiB, more than a core's cache holds.
+pub const COUNTERS_PRECISION: std::ops::RangeInclusive<u8> = 4..=16;
+
+/// Frequent values that a sketch keeps beside its counters: more are not more frequent than the noise.
+pub const SKETCH_TOP_MAX: u32 = 1024;
+
+/// Bytes of a value that a sketch keeps as one of the frequent ones; a longer one is not among them. All of
+/// them together are as many as a frame takes a few of.
+pub const SKETCH_VALUE_BYTES_MAX: usize = 1 << 10;
+
+/// Rows that one sketch may count: squares of their number fit 128 bits.
+pub const SKETCH_ROWS_MAX: u64 = 1 << 62;
+
 /// Milliseconds a peer may take to say hello, and to accept a connection.
 pub const HANDSHAKE_MS_MAX: u64 = 10_000;
 

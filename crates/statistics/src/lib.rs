@@ -3,10 +3,16 @@
 //! and read at either side.
 //!
 //! Invariant: a state is the same, bit for bit, however its rows were divided and in which order the parts
-//! were merged, except sums of floats.
+//! were merged, except sums of floats and the set of values that a sketch keeps as frequent.
 
+mod bounds;
+mod bytes;
 mod estimate;
+pub mod hash;
 mod histogram;
+mod sketch;
 
+pub use bytes::sealed;
 pub use estimate::Estimate;
 pub use histogram::{BINS_MAX, Bin, Histogram};
+pub use sketch::{Sketch, Total, Trust, check};

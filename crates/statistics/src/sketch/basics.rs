@@ -1,0 +1,256 @@
+//! What is exact about a column: rows, NULLs, the least and the greatest value, the sum.
+//!
+//! Invariant: all but sums of floats are the same however the rows were divided. The order is that of
+//! [`Literal::compare`], with every NaN behind all numbers.
+
+use super::items::Items;
+use arrow_buffer::i256;
+use arrow_schema::DataType;
+use farpool_model::{Literal, Value};
+
+/// The sum of a column.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Total {
+    /// Of integers; of decimals the unscaled sum. Exact.
+    Integer(i256),
+    /// Of floats, to within a few units of the last digit however many there are. NaN if one was, or if
+    /// there were infinities of both signs.
+    Float(f64),
+}
+
+impl Total {
+    /// The nearest float; of a decimal's unscaled sum.
+    pub fn as_f64(self) -> f64 {
+        match self {
+            Total::Integer(sum) => {
+                let (low, high) = sum.to_parts();
+                high as f64 * 2_f64.powi(128) + low as f64
+            }
+            Total::Float(sum) => sum,
+        }
+    }
+}
+
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Basics {
+    pub rows: u64,
+    pub nulls: u64,
+    pub range: Option<(Literal, Literal)>,
+    pub sum: Option<Sum>,
+}
+
+/// A sum that goes on.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) enum Sum {
+    Integer(i256),
+    /// The sum, and what rounding has taken from it so far.
+    Float {
+        sum: f64,
+        rest: f64,
+    },
+}
+
+impl Basics {
+    pub fn new(data_type: &DataType) -> Basics {
+        let sum = match data_type {
+            DataType::Decimal128(..) => Some(Sum::Integer(i256::ZERO)),
+            number if number.is_integer() => Some(Sum::Integer(i256::ZERO)),
+            DataType::Float32 | DataType::Float64 => Some(Sum::Float { sum: 0.0, rest: 0.0 }),
+            _ => None,
+        };
+        Basics { rows: 0, nulls: 0, range: None, sum }
+    }
+
+    /// Values, without NULLs.
+    pub fn values(&self) -> u64 {
+        self.rows - self.nulls
+    }
+
+    pub fn total(&self) -> Option<Total> {
+        self.range.as_ref()?;
+        Some(match self.sum? {
+            Sum::Integer(sum) => Total::Integer(sum),
+            Sum::Float { sum, rest } if sum.is_finite() => Total::Float(sum + rest),
+            Sum::Float { sum, .. } => Total::Float(sum),
+        })
+    }
+
+    /// Takes in the values of a block; the rows are counted by the caller.
+    pub fn update(&mut self, items: &Items<'_>, counts: Option<&[u64]>, data_type: &DataType) {
+        let int = |v: i128| literal(Value::Int(v), data_type);
+        match items {
+            Items::Signed(words) => {
+                let Some((low, high)) = extremes(words.iter().map(|w| *w as i64)) else { return };
+                if *data_type == DataType::Boolean {
+                    let truth = |v: i64| literal(Value::Bool(v != 0), data_type);
+                    return self.widen(truth(low), truth(high));
+                }
+                self.widen(int(low.into()), int(high.into()));
+                self.add_words(words, counts, true);
+            }
+            Items::Unsigned(words) => {
+                let Some((low, high)) = extremes(words.iter().copied()) else { return };
+                self.widen(int(low.into()), int(high.into()));
+                self.add_words(words, counts, false);
+            }
+            Items::Wide(values) => {
+                let Some((low, high)) = extremes(values.iter().copied()) else { return };
+                self.widen(int(low), int(high));
+                self.add_wide(values, counts);
+            }
+            Items::Floats(bits) => {
+                let Some((low, high)) = extremes(bits.iter().map(|bits| float_order(*bits))) else { return };
+                let float = |order: i64| literal(Value::Float(float_of_order(order)), data_type);
+                self.widen(float(low), float(high));
+                self.add_floats(bits, counts);
+            }
+            Items::Bytes(values) => self.widen_bytes(values, data_type),
+        }
+    }
+
+    pub fn merge(&mut self, other: &Basics) {
+        self.rows += other.rows;
+        self.nulls += other.nulls;
+        if let Some((low, high)) = &other.range {
+            self.widen(low.clone(), high.clone());
+        }
+        match (&mut self.sum, other.sum) {
+            (Some(Sum::Integer(ours)), Some(Sum::Integer(theirs))) => *ours = ours.wrapping_add(theirs),
+            (Some(ours), Some(Sum::Float { sum, rest })) => {
+                ours.add_float(sum);
+                ours.add_float(rest);
+            }
+            _ => {}
+        }
+    }
+
+    fn widen(&mut self, low: Literal, high: Literal) {
+        match &mut self.range {
+            None => self.range = Some((low, high)),
+            Some((least, greatest)) => {
+                if before(&low, least) {
+                    *least = low;
+                }
+                if before(greatest, &high) {
+                    *greatest = high;
+                }
+            }
+        }
+    }
+
+    fn widen_bytes(&mut self, values: &[&[u8]], data_type: &DataType) {
+        let Some((low, high)) = extremes(values.iter().copied()) else { return };
+        let within = self.range.as_ref().is_some_and(|(least, greatest)| {
+            bytes_of(least).is_some_and(|least| least <= low)
+                && bytes_of(greatest).is_some_and(|greatest| high <= greatest)
+        });
+        // Most blocks change nothing: then nothing is copied.
+        if !within {
+            self.widen(bytes_literal(low, data_type), bytes_literal(high, data_type));
+        }
+    }
+
+    fn add_words(&mut self, words: &[u64], counts: Option<&[u64]>, signed: bool) {
+        let wide = |word: u64| if signed { i128::from(word as i64) } else { i128::from(word) };
+        let sum = match counts {
+            None => words.iter().map(|word| wide(*word)).sum(),
+            Some(counts) => {
+                let products = words.iter().zip(counts).map(|(w, c)| product(wide(*w), *c));
+                return products.for_each(|product| self.add_integer(product));
+            }
+        };
+        self.add_integer(i256::from_i128(sum));
+    }
+
+    fn add_wide(&mut self, values: &[i128], counts: Option<&[u64]>) {
+        for (i, value) in values.iter().enumerate() {
+            self.add_integer(product(*value, counts.map_or(1, |counts| counts[i])));
+        }
+    }
+
+    /// Cannot leave the 256 bits: there are fewer than 2^63 rows of at most 128 bits.
+    fn add_integer(&mut self, value: i256) {
+        if let Some(Sum::Integer(sum)) = &mut self.sum {
+            *sum = sum.wrapping_add(value);
+        }
+    }
+
+    fn add_floats(&mut self, bits: &[u64], counts: Option<&[u64]>) {
+        let Some(sum) = &mut self.sum else { return };
+        match counts {
+            None => sum.add_float(pairwise(bits)),
+            Some(counts) => {
+                bits.iter().zip(counts).for_each(|(b, c)| sum.add_float(f64::from_bits(*b) * *c as f64));
+            }
+        }
+    }
+}
+
+impl Sum {
+    /// Adds, and keeps what rounding takes away (Knuth's TwoSum).
+    fn add_float(&mut self, value: f64) {
+        let Sum::Float { sum, rest } = self else { return };
+        let new = *sum + value;
+        let part = new - *sum;
+        let lost = (*sum - (new - part)) + (value - part);
+        *sum = new;
+        if lost.is_finite() {
+            *rest += lost;
+        }
+    }
+}
+
+/// The sum of up to a block of floats, halves by halves: its error grows with the logarithm of their number.
+fn pairwise(bits: &[u64]) -> f64 {
+    match bits.len() {
+        0..=16 => bits.iter().map(|bits| f64::from_bits(*bits)).sum(),
+        more => {
+            let (left, right) = bits.split_at(more / 2);
+            pairwise(left) + pairwise(right)
+        }
+    }
+}
+
+fn product(value: i128, count: u64) -> i256 {
+    i256::from_i128(value).wrapping_mul(i256::from_i128(count.into()))
+}
+
+fn extremes<T: Ord + Copy>(mut values: impl Iterator<Item = T>) -> Option<(T, T)> {
+    let first = values.next()?;
+    Some(values.fold((first, first), |(low, high), value| (low.min(value), high.max(value))))
+}
+
+/// An integer that compares as the float does; every NaN is the same and behind all numbers.
+fn float_order(bits: u64) -> i64 {
+    let bits = if f64::from_bits(bits).is_nan() { f64::NAN.to_bits() & (u64::MAX >> 1) } else { bits } as i64;
+    bits ^ ((bits >> 63) as u64 >> 1) as i64
+}
+
+fn float_of_order(order: i64) -> f64 {
+    f64::from_bits((order ^ ((order >> 63) as u64 >> 1) as i64) as u64)
+}
+
+fn before(one: &Literal, other: &Literal) -> bool {
+    one.compare(other).is_some_and(std::cmp::Ordering::is_lt)
+}
+
+fn bytes_of(literal: &Literal) -> Option<&[u8]> {
+    match literal.value() {
+        Value::Text(text) => Some(text.as_bytes()),
+        Value::Bytes(bytes) => Some(bytes),
+        _ => None,
+    }
+}
+
+/// A value of the column as a literal.
+pub(crate) fn literal(value: Value, data_type: &DataType) -> Literal {
+    Literal::new(value, data_type.clone()).expect("the value was in a column of that type")
+}
+
+pub(crate) fn bytes_literal(bytes: &[u8], data_type: &DataType) -> Literal {
+    let value = match data_type {
+        DataType::Utf8View => Value::Text(String::from_utf8_lossy(bytes).into_owned()),
+        _ => Value::Bytes(bytes.to_vec()),
+    };
+    literal(value, data_type)
+}

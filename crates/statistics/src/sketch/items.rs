@@ -1,0 +1,145 @@
+//! The values of an Arrow array in blocks, in the few forms in which they are hashed. NULLs are left out.
+
+use arrow_array::cast::AsArray;
+use arrow_array::types::*;
+use arrow_array::{Array, ArrowPrimitiveType, OffsetSizeTrait, PrimitiveArray};
+use arrow_buffer::NullBuffer;
+use arrow_schema::{DataType, TimeUnit};
+use farpool_model::{Error, Result, limits};
+
+const BLOCK: usize = limits::BLOCK_ROWS;
+
+/// Some values of a column.
+pub(crate) enum Items<'a> {
+    /// Integers with sign, and all that are held as such, sign-extended.
+    Signed(&'a [u64]),
+    /// 64-bit integers without sign.
+    Unsigned(&'a [u64]),
+    /// The bits of 64-bit floats.
+    Floats(&'a [u64]),
+    /// Decimals of any width.
+    Wide(&'a [i128]),
+    /// Strings and binaries.
+    Bytes(&'a [&'a [u8]]),
+}
+
+/// What is done with a block of values; where they are counted, with how often each is there.
+pub(crate) type Take<'t> = &'t mut dyn FnMut(Items<'_>, Option<&[u64]>);
+
+/// Hands over the values of `array` in blocks. With `counts` there is one for each row, and values that
+/// are not there at all (0 times) are left out as well.
+///
+/// # Errors
+/// `Invalid` when the array's encoding is not one that this reads.
+pub(crate) fn blocks(array: &dyn Array, counts: Option<&[u64]>, take: Take<'_>) -> Result<()> {
+    let mut source = Source { nulls: array.nulls(), counts, take };
+    macro_rules! words {
+        ($t:ty, $items:ident, $word:expr) => {
+            source.words(array.as_primitive::<$t>(), $word, |words| Items::$items(words))
+        };
+    }
+    match array.data_type() {
+        DataType::Boolean => {
+            let values = array.as_boolean().values();
+            source.each(values.len(), |i| u64::from(values.value(i)), |words| Items::Signed(words));
+        }
+        DataType::Int8 => words!(Int8Type, Signed, |v| i64::from(v) as u64),
+        DataType::Int16 => words!(Int16Type, Signed, |v| i64::from(v) as u64),
+        DataType::Int32 => words!(Int32Type, Signed, |v| i64::from(v) as u64),
+        DataType::Int64 => words!(Int64Type, Signed, |v| v as u64),
+        DataType::UInt8 => words!(UInt8Type, Signed, u64::from),
+        DataType::UInt16 => words!(UInt16Type, Signed, u64::from),
+        DataType::UInt32 => words!(UInt32Type, Signed, u64::from),
+        DataType::UInt64 => words!(UInt64Type, Unsigned, |v| v),
+        DataType::Float32 => words!(Float32Type, Floats, |v| f64::from(v).to_bits()),
+        DataType::Float64 => words!(Float64Type, Floats, |v| v.to_bits()),
+        DataType::Date32 => words!(Date32Type, Signed, |v| i64::from(v) as u64),
+        DataType::Timestamp(TimeUnit::Second, _) => words!(TimestampSecondType, Signed, |v| v as u64),
+        DataType::Timestamp(TimeUnit::Millisecond, _) => {
+            words!(TimestampMillisecondType, Signed, |v| v as u64);
+        }
+        DataType::Timestamp(TimeUnit::Microsecond, _) => {
+            words!(TimestampMicrosecondType, Signed, |v| v as u64);
+        }
+        DataType::Timestamp(TimeUnit::Nanosecond, _) => {
+            words!(TimestampNanosecondType, Signed, |v| v as u64);
+        }
+        DataType::Decimal128(..) => {
+            let values = array.as_primitive::<Decimal128Type>().values();
+            source.each(values.len(), |i| values[i], |values| Items::Wide(values));
+        }
+        DataType::Utf8 => source.strings::<i32>(array),
+        DataType::LargeUtf8 => source.strings::<i64>(array),
+        DataType::Utf8View => {
+            let values = array.as_string_view();
+            source.each(values.len(), |i| values.value(i).as_bytes(), |values| Items::Bytes(values));
+        }
+        DataType::Binary => source.binaries::<i32>(array),
+        DataType::LargeBinary => source.binaries::<i64>(array),
+        DataType::BinaryView => {
+            let values = array.as_binary_view();
+            source.each(values.len(), |i| values.value(i), |values| Items::Bytes(values));
+        }
+        DataType::FixedSizeBinary(_) => {
+            let values = array.as_fixed_size_binary();
+            source.each(values.len(), |i| values.value(i), |values| Items::Bytes(values));
+        }
+        other => {
+            return Err(Error::invalid(format!("sketches do not read arrays of type {other}"))
+                .advise("cast them to the type under which the pool holds them"));
+        }
+    }
+    Ok(())
+}
+
+struct Source<'a, 't> {
+    nulls: Option<&'a NullBuffer>,
+    counts: Option<&'a [u64]>,
+    take: Take<'t>,
+}
+
+impl Source<'_, '_> {
+    fn words<T: ArrowPrimitiveType>(
+        &mut self,
+        array: &PrimitiveArray<T>,
+        word: impl Fn(T::Native) -> u64,
+        items: impl Fn(&[u64]) -> Items<'_>,
+    ) {
+        let values = array.values();
+        if self.nulls.is_some_and(|nulls| nulls.null_count() > 0) || self.counts.is_some() {
+            return self.each(values.len(), |i| word(values[i]), items);
+        }
+        let mut words = [0; BLOCK];
+        for chunk in values.chunks(BLOCK) {
+            words.iter_mut().zip(chunk).for_each(|(to, from)| *to = word(*from));
+            (self.take)(items(&words[..chunk.len()]), None);
+        }
+    }
+
+    fn strings<O: OffsetSizeTrait>(&mut self, array: &dyn Array) {
+        let values = array.as_string::<O>();
+        self.each(values.len(), |i| values.value(i).as_bytes(), |values| Items::Bytes(values));
+    }
+
+    fn binaries<O: OffsetSizeTrait>(&mut self, array: &dyn Array) {
+        let values = array.as_binary::<O>();
+        self.each(values.len(), |i| values.value(i), |values| Items::Bytes(values));
+    }
+
+    /// Hands over what is there of `rows` values, one by one.
+    fn each<V>(&mut self, rows: usize, value: impl Fn(usize) -> V, items: impl Fn(&[V]) -> Items<'_>) {
+        let (mut block, mut times) = (Vec::with_capacity(BLOCK), Vec::with_capacity(BLOCK));
+        for i in 0..rows {
+            let count = self.counts.map_or(1, |counts| counts[i]);
+            if count > 0 && self.nulls.is_none_or(|nulls| nulls.is_valid(i)) {
+                block.push(value(i));
+                times.push(count);
+            }
+            if block.len() == BLOCK || i + 1 == rows {
+                (self.take)(items(&block), self.counts.map(|_| times.as_slice()));
+                block.clear();
+                times.clear();
+            }
+        }
+    }
+}

@@ -1,0 +1,132 @@
+//! Candidates for the most frequent values, found in the same pass with the help of Count-Min.
+//!
+//! The first [`ALL`] values, then every [`STEP`]th, are looked at: one whose count by now is above the
+//! least of the candidates' becomes a candidate. Of a value that occurs f times after the start each time is
+//! missed with 15 of 16 chances, so that all are with a chance below e^(-f/16); the counts in the answer are
+//! those of Count-Min, which saw all. It is the one part of a sketch that depends on the order of rows.
+
+use super::block::Block;
+use crate::hash::Hash;
+use farpool_model::Literal;
+use std::collections::HashMap;
+
+/// Values at the start that are all looked at.
+const ALL: u64 = 64 << 10;
+
+/// Behind the start one in so many is looked at.
+const STEP: u64 = 16;
+
+/// Candidates for each wanted value, when they are pruned.
+const SPARE: usize = 4;
+
+#[derive(Clone, Debug)]
+pub(crate) struct Candidates {
+    /// How many are wanted.
+    top: usize,
+    seen: u64,
+    /// By the hash, which makes two values one with a chance of 2^-128 only.
+    found: HashMap<Hash, Candidate>,
+    /// A count that a value must pass to become a candidate.
+    floor: u64,
+}
+
+#[derive(Clone, Debug)]
+struct Candidate {
+    value: Literal,
+    /// The estimate when it was last looked at: it may have grown.
+    count: u64,
+}
+
+impl Candidates {
+    pub fn new(top: u32) -> Candidates {
+        Candidates { top: top as usize, seen: 0, found: HashMap::new(), floor: 0 }
+    }
+
+    /// Candidates that are kept after a pruning, and at most in a state that travels.
+    pub fn kept_max(top: u32) -> usize {
+        SPARE * top as usize
+    }
+
+    pub fn bytes_held(&self) -> usize {
+        let value = |candidate: &Candidate| super::literal_bytes(&candidate.value);
+        self.found.capacity() * size_of::<(Hash, Candidate)>() + self.found.values().map(value).sum::<usize>()
+    }
+
+    /// Looks at some values of a block that has been counted; `count` says how often a value occurred.
+    pub fn update(&mut self, block: &Block<'_>, count: &dyn Fn(Hash) -> u64) {
+        if self.top == 0 {
+            return;
+        }
+        let len = block.hashes.len() as u64;
+        let all = block.counts.is_some() || self.seen < ALL;
+        let (first, step) = if all { (0, 1) } else { (self.seen / ALL % STEP, STEP) };
+        for place in (first..len).step_by(step as usize) {
+            self.look(block.hashes.at(place as usize), count, || (block.value)(place as usize));
+        }
+        self.seen += len;
+    }
+
+    fn look(&mut self, hash: Hash, count: &dyn Fn(Hash) -> u64, value: impl FnOnce() -> Option<Literal>) {
+        if self.found.contains_key(&hash) {
+            return;
+        }
+        let count_now = count(hash);
+        if count_now <= self.floor {
+            return;
+        }
+        let Some(value) = value() else { return };
+        self.found.insert(hash, Candidate { value, count: count_now });
+        if self.found.len() >= 2 * SPARE * self.top {
+            self.prune(count);
+        }
+    }
+
+    /// Keeps the most frequent ones. What is frequent first is looked up by `count` again.
+    pub fn prune(&mut self, count: &dyn Fn(Hash) -> u64) {
+        self.found.iter_mut().for_each(|(hash, candidate)| candidate.count = count(*hash));
+        let kept = SPARE * self.top;
+        if self.found.len() > kept {
+            let mut order: Vec<(u64, Hash)> = self.found.iter().map(|(h, c)| (c.count, *h)).collect();
+            order.sort_unstable_by(|one, other| other.cmp(one));
+            order[kept..].iter().for_each(|(_, hash)| drop(self.found.remove(hash)));
+            self.floor = order[kept - 1].0;
+        }
+    }
+
+    /// Takes in the candidates of another; the counters have been merged before.
+    pub fn merge(&mut self, other: &Candidates, count: &dyn Fn(Hash) -> u64) {
+        self.seen += other.seen;
+        for (hash, candidate) in &other.found {
+            self.found.entry(*hash).or_insert_with(|| candidate.clone());
+        }
+        self.floor = 0;
+        self.prune(count);
+    }
+
+    /// Puts in a candidate from a state that travelled.
+    pub fn insert(&mut self, hash: Hash, value: Literal) {
+        self.found.insert(hash, Candidate { value, count: 0 });
+    }
+
+    pub fn seen(&self) -> u64 {
+        self.seen
+    }
+
+    pub fn set_seen(&mut self, seen: u64) {
+        self.seen = seen;
+    }
+
+    /// All that may travel, in the order of their hashes.
+    pub fn kept(&self, count: &dyn Fn(Hash) -> u64) -> Vec<(Hash, Literal)> {
+        let mut pruned = self.clone();
+        pruned.prune(count);
+        let mut kept: Vec<_> = pruned.found.into_iter().map(|(hash, c)| (hash, c.value)).collect();
+        kept.sort_unstable_by_key(|(hash, _)| *hash);
+        kept
+    }
+
+    /// All, with their hashes.
+    pub fn iter(&self) -> impl Iterator<Item = (Hash, &Literal)> {
+        self.found.iter().map(|(hash, candidate)| (*hash, &candidate.value))
+    }
+}
