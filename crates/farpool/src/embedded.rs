@@ -5,7 +5,9 @@
 use crate::morsels;
 use arrow::datatypes::SchemaRef;
 use async_trait::async_trait;
-use farpool_model::{LoadMode, Prepared, Program, Result, Status, TableInfo, TableName, TenantName, limits};
+use farpool_model::{
+    LoadMode, Prepared, Program, Result, Status, TableInfo, TableName, TableStatistics, TenantName, limits,
+};
 use farpool_node::{Node, NodeConfig};
 use farpool_transfer::{BatchStream, Execution, Pool};
 use futures::StreamExt;
@@ -84,6 +86,10 @@ impl Pool for EmbeddedPool {
 
     async fn table(&self, name: &TableName) -> Result<TableInfo> {
         self.node.catalog().info(&self.tenant, name)
+    }
+
+    async fn statistics(&self, name: &TableName) -> Result<TableStatistics> {
+        self.node.catalog().statistics(&self.tenant, name)
     }
 
     async fn prepare(&self, program: &Program) -> Result<Prepared> {
