@@ -45,6 +45,12 @@ pub const KEY_SET_BYTES_MAX: usize = 1 << 20;
 /// Columns of one table, and of one result.
 pub const COLUMNS_MAX: usize = 4096;
 
+/// Columns of one state of moments: the products of all pairs of 64-bit integers then take 67 MB.
+pub const MOMENT_COLUMNS_MAX: usize = 2048;
+
+/// Rows that a state of moments counts: sums of as many products fit its widest numbers.
+pub const MOMENT_ROWS_MAX: u64 = 1 << 62;
+
 /// Bytes of a table, column or tenant name.
 pub const NAME_BYTES_MAX: usize = 255;
 
@@ -128,5 +134,6 @@ const _: () = assert!(STRING_BYTES_MAX <= MESSAGE_BYTES_MAX);
 const _: () = assert!(PATTERN_BYTES_MAX <= PLAN_BYTES_MAX);
 const _: () = assert!(SORT_KEYS_MAX <= COLUMNS_MAX);
 const _: () = assert!(TAP_COLUMNS_MAX <= COLUMNS_MAX && TAP_MOMENT_COLUMNS_MAX <= TAP_COLUMNS_MAX);
+const _: () = assert!(MOMENT_COLUMNS_MAX <= COLUMNS_MAX);
 const _: () = assert!(PAGE_BYTES.is_power_of_two());
 const _: () = assert!(ROW_GROUP_ROWS <= u32::MAX as usize);

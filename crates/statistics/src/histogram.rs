@@ -82,7 +82,15 @@ impl Histogram {
     /// # Errors
     /// `Invalid` for an array of another kind.
     pub fn update(&mut self, values: &dyn Array) -> Result<()> {
-        fill::fill(self, values)
+        fill::fill(self, values, None)
+    }
+
+    /// Adds each of `values` as many times as `counts`, which has one for each, says.
+    ///
+    /// # Errors
+    /// As [`Histogram::update`].
+    pub fn update_counted(&mut self, values: &dyn Array, counts: &[u64]) -> Result<()> {
+        fill::fill(self, values, Some(counts))
     }
 
     /// Adds the counts of another histogram of the same kind.

@@ -10,9 +10,15 @@ mod bytes;
 mod estimate;
 pub mod hash;
 mod histogram;
+mod moments;
+mod profile;
+mod rank;
 mod sketch;
 
 pub use bytes::sealed;
 pub use estimate::Estimate;
 pub use histogram::{BINS_MAX, Bin, Histogram};
 pub use sketch::{Sketch, Total, Trust, check};
+pub use profile::{ColumnMoments, ColumnProfile, Profile, is_numeric};
+pub use moments::{Form, MOMENTS_VERSION, Moments, Regression};
+pub use rank::{kendall, spearman};

@@ -1,0 +1,49 @@
+//! Many wide integers, each in as few words as the layout needs.
+
+use super::wide::Wide;
+
+/// Integers of the same number of words each.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Integers {
+    words: usize,
+    all: Vec<u64>,
+}
+
+impl Integers {
+    pub(crate) fn new(words: usize, count: usize) -> Integers {
+        Integers { words, all: vec![0; words * count] }
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.all.len() / self.words
+    }
+
+    pub(crate) fn bytes_held(&self) -> usize {
+        8 * self.all.capacity()
+    }
+
+    #[inline]
+    pub(crate) fn get(&self, index: usize) -> Wide {
+        Wide::from_words(&self.all[index * self.words..][..self.words])
+    }
+
+    /// Sets one; the layout's words are enough for what the program adds up.
+    pub(crate) fn set(&mut self, index: usize, value: Wide) {
+        self.all[index * self.words..][..self.words].copy_from_slice(&value.0[..self.words]);
+    }
+
+    #[inline]
+    pub(crate) fn add(&mut self, index: usize, value: Wide) {
+        let mut carry = false;
+        for (word, other) in self.all[index * self.words..][..self.words].iter_mut().zip(value.0) {
+            let (partial, first) = word.overflowing_add(other);
+            let (total, second) = partial.overflowing_add(u64::from(carry));
+            *word = total;
+            carry = first | second;
+        }
+    }
+
+    pub(crate) fn merge(&mut self, other: &Integers) {
+        (0..self.len()).for_each(|index| self.add(index, other.get(index)));
+    }
+}

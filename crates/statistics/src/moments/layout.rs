@@ -1,0 +1,79 @@
+//! What a state of moments is over: the columns' types and where the numbers of a pair stand.
+//!
+//! Inside a state the columns stand in another order, integers and decimals first: pairs of them are then
+//! the first part of the triangle of pairs, which is exact, and pairs with a float are the rest.
+
+use arrow_schema::DataType;
+use farpool_model::{Error, NullHandling, Result, limits};
+
+/// The types of the columns and their order inside.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Layout {
+    pub(crate) types: Vec<DataType>,
+    pub(crate) nulls: NullHandling,
+    /// The place of each column inside.
+    pub(crate) places: Vec<usize>,
+    /// The column at each place.
+    pub(crate) at: Vec<usize>,
+    /// How many of the first places hold integers or decimals.
+    pub(crate) exact: usize,
+    /// Words of a sum of products of them.
+    pub(crate) words: usize,
+}
+
+impl Layout {
+    pub(crate) fn new(types: &[DataType], nulls: NullHandling) -> Result<Layout> {
+        if types.len() > limits::MOMENT_COLUMNS_MAX {
+            return Err(Error::over_limit(format!(
+                "moments may be over {} columns, these are {}",
+                limits::MOMENT_COLUMNS_MAX,
+                types.len()
+            ))
+            .advise("choose fewer columns"));
+        }
+        let words = types.iter().map(words).collect::<Result<Vec<_>>>()?;
+        let (exact, floats): (Vec<usize>, Vec<usize>) = (0..types.len()).partition(|i| words[*i] > 0);
+        let count = exact.len();
+        let at = [exact, floats].concat();
+        let mut places = vec![0; types.len()];
+        at.iter().enumerate().for_each(|(place, column)| places[*column] = place);
+        let words = words.into_iter().max().unwrap_or(0).max(2);
+        Ok(Layout { types: types.to_vec(), nulls, places, at, exact: count, words })
+    }
+
+    pub(crate) fn columns(&self) -> usize {
+        self.types.len()
+    }
+
+    /// How many digits of the integers at this place stand behind the point.
+    pub(crate) fn scale(&self, place: usize) -> i32 {
+        match self.types[self.at[place]] {
+            DataType::Decimal128(_, scale) => i32::from(scale),
+            _ => 0,
+        }
+    }
+}
+
+/// Where a pair of places stands in a triangle; in either order.
+pub(crate) fn pair_at(p: usize, q: usize) -> usize {
+    let (p, q) = (p.max(q), p.min(q));
+    triangle(p) + q
+}
+
+/// Pairs of `count` columns, each with itself too.
+pub(crate) fn triangle(count: usize) -> usize {
+    count * (count + 1) / 2
+}
+
+/// Words that hold the sum of 2^62 products of values of the type; none for floats.
+fn words(data_type: &DataType) -> Result<usize> {
+    use DataType::*;
+    match data_type {
+        Int8 | Int16 | Int32 | UInt8 | UInt16 | UInt32 => Ok(2),
+        Int64 | UInt64 => Ok(4),
+        Decimal128(..) => Ok(6),
+        Float32 | Float64 => Ok(0),
+        other => Err(Error::invalid(format!("there are no moments of a column of type {other}"))
+            .advise("choose columns of integers, decimals or floats, or cast this one")),
+    }
+}

@@ -1,0 +1,199 @@
+//! Moments: sums of columns, of their squares and of the products of all pairs, in one pass, as one state
+//! that merges (thesis, chapter 3). Means, variances, covariances, correlations, regressions and cosine
+//! similarities of any pair follow from it.
+//!
+//! - Input: columns of 8- to 64-bit integers, decimals and floats, mixed as one likes. An integer in a pair
+//!   with a float counts as the nearest float.
+//! - Exact for pairs of integers and decimals, at any length up to 2^62 rows: no sum wraps, none is rounded
+//!   before the mean is off. Floats: co-moments around the mean of each block, joined block by block.
+//! - A NaN or an infinity in a float makes NaN of all answers on pairs with its column, except of the mean,
+//!   which is the infinity if there is but one kind; other pairs do not notice it. So does numpy; DuckDB
+//!   refuses infinities.
+//! - Memory: one number for each pair of columns; six once a NULL was seen and NULLs count pair by pair.
+
+mod codec;
+mod integers;
+mod layout;
+mod pair;
+mod scalar;
+mod shared;
+mod split;
+mod values;
+mod wide;
+
+#[cfg(test)]
+mod tests;
+
+pub use codec::MOMENTS_VERSION;
+pub use pair::{Form, Regression};
+
+use arrow_array::ArrayRef;
+use arrow_schema::DataType;
+use farpool_model::{Error, NullHandling, Result, limits};
+use layout::Layout;
+use pair::Pair;
+use shared::Shared;
+use split::Split;
+use std::borrow::Cow;
+
+/// Sums of columns, of their squares and of the products of all pairs.
+#[derive(Clone, Debug)]
+pub struct Moments {
+    layout: Layout,
+    /// Of the rows in which nothing is NULL.
+    whole: Shared,
+    /// Of the others, once there were any and NULLs count pair by pair.
+    split: Option<Box<Split>>,
+    /// All rows given, which no count of a pair exceeds.
+    rows: u64,
+}
+
+impl Moments {
+    /// Of no rows yet.
+    ///
+    /// # Errors
+    /// `Invalid` for a type without arithmetic; `OverLimit` for more than
+    /// [`limits::MOMENT_COLUMNS_MAX`] columns.
+    pub fn new(types: &[DataType], nulls: NullHandling) -> Result<Moments> {
+        Ok(Moments::of(Layout::new(types, nulls)?))
+    }
+
+    fn of(layout: Layout) -> Moments {
+        Moments { whole: Shared::new(&layout), split: None, rows: 0, layout }
+    }
+
+    /// How many columns.
+    pub fn columns(&self) -> usize {
+        self.layout.columns()
+    }
+
+    /// Their types.
+    pub fn types(&self) -> &[DataType] {
+        &self.layout.types
+    }
+
+    /// Which rows count for a pair.
+    pub fn nulls(&self) -> NullHandling {
+        self.layout.nulls
+    }
+
+    /// Adds rows, given column by column.
+    ///
+    /// # Errors
+    /// `Invalid` when these are not as many columns of these types, equally long; `OverLimit` beyond
+    /// [`limits::MOMENT_ROWS_MAX`] rows.
+    pub fn update(&mut self, columns: &[ArrayRef]) -> Result<()> {
+        let rows = values::check(&self.layout.types, columns)?;
+        self.rows = rows_together(self.rows, rows as u64)?;
+        let split = scalar::split(&self.layout, columns, rows);
+        self.split.get_or_insert_with(|| Box::new(Split::new(&self.layout))).merge(&split);
+        Ok(())
+    }
+
+    /// Adds the rows of another state.
+    ///
+    /// # Errors
+    /// `Invalid` when it is over other types or counts NULLs otherwise; `OverLimit` beyond
+    /// [`limits::MOMENT_ROWS_MAX`] rows.
+    pub fn merge(&mut self, other: &Moments) -> Result<()> {
+        if self.layout != other.layout {
+            return Err(Error::invalid(format!(
+                "moments over {:?} ({:?}) do not merge with moments over {:?} ({:?})",
+                self.layout.types, self.layout.nulls, other.layout.types, other.layout.nulls
+            )));
+        }
+        self.rows = rows_together(self.rows, other.rows)?;
+        self.whole.merge(&self.layout, &other.whole);
+        if let Some(theirs) = &other.split {
+            self.split.get_or_insert_with(|| Box::new(Split::new(&self.layout))).merge(theirs);
+        }
+        Ok(())
+    }
+
+    /// The state as bytes.
+    pub fn to_bytes(&self) -> Vec<u8> {
+        codec::write(self)
+    }
+
+    /// The state that [`Moments::to_bytes`] wrote.
+    ///
+    /// # Errors
+    /// `Corrupt` when no program wrote these bytes, or one of another version.
+    pub fn from_bytes(bytes: &[u8]) -> Result<Moments> {
+        codec::read(bytes)
+    }
+
+    /// Bytes of memory.
+    pub fn bytes_held(&self) -> usize {
+        size_of::<Moments>()
+            + self.whole.bytes_held()
+            + self.split.as_ref().map_or(0, |split| size_of::<Split>() + split.bytes_held())
+    }
+
+    /// Everything in the form for NULLs that count pair by pair, if there were any.
+    fn as_split(&self) -> Option<Cow<'_, Split>> {
+        let split = self.split.as_deref()?;
+        if self.whole.rows == 0 {
+            return Some(Cow::Borrowed(split));
+        }
+        let mut split = split.clone();
+        split.merge_shared(&self.layout, &self.whole);
+        Some(Cow::Owned(split))
+    }
+
+    fn pair(&self, i: usize, j: usize) -> Pair {
+        let (p, q) = (self.layout.places[i], self.layout.places[j]);
+        match self.split.as_deref() {
+            None => self.whole.pair(&self.layout, p, q),
+            Some(split) => split.pair_with(&self.layout, &self.whole, p, q),
+        }
+    }
+
+    /// The rows that count for a pair of columns: those in which neither is NULL, or no column at all.
+    pub fn count(&self, i: usize, j: usize) -> u64 {
+        self.pair(i, j).count
+    }
+
+    /// The mean of a column, over the rows that count for it alone; NaN without rows.
+    pub fn mean(&self, i: usize) -> f64 {
+        self.pair(i, i).x.mean()
+    }
+
+    /// The variance of a column; NaN with too few rows.
+    pub fn variance(&self, i: usize, form: Form) -> f64 {
+        self.covariance(i, i, form)
+    }
+
+    /// The covariance of a pair; NaN with too few rows.
+    pub fn covariance(&self, i: usize, j: usize, form: Form) -> f64 {
+        self.pair(i, j).covariance(form)
+    }
+
+    /// Pearson's correlation coefficient of a pair, between -1 and 1; NaN where a column is constant.
+    pub fn correlation(&self, i: usize, j: usize) -> f64 {
+        self.pair(i, j).correlation()
+    }
+
+    /// The correlation coefficients of all pairs, row by row.
+    pub fn correlations(&self) -> Vec<f64> {
+        let columns = 0..self.columns();
+        columns.clone().flat_map(|i| columns.clone().map(move |j| self.correlation(i, j))).collect()
+    }
+
+    /// The line y = slope x + intercept through the rows of a pair.
+    pub fn regression(&self, y: usize, x: usize) -> Regression {
+        self.pair(x, y).regression()
+    }
+
+    /// The cosine of the angle between two columns; NaN where one of them is 0 throughout.
+    pub fn cosine_similarity(&self, i: usize, j: usize) -> f64 {
+        self.pair(i, j).cosine()
+    }
+}
+
+fn rows_together(left: u64, right: u64) -> Result<u64> {
+    left.checked_add(right).filter(|rows| *rows <= limits::MOMENT_ROWS_MAX).ok_or_else(|| {
+        Error::over_limit(format!("moments count {} rows at most", limits::MOMENT_ROWS_MAX))
+            .advise("start another state")
+    })
+}

@@ -1,0 +1,196 @@
+//! From the sums of a pair of columns to the answers.
+//!
+//! Sums of integers become floats only here, once the mean is taken off exactly: the correlation of columns
+//! far from 0 is as good as that of columns around it.
+
+use super::wide::Wide;
+
+/// What a divisor of covariances counts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Form {
+    /// All rows: these are all there are.
+    Population,
+    /// One less than the rows: these are a sample of more.
+    Sample,
+}
+
+/// The line through the rows of a pair that misses their y by the least squares, and what SQL's `regr_*`
+/// functions give of them. NaN is what SQL has NULL for.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Regression {
+    /// y per x; NaN where x is constant.
+    pub slope: f64,
+    /// y at x = 0; NaN where x is constant.
+    pub intercept: f64,
+    /// How much of the variance of y the line explains; NaN where x is constant, 1 where only y is.
+    pub r2: f64,
+    /// Rows of the pair.
+    pub count: u64,
+    /// The mean of x.
+    pub avgx: f64,
+    /// The mean of y.
+    pub avgy: f64,
+    /// The sum of squares of x around its mean.
+    pub sxx: f64,
+    /// The sum of squares of y around its mean.
+    pub syy: f64,
+    /// The sum of products of both around their means.
+    pub sxy: f64,
+}
+
+/// One column of a pair, as far as the rows of the pair go.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub(crate) struct Side {
+    pub(crate) mean: f64,
+    /// The sum of squares around the mean.
+    pub(crate) squares: f64,
+    /// The sum of squares around 0.
+    pub(crate) raw: f64,
+    pub(crate) odd: Odd,
+    /// How many digits of its integers stand behind the point.
+    pub(crate) scale: i32,
+}
+
+/// Which of the values that are no numbers a column of floats has.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Odd(pub(crate) u8);
+
+impl Odd {
+    const NAN: u8 = 1;
+    const HIGH: u8 = 2;
+    const LOW: u8 = 4;
+    /// All of them.
+    pub(crate) const ALL: u8 = 7;
+
+    pub(crate) fn of(value: f64) -> Odd {
+        Odd(match value {
+            value if value.is_nan() => Odd::NAN,
+            f64::INFINITY => Odd::HIGH,
+            f64::NEG_INFINITY => Odd::LOW,
+            _ => 0,
+        })
+    }
+
+    pub(crate) fn any(self) -> bool {
+        self.0 != 0
+    }
+
+    pub(crate) fn add(&mut self, other: Odd) {
+        self.0 |= other.0;
+    }
+
+    /// The mean of numbers of mean `mean` and these.
+    fn mean(self, mean: f64) -> f64 {
+        match self.0 {
+            0 => mean,
+            Odd::HIGH => f64::INFINITY,
+            Odd::LOW => f64::NEG_INFINITY,
+            _ => f64::NAN,
+        }
+    }
+}
+
+/// What is known of the rows of a pair.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub(crate) struct Pair {
+    pub(crate) count: u64,
+    pub(crate) x: Side,
+    pub(crate) y: Side,
+    /// The sum of products around the means.
+    pub(crate) products: f64,
+    /// The sum of products around 0.
+    pub(crate) raw: f64,
+}
+
+/// Exact sums over `count` rows around their means: sum((x - mean x) (y - mean y)).
+pub(crate) fn central(count: u64, x: Wide, y: Wide, xy: Wide) -> f64 {
+    (Wide::from(count) * xy - x * y).to_f64() / count as f64
+}
+
+impl Side {
+    /// Of exact sums.
+    pub(crate) fn exact(count: u64, sum: Wide, squares: Wide, scale: i32) -> Side {
+        Side {
+            mean: sum.to_f64() / count as f64,
+            squares: central(count, sum, sum, squares),
+            raw: squares.to_f64(),
+            odd: Odd::default(),
+            scale,
+        }
+    }
+
+    /// Of the mean and the sum of squares around it.
+    pub(crate) fn float(count: u64, mean: f64, squares: f64, odd: Odd, scale: i32) -> Side {
+        let mean = if count == 0 { f64::NAN } else { mean };
+        Side { mean, squares, raw: squares + count as f64 * mean * mean, odd, scale }
+    }
+
+    pub(crate) fn mean(&self) -> f64 {
+        self.odd.mean(scaled(self.mean, self.scale))
+    }
+}
+
+impl Pair {
+    /// The same pair, its columns in the other order.
+    pub(crate) fn swapped(self) -> Pair {
+        Pair { x: self.y, y: self.x, ..self }
+    }
+
+    pub(crate) fn odd(&self) -> bool {
+        self.x.odd.any() || self.y.odd.any()
+    }
+
+    fn scale(&self) -> i32 {
+        self.x.scale + self.y.scale
+    }
+
+    pub(crate) fn covariance(&self, form: Form) -> f64 {
+        let divisor = match form {
+            Form::Population => self.count,
+            Form::Sample => self.count.saturating_sub(1),
+        };
+        if self.odd() || divisor == 0 {
+            f64::NAN
+        } else {
+            scaled(self.products, self.scale()) / divisor as f64
+        }
+    }
+
+    pub(crate) fn correlation(&self) -> f64 {
+        if self.odd() { f64::NAN } else { ratio(self.products, self.x.squares, self.y.squares) }
+    }
+
+    pub(crate) fn cosine(&self) -> f64 {
+        if self.odd() || self.count == 0 { f64::NAN } else { ratio(self.raw, self.x.raw, self.y.raw) }
+    }
+
+    pub(crate) fn regression(&self) -> Regression {
+        let undefined = |value: f64| if self.odd() { f64::NAN } else { value };
+        let (avgx, avgy) = (self.x.mean(), self.y.mean());
+        let sxx = undefined(scaled(self.x.squares, 2 * self.x.scale));
+        let syy = undefined(scaled(self.y.squares, 2 * self.y.scale));
+        let sxy = undefined(scaled(self.products, self.scale()));
+        let slope = if sxx > 0.0 { sxy / sxx } else { f64::NAN };
+        let r2 = match (sxx > 0.0, syy > 0.0) {
+            (false, _) => f64::NAN,
+            (true, false) => undefined(1.0),
+            (true, true) => self.correlation().powi(2),
+        };
+        Regression { slope, intercept: avgy - slope * avgx, r2, count: self.count, avgx, avgy, sxx, syy, sxy }
+    }
+}
+
+/// `xy` / sqrt(`xx` `yy`), which is at most 1 either way but for rounding; NaN where one of them is 0.
+fn ratio(xy: f64, xx: f64, yy: f64) -> f64 {
+    if !(xx > 0.0 && yy > 0.0) {
+        return f64::NAN;
+    }
+    let square = xx * yy;
+    let ratio = if square.is_normal() { xy / square.sqrt() } else { xy / xx.sqrt() / yy.sqrt() };
+    ratio.clamp(-1.0, 1.0)
+}
+
+/// `value` / 10^`scale`.
+fn scaled(value: f64, scale: i32) -> f64 {
+    if scale >= 0 { value / 10f64.powi(scale) } else { value * 10f64.powi(-scale) }
+}

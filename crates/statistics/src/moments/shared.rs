@@ -1,0 +1,115 @@
+//! Sums over rows that all columns share: one count, one sum for each column, one product for each pair.
+//!
+//! Invariant: for integers the sums are exact, whatever the order of rows and merges. For pairs with a float
+//! they are co-moments around the means, joined by Chan, Golub and LeVeque's formula (1979), which never
+//! takes the difference of large numbers.
+
+use super::integers::Integers;
+use super::layout::{Layout, pair_at, triangle};
+use super::pair::{Odd, Pair, Side, central};
+
+/// The mean of a column of floats.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub(crate) struct FloatColumn {
+    pub(crate) mean: f64,
+    pub(crate) odd: Odd,
+}
+
+/// Sums over rows that all columns share.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Shared {
+    pub(crate) rows: u64,
+    /// Of each exact column.
+    pub(crate) sums: Integers,
+    /// Of each pair of exact columns.
+    pub(crate) products: Integers,
+    pub(crate) floats: Vec<FloatColumn>,
+    /// Of each pair with a float: the triangle of pairs from the first of them on.
+    pub(crate) comoments: Vec<f64>,
+}
+
+impl Shared {
+    pub(crate) fn new(layout: &Layout) -> Shared {
+        let (exact, all) = (layout.exact, layout.columns());
+        Shared {
+            rows: 0,
+            sums: Integers::new(layout.words, exact),
+            products: Integers::new(layout.words, triangle(exact)),
+            floats: vec![FloatColumn::default(); all - exact],
+            comoments: vec![0.0; triangle(all) - triangle(exact)],
+        }
+    }
+
+    pub(crate) fn bytes_held(&self) -> usize {
+        self.sums.bytes_held()
+            + self.products.bytes_held()
+            + size_of::<FloatColumn>() * self.floats.capacity()
+            + 8 * self.comoments.capacity()
+    }
+
+    /// The mean of the column at a place, as it stands in memory: a decimal without its point.
+    pub(crate) fn mean(&self, layout: &Layout, place: usize) -> f64 {
+        match place.checked_sub(layout.exact) {
+            Some(float) => self.floats[float].mean,
+            None if self.rows == 0 => 0.0,
+            None => self.sums.get(place).to_f64() / self.rows as f64,
+        }
+    }
+
+    /// The column at a place.
+    fn side(&self, layout: &Layout, place: usize) -> Side {
+        let Some(float) = place.checked_sub(layout.exact) else {
+            let squares = self.products.get(pair_at(place, place));
+            return Side::exact(self.rows, self.sums.get(place), squares, layout.scale(place));
+        };
+        let squares = self.comoments[pair_at(place, place) - triangle(layout.exact)];
+        Side::float(self.rows, self.floats[float].mean, squares, self.floats[float].odd, 0)
+    }
+
+    /// The pair of columns at two places.
+    pub(crate) fn pair(&self, layout: &Layout, p: usize, q: usize) -> Pair {
+        let (x, y) = (self.side(layout, p), self.side(layout, q));
+        let (products, raw) = if p.max(q) < layout.exact {
+            let product = self.products.get(pair_at(p, q));
+            (central(self.rows, self.sums.get(p), self.sums.get(q), product), product.to_f64())
+        } else {
+            let products = self.comoments[pair_at(p, q) - triangle(layout.exact)];
+            (products, products + self.rows as f64 * x.mean * y.mean)
+        };
+        Pair { count: self.rows, x, y, products, raw }
+    }
+
+    /// Adds the rows of another; together they are no more than the limit.
+    pub(crate) fn merge(&mut self, layout: &Layout, other: &Shared) {
+        if other.rows == 0 {
+            return;
+        }
+        self.merge_comoments(layout, other);
+        self.sums.merge(&other.sums);
+        self.products.merge(&other.products);
+        self.rows += other.rows;
+    }
+
+    fn merge_comoments(&mut self, layout: &Layout, other: &Shared) {
+        if self.floats.is_empty() {
+            return;
+        }
+        let columns = layout.columns();
+        let apart: Vec<f64> = (0..columns).map(|k| other.mean(layout, k) - self.mean(layout, k)).collect();
+        let (here, there) = (self.rows as f64, other.rows as f64);
+        let share = there / (here + there);
+        let mut at = 0;
+        for p in layout.exact..columns {
+            let factor = if self.rows == 0 { 0.0 } else { apart[p] * here * share };
+            let row = &mut self.comoments[at..=at + p];
+            for ((mine, theirs), apart) in row.iter_mut().zip(&other.comoments[at..=at + p]).zip(&apart) {
+                *mine += theirs + factor * apart;
+            }
+            at += p + 1;
+        }
+        for ((mine, theirs), apart) in self.floats.iter_mut().zip(&other.floats).zip(&apart[layout.exact..]) {
+            mine.mean = if self.rows == 0 { theirs.mean } else { mine.mean + apart * share };
+            mine.odd.add(theirs.odd);
+        }
+    }
+}
