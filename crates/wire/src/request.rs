@@ -114,9 +114,7 @@ impl Request {
             Request::Prepare { plan } => write_plan(plan, ResultForm::Plain)?,
             Request::Execute { plan, results } => write_plan(plan, *results)?,
             Request::Credit { bytes } => body(&proto::Credit { bytes: *bytes }),
-            Request::Table { name }
-            | Request::Drop { table: name }
-            | Request::Statistics { table: name } => {
+            Request::Table { name } | Request::Drop { table: name } | Request::Statistics { table: name } => {
                 body(&proto::TableRequest { name: name.as_str().to_string() })
             }
             Request::LoadBegin { table, mode, schema, rows_hint } => body(&proto::LoadBegin {

@@ -340,9 +340,8 @@ fn write_statistics(statistics: &TableStatistics) -> Result<proto::TableStatisti
     Ok(proto::TableStatistics {
         table: body(&write_table(&statistics.table)?),
         columns: statistics.columns.iter().map(column).collect(),
-        moments: moments.map(|m| {
-            body(&proto::MomentsState { columns: m.columns.clone(), state: m.state.clone() })
-        }),
+        moments: moments
+            .map(|m| body(&proto::MomentsState { columns: m.columns.clone(), state: m.state.clone() })),
     })
 }
 
@@ -352,7 +351,9 @@ fn read_statistics(statistics: &proto::TableStatistics) -> Result<TableStatistic
     let columns_of_table = table.columns.len();
     if statistics.columns.len() != columns_of_table {
         let states = statistics.columns.len();
-        return Err(Error::corrupt(format!("a table of {columns_of_table} columns came with states of {states}")));
+        return Err(Error::corrupt(format!(
+            "a table of {columns_of_table} columns came with states of {states}"
+        )));
     }
     let column = |bytes: &Bytes| -> Result<ColumnStates> {
         let proto::ColumnStates { sketch, histogram } = read(bytes)?;

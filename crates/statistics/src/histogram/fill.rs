@@ -68,7 +68,9 @@ where
     let Ok(first) = i64::try_from(bins.first) else {
         // Only beside wider numbers.
         let (k, first, bins) = (bins.k, bins.first, &mut bins.counts);
-        return each(values, counts, |v, count| add(bins, (i128::from(v.into()).bin(k) - first) as usize, count));
+        return each(values, counts, |v, count| {
+            add(bins, (i128::from(v.into()).bin(k) - first) as usize, count)
+        });
     };
     let bins = &mut bins.counts;
     each(values, counts, |value, count| add(bins, ((value.into() >> shift) - first) as usize, count));
@@ -148,7 +150,9 @@ fn each<T: ArrowPrimitiveType>(
     let nulls = values.nulls().filter(|nulls| nulls.null_count() > 0);
     match (nulls, counts) {
         (None, None) => values.values().iter().for_each(|value| f(*value, 1)),
-        (None, Some(counts)) => values.values().iter().zip(counts).for_each(|(value, count)| f(*value, *count)),
+        (None, Some(counts)) => {
+            values.values().iter().zip(counts).for_each(|(value, count)| f(*value, *count))
+        }
         (Some(nulls), None) => nulls.valid_indices().for_each(|row| f(values.values()[row], 1)),
         (Some(nulls), Some(counts)) => {
             nulls.valid_indices().for_each(|row| f(values.values()[row], counts[row]));

@@ -50,7 +50,8 @@ impl Repeats {
     fn count_keys<K: Key>(&mut self, values: &ArrayRef, keys: &[K]) -> Option<Counted> {
         self.slots.clear();
         self.slots.resize(keys.len().next_power_of_two().max(2), 0);
-        let mut entries = Entries { slots: &mut self.slots, keys: Vec::new(), rows: Vec::new(), counts: Vec::new() };
+        let mut entries =
+            Entries { slots: &mut self.slots, keys: Vec::new(), rows: Vec::new(), counts: Vec::new() };
         let nulls = values.nulls().filter(|nulls| nulls.null_count() > 0);
         for start in (0..keys.len()).step_by(TRIAL_ROWS) {
             let end = keys.len().min(start + TRIAL_ROWS);

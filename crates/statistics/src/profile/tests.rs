@@ -15,9 +15,11 @@ fn rows(count: usize, spread: u64, seed: u64) -> RecordBatch {
         state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
         (state >> 33) % spread
     };
-    let numbers: Vec<Option<i64>> = (0..count).map(|_| Some(next() as i64 - 40).filter(|v| v % 7 != 0)).collect();
+    let numbers: Vec<Option<i64>> =
+        (0..count).map(|_| Some(next() as i64 - 40).filter(|v| v % 7 != 0)).collect();
     let of = |f: fn(i64) -> i64| numbers.iter().map(move |v| v.map(f));
-    let text = |v: &Option<i64>| v.map(|v| format!("{}{v}", if v % 2 == 0 { "x" } else { "a longer text, " }));
+    let text =
+        |v: &Option<i64>| v.map(|v| format!("{}{v}", if v % 2 == 0 { "x" } else { "a longer text, " }));
     let columns: Vec<(&str, ArrayRef)> = vec![
         ("i", Arc::new(Int64Array::from(numbers.clone()))),
         ("f", Arc::new(numbers.iter().map(|v| v.map(|v| v as f64 / 8.0)).collect::<Float64Array>())),
