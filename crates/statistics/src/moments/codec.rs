@@ -7,6 +7,7 @@
 use super::Moments;
 use super::integers::Integers;
 use super::layout::{Layout, triangle};
+use super::mean::Mean;
 use super::pair::Odd;
 use super::shared::{FloatColumn, Shared};
 use super::split::Split;
@@ -109,7 +110,8 @@ fn write_shared(to: &mut Vec<u8>, shared: &Shared) {
     write_integers(to, &shared.products);
     for column in &shared.floats {
         to.push(column.odd.0);
-        to.extend(column.mean.to_le_bytes());
+        to.extend(column.mean.high.to_le_bytes());
+        to.extend(column.mean.low.to_le_bytes());
     }
     shared.comoments.iter().for_each(|value| to.extend(value.to_le_bytes()));
 }
@@ -121,7 +123,8 @@ fn write_split(to: &mut Vec<u8>, split: &Split) {
     for pair in &split.floats {
         to.extend(pair.count.to_le_bytes());
         to.extend(pair.odd.map(|odd| odd.0));
-        let numbers = [pair.mean[0], pair.mean[1], pair.squares[0], pair.squares[1], pair.products];
+        let means = pair.mean.iter().flat_map(|mean| [mean.high, mean.low]);
+        let numbers: Vec<f64> = means.chain(pair.squares).chain([pair.products]).collect();
         numbers.iter().for_each(|value| to.extend(value.to_le_bytes()));
     }
 }
@@ -163,9 +166,9 @@ impl Reader<'_> {
         Ok(array)
     }
 
-    /// Refuses, before memory is taken, more numbers than there are bytes for.
-    fn expect(&self, count: usize, bytes: usize) -> Result<()> {
-        if count * bytes <= self.0.len() { Ok(()) } else { Err(damaged("it ends too early")) }
+    /// Refuses, before memory is taken, more than there are bytes for.
+    fn expect(&self, bytes: usize) -> Result<()> {
+        if bytes <= self.0.len() { Ok(()) } else { Err(damaged("it ends too early")) }
     }
 
     fn data_type(&mut self) -> Result<DataType> {
@@ -198,6 +201,10 @@ impl Reader<'_> {
         Ok(f64::from_le_bytes(self.array()?))
     }
 
+    fn mean(&mut self) -> Result<Mean> {
+        Ok(Mean { high: self.float()?, low: self.float()? })
+    }
+
     /// An integer no further from 0 than `bound`.
     fn integer(&mut self, bound: Wide) -> Result<Wide> {
         let count = usize::from(self.byte()?);
@@ -218,8 +225,9 @@ impl Reader<'_> {
 
     fn shared(&mut self, layout: &Layout) -> Result<Shared> {
         let (exact, all) = (layout.exact, layout.columns());
-        let floats = 9 * (all - exact) + 8 * (triangle(all) - triangle(exact));
-        self.expect(8 + exact + triangle(exact) + floats, 1)?;
+        let columns = if exact < all { all } else { 0 };
+        let floats = 17 * columns + 8 * (triangle(all) - triangle(exact));
+        self.expect(8 + exact + triangle(exact) + floats)?;
         let mut shared = Shared::new(layout);
         shared.rows = self.count()?;
         for p in 0..exact {
@@ -232,7 +240,7 @@ impl Reader<'_> {
             }
         }
         for column in &mut shared.floats {
-            *column = FloatColumn { odd: self.odd()?, mean: self.float()? };
+            *column = FloatColumn { odd: self.odd()?, mean: self.mean()? };
         }
         for value in &mut shared.comoments {
             *value = self.float()?;
@@ -243,7 +251,7 @@ impl Reader<'_> {
     fn split(&mut self, layout: &Layout) -> Result<Split> {
         let exact = triangle(layout.exact);
         let floats = triangle(layout.columns()) - exact;
-        self.expect(13 * exact + 50 * floats, 1)?;
+        self.expect(13 * exact + 66 * floats)?;
         let mut split = Split::new(layout);
         for count in &mut split.counts {
             *count = self.count()?;
@@ -261,7 +269,7 @@ impl Reader<'_> {
         for pair in &mut split.floats {
             pair.count = self.count()?;
             pair.odd = [self.odd()?, self.odd()?];
-            pair.mean = [self.float()?, self.float()?];
+            pair.mean = [self.mean()?, self.mean()?];
             pair.squares = [self.float()?, self.float()?];
             pair.products = self.float()?;
         }

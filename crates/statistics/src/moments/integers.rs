@@ -43,6 +43,10 @@ impl Integers {
         }
     }
 
+    pub(crate) fn clear(&mut self) {
+        self.all.fill(0);
+    }
+
     pub(crate) fn merge(&mut self, other: &Integers) {
         (0..self.len()).for_each(|index| self.add(index, other.get(index)));
     }

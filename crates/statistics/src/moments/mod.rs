@@ -11,9 +11,15 @@
 //!   refuses infinities.
 //! - Memory: one number for each pair of columns; six once a NULL was seen and NULLs count pair by pair.
 
+mod arch;
+mod blocks;
 mod codec;
+mod exact;
+mod floats;
 mod integers;
 mod layout;
+mod matrix;
+mod mean;
 mod pair;
 mod scalar;
 mod shared;
@@ -46,6 +52,7 @@ pub struct Moments {
     split: Option<Box<Split>>,
     /// All rows given, which no count of a pair exceeds.
     rows: u64,
+    room: blocks::Room,
 }
 
 impl Moments {
@@ -59,7 +66,7 @@ impl Moments {
     }
 
     fn of(layout: Layout) -> Moments {
-        Moments { whole: Shared::new(&layout), split: None, rows: 0, layout }
+        Moments { whole: Shared::new(&layout), split: None, rows: 0, room: blocks::Room::default(), layout }
     }
 
     /// How many columns.
@@ -85,8 +92,17 @@ impl Moments {
     pub fn update(&mut self, columns: &[ArrayRef]) -> Result<()> {
         let rows = values::check(&self.layout.types, columns)?;
         self.rows = rows_together(self.rows, rows as u64)?;
-        let split = scalar::split(&self.layout, columns, rows);
-        self.split.get_or_insert_with(|| Box::new(Split::new(&self.layout))).merge(&split);
+        let step = blocks::rows(&self.layout);
+        for start in (0..rows).step_by(step) {
+            let length = step.min(rows - start);
+            let block: Vec<ArrayRef> = columns.iter().map(|column| column.slice(start, length)).collect();
+            if blocks::splits(&self.layout, &block) {
+                let split = self.split.get_or_insert_with(|| Box::new(Split::new(&self.layout)));
+                blocks::add_split(&self.layout, &block, &mut self.room, split);
+            } else {
+                blocks::add_shared(&self.layout, &block, &mut self.room, &mut self.whole);
+            }
+        }
         Ok(())
     }
 
@@ -127,6 +143,7 @@ impl Moments {
     pub fn bytes_held(&self) -> usize {
         size_of::<Moments>()
             + self.whole.bytes_held()
+            + self.room.bytes_held()
             + self.split.as_ref().map_or(0, |split| size_of::<Split>() + split.bytes_held())
     }
 

@@ -3,6 +3,7 @@
 //! Sums of integers become floats only here, once the mean is taken off exactly: the correlation of columns
 //! far from 0 is as good as that of columns around it.
 
+use super::mean::Mean;
 use super::wide::Wide;
 
 /// What a divisor of covariances counts.
@@ -120,8 +121,8 @@ impl Side {
     }
 
     /// Of the mean and the sum of squares around it.
-    pub(crate) fn float(count: u64, mean: f64, squares: f64, odd: Odd, scale: i32) -> Side {
-        let mean = if count == 0 { f64::NAN } else { mean };
+    pub(crate) fn float(count: u64, mean: Mean, squares: f64, odd: Odd, scale: i32) -> Side {
+        let mean = if count == 0 { f64::NAN } else { mean.value() };
         Side { mean, squares, raw: squares + count as f64 * mean * mean, odd, scale }
     }
 

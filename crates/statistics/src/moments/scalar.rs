@@ -1,6 +1,7 @@
-//! The plain twin: row by row, pair by pair.
+//! The plain twin: row by row, pair by pair. It also serves the few blocks for which the kernels have no form.
 
 use super::layout::{Layout, pair_at, triangle};
+use super::mean::Mean;
 use super::pair::Odd;
 use super::split::{ExactSums, FloatSums, Split};
 use super::values::for_exact;
@@ -11,13 +12,13 @@ use arrow_array::{Array, ArrayRef};
 use arrow_schema::DataType;
 
 /// The values of a column: `None` for NULL.
-enum Values {
+pub(crate) enum Values {
     Exact(Vec<Option<i128>>),
     Float(Vec<Option<f64>>),
 }
 
 impl Values {
-    fn of(array: &ArrayRef) -> Values {
+    pub(crate) fn of(array: &ArrayRef) -> Values {
         macro_rules! exact {
             ($t:ty) => {
                 array.as_primitive::<$t>().iter().map(|value| value.map(i128::from)).collect()
@@ -32,10 +33,22 @@ impl Values {
         }
     }
 
-    fn float(&self, row: usize) -> Option<f64> {
+    /// The values of rows that have one, less a number that a float holds only in part.
+    fn apart(&self, rows: &[usize]) -> (Mean, Vec<f64>) {
         match self {
-            Values::Exact(values) => values[row].map(|value| value as f64),
-            Values::Float(values) => values[row],
+            Values::Exact(values) => {
+                let mut values = rows.iter().filter_map(|row| values[*row]).peekable();
+                let first = values.peek().copied().unwrap_or(0);
+                (Mean::of(first), values.map(|value| distance(value, first)).collect())
+            }
+            Values::Float(values) => (Mean::default(), rows.iter().filter_map(|row| values[*row]).collect()),
+        }
+    }
+
+    fn is_valid(&self, row: usize) -> bool {
+        match self {
+            Values::Exact(values) => values[row].is_some(),
+            Values::Float(values) => values[row].is_some(),
         }
     }
 
@@ -45,6 +58,11 @@ impl Values {
             Values::Float(_) => None,
         }
     }
+}
+
+/// `value` - `from`, the nearest float where it fits 128 bits.
+pub(crate) fn distance(value: i128, from: i128) -> f64 {
+    value.checked_sub(from).map_or_else(|| value as f64 - from as f64, |distance| distance as f64)
 }
 
 /// The sums of all pairs over the rows.
@@ -79,13 +97,34 @@ fn exact(p: &Values, q: &Values, rows: &[usize]) -> ExactSums {
     sums
 }
 
-fn floats(p: &Values, q: &Values, rows: &[usize]) -> FloatSums {
-    let mut sums = FloatSums::default();
-    for row in rows {
-        let (Some(a), Some(b)) = (p.float(*row), q.float(*row)) else { continue };
-        let odd = [Odd::of(a), Odd::of(b)];
-        let usable = |value: f64| if value.is_finite() { value } else { 0.0 };
-        sums.merge(&FloatSums { count: 1, mean: [usable(a), usable(b)], odd, ..FloatSums::default() });
+/// The sums of a pair with a float over those of the rows in which neither is NULL.
+pub(crate) fn floats(p: &Values, q: &Values, rows: &[usize]) -> FloatSums {
+    let valid = |row: &usize| p.is_valid(*row) && q.is_valid(*row);
+    let rows: Vec<usize> = rows.iter().copied().filter(valid).collect();
+    let [(x, x_mean, x_odd), (y, y_mean, y_odd)] = [p, q].map(|values| centered(values.apart(&rows)));
+    let sum = |x: &[f64], y: &[f64]| x.iter().zip(y).map(|(x, y)| x * y).sum::<f64>();
+    FloatSums {
+        count: x.len() as u64,
+        mean: [x_mean, y_mean],
+        squares: [sum(&x, &x), sum(&y, &y)],
+        products: sum(&x, &y),
+        odd: [x_odd, y_odd],
     }
-    sums
+}
+
+/// Values less their mean, twice: the second time it takes off what rounding left. Those that are no numbers
+/// count as the first one that is.
+fn centered((base, mut values): (Mean, Vec<f64>)) -> (Vec<f64>, Mean, Odd) {
+    let mut odd = Odd::default();
+    values.iter().for_each(|value| odd.add(Odd::of(*value)));
+    let first = values.iter().copied().find(|value| value.is_finite()).unwrap_or(0.0);
+    values.iter_mut().filter(|value| !value.is_finite()).for_each(|value| *value = first);
+    let mut mean = base.plus(first);
+    values.iter_mut().for_each(|value| *value -= first);
+    for _ in 0..if values.is_empty() { 0 } else { 2 } {
+        let shift = values.iter().sum::<f64>() / values.len() as f64;
+        values.iter_mut().for_each(|value| *value -= shift);
+        mean = mean.plus(shift);
+    }
+    (values, mean, odd)
 }

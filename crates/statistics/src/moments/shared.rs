@@ -6,12 +6,13 @@
 
 use super::integers::Integers;
 use super::layout::{Layout, pair_at, triangle};
+use super::mean::Mean;
 use super::pair::{Odd, Pair, Side, central};
 
-/// The mean of a column of floats.
+/// The mean of a column as floats.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(crate) struct FloatColumn {
-    pub(crate) mean: f64,
+    pub(crate) mean: Mean,
     pub(crate) odd: Odd,
 }
 
@@ -23,6 +24,7 @@ pub(crate) struct Shared {
     pub(crate) sums: Integers,
     /// Of each pair of exact columns.
     pub(crate) products: Integers,
+    /// Of every column, if one of them is of floats.
     pub(crate) floats: Vec<FloatColumn>,
     /// Of each pair with a float: the triangle of pairs from the first of them on.
     pub(crate) comoments: Vec<f64>,
@@ -35,9 +37,16 @@ impl Shared {
             rows: 0,
             sums: Integers::new(layout.words, exact),
             products: Integers::new(layout.words, triangle(exact)),
-            floats: vec![FloatColumn::default(); all - exact],
+            floats: vec![FloatColumn::default(); if exact < all { all } else { 0 }],
             comoments: vec![0.0; triangle(all) - triangle(exact)],
         }
+    }
+
+    /// Makes it one of `rows` rows whose sums of integers are 0 and whose floats are to be set.
+    pub(crate) fn clear(&mut self, rows: u64) {
+        self.rows = rows;
+        self.sums.clear();
+        self.products.clear();
     }
 
     pub(crate) fn bytes_held(&self) -> usize {
@@ -47,23 +56,15 @@ impl Shared {
             + 8 * self.comoments.capacity()
     }
 
-    /// The mean of the column at a place, as it stands in memory: a decimal without its point.
-    pub(crate) fn mean(&self, layout: &Layout, place: usize) -> f64 {
-        match place.checked_sub(layout.exact) {
-            Some(float) => self.floats[float].mean,
-            None if self.rows == 0 => 0.0,
-            None => self.sums.get(place).to_f64() / self.rows as f64,
-        }
-    }
-
     /// The column at a place.
     fn side(&self, layout: &Layout, place: usize) -> Side {
-        let Some(float) = place.checked_sub(layout.exact) else {
-            let squares = self.products.get(pair_at(place, place));
+        let pair = pair_at(place, place);
+        let Some(float) = pair.checked_sub(triangle(layout.exact)) else {
+            let squares = self.products.get(pair);
             return Side::exact(self.rows, self.sums.get(place), squares, layout.scale(place));
         };
-        let squares = self.comoments[pair_at(place, place) - triangle(layout.exact)];
-        Side::float(self.rows, self.floats[float].mean, squares, self.floats[float].odd, 0)
+        let FloatColumn { mean, odd } = self.floats[place];
+        Side::float(self.rows, mean, self.comoments[float], odd, 0)
     }
 
     /// The pair of columns at two places.
@@ -95,7 +96,8 @@ impl Shared {
             return;
         }
         let columns = layout.columns();
-        let apart: Vec<f64> = (0..columns).map(|k| other.mean(layout, k) - self.mean(layout, k)).collect();
+        let means = self.floats.iter().zip(&other.floats);
+        let apart: Vec<f64> = means.map(|(mine, theirs)| theirs.mean.minus(mine.mean)).collect();
         let (here, there) = (self.rows as f64, other.rows as f64);
         let share = there / (here + there);
         let mut at = 0;
@@ -107,8 +109,8 @@ impl Shared {
             }
             at += p + 1;
         }
-        for ((mine, theirs), apart) in self.floats.iter_mut().zip(&other.floats).zip(&apart[layout.exact..]) {
-            mine.mean = if self.rows == 0 { theirs.mean } else { mine.mean + apart * share };
+        for ((mine, theirs), apart) in self.floats.iter_mut().zip(&other.floats).zip(&apart) {
+            mine.mean = if self.rows == 0 { theirs.mean } else { mine.mean.plus(apart * share) };
             mine.odd.add(theirs.odd);
         }
     }

@@ -4,6 +4,7 @@
 
 use super::integers::Integers;
 use super::layout::{Layout, pair_at, triangle};
+use super::mean::Mean;
 use super::pair::{Odd, Pair, Side, central};
 use super::shared::Shared;
 use super::wide::Wide;
@@ -19,7 +20,7 @@ pub(crate) struct ExactSums {
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(crate) struct FloatSums {
     pub(crate) count: u64,
-    pub(crate) mean: [f64; 2],
+    pub(crate) mean: [Mean; 2],
     pub(crate) squares: [f64; 2],
     pub(crate) products: f64,
     pub(crate) odd: [Odd; 2],
@@ -72,7 +73,7 @@ impl Split {
         let found = match pair.checked_sub(exact) {
             Some(float) => {
                 let mut sums = self.floats[float];
-                sums.merge(&FloatSums::of(&whole.pair(layout, later, earlier)));
+                sums.merge(&FloatSums::of(layout, whole, later, earlier));
                 sums.pair(scales)
             }
             None => self.exact(pair).with(&shared_sums(whole, later, earlier)).pair(scales),
@@ -96,7 +97,7 @@ impl Split {
                 let pair = pair_at(p, q);
                 match pair.checked_sub(triangle(layout.exact)) {
                     None => self.add_exact(pair, &shared_sums(other, p, q)),
-                    Some(float) => self.floats[float].merge(&FloatSums::of(&other.pair(layout, p, q))),
+                    Some(float) => self.floats[float].merge(&FloatSums::of(layout, other, p, q)),
                 }
             }
         }
@@ -130,10 +131,11 @@ impl ExactSums {
 }
 
 impl FloatSums {
-    fn of(pair: &Pair) -> FloatSums {
+    fn of(layout: &Layout, shared: &Shared, p: usize, q: usize) -> FloatSums {
+        let pair = shared.pair(layout, p, q);
         FloatSums {
             count: pair.count,
-            mean: [pair.x.mean, pair.y.mean],
+            mean: [p, q].map(|place| shared.floats[place].mean),
             squares: [pair.x.squares, pair.y.squares],
             products: pair.products,
             odd: [pair.x.odd, pair.y.odd],
@@ -147,7 +149,7 @@ impl FloatSums {
             x: side(0),
             y: side(1),
             products: self.products,
-            raw: self.products + self.count as f64 * self.mean[0] * self.mean[1],
+            raw: self.products + self.count as f64 * self.mean[0].value() * self.mean[1].value(),
         }
     }
 
@@ -162,10 +164,10 @@ impl FloatSums {
         }
         let (here, there) = (self.count as f64, other.count as f64);
         let share = there / (here + there);
-        let apart: [f64; 2] = std::array::from_fn(|k| other.mean[k] - self.mean[k]);
+        let apart: [f64; 2] = std::array::from_fn(|k| other.mean[k].minus(self.mean[k]));
         for k in 0..2 {
             self.squares[k] += other.squares[k] + apart[k] * apart[k] * here * share;
-            self.mean[k] += apart[k] * share;
+            self.mean[k] = self.mean[k].plus(apart[k] * share);
         }
         self.products += other.products + apart[0] * apart[1] * here * share;
         self.count += other.count;

@@ -30,6 +30,12 @@ impl Wide {
         if (a < 0) == (b < 0) { product } else { Wide::default() - product }
     }
 
+    /// The lower 128 bits.
+    #[inline]
+    pub(crate) fn low_i128(self) -> i128 {
+        (u128::from(self.0[0]) | u128::from(self.0[1]) << 64).cast_signed()
+    }
+
     /// This times 2^(8 `bytes`).
     pub(crate) fn shifted_left(self, bytes: usize) -> Wide {
         let (words, bits) = (bytes / 8, 8 * (bytes % 8) as u32);

@@ -1,0 +1,115 @@
+//! AMX: the products of 16 columns with 16 others over 64 rows are one instruction, of which four are under
+//! way on four tiles of sums (Intel's optimization manual, chapter 20).
+//!
+//! Written as assembly, for the compiler has no stable names for the instructions yet. A thread's tiles are
+//! configured on the way in and released on the way out: nothing else in the program knows of them.
+
+use crate::moments::matrix::{Bytes, GROUP, LINE};
+use std::arch::asm;
+use std::ops::Range;
+
+/// Whether the processor has tiles of bytes and Linux lets this process use them, which it must be asked.
+pub(super) fn allowed() -> bool {
+    /// `ARCH_REQ_XCOMP_PERM` and the number of the tiles' state, of the kernel's `asm/prctl.h`.
+    const REQUEST: (libc::c_long, libc::c_long) = (0x1023, 18);
+    let leaf = std::arch::x86_64::__cpuid_count(7, 0);
+    let (tile, int8) = (leaf.edx & (1 << 24) != 0, leaf.edx & (1 << 25) != 0);
+    if !(tile && int8) {
+        return false;
+    }
+    // SAFETY: the call takes two numbers and changes nothing but what this process may use.
+    unsafe { libc::syscall(libc::SYS_arch_prctl, REQUEST.0, REQUEST.1) == 0 }
+}
+
+/// Eight tiles of 16 rows of 64 bytes each.
+#[repr(C, align(64))]
+struct Configuration([u8; 64]);
+
+static CONFIGURATION: Configuration = {
+    let mut bytes = [0; 64];
+    bytes[0] = 1;
+    let mut tile = 0;
+    while tile < 8 {
+        bytes[16 + 2 * tile] = LINE as u8;
+        bytes[48 + tile] = GROUP as u8;
+        tile += 1;
+    }
+    Configuration(bytes)
+};
+
+/// Products of columns of bytes.
+///
+/// # Safety
+/// The processor has the instructions and the process may use them; the ranges and the room were checked;
+/// the matrix is interleaved.
+pub(super) unsafe fn byte_products(
+    matrix: &Bytes,
+    (left, right): (Range<usize>, Range<usize>),
+    to: &mut [u32],
+    width: usize,
+) {
+    // SAFETY: the configuration has the form that the instruction reads.
+    unsafe { asm!("ldtilecfg [{}]", in(reg) &raw const CONFIGURATION, options(nostack, readonly)) };
+    for i in left.clone().step_by(2 * GROUP) {
+        for j in right.clone().step_by(2 * GROUP) {
+            // A last group that is alone takes the place of both: it is calculated twice.
+            let i_next = if i + GROUP < left.end { i + GROUP } else { i };
+            let j_next = if j + GROUP < right.end { j + GROUP } else { j };
+            let at = |i: usize, j: usize| (i - left.start) * width + j - right.start;
+            let tiles = [at(i, j), at(i, j_next), at(i_next, j), at(i_next, j_next)];
+            // SAFETY: the caller's promise.
+            unsafe { four_tiles(matrix, [i, i_next], [j / GROUP, j_next / GROUP], to, tiles, width) };
+        }
+    }
+    // SAFETY: it has no operands; nothing of the tiles is needed any more.
+    unsafe { asm!("tilerelease", options(nostack, nomem)) };
+}
+
+/// The products of two groups of columns on the left with two on the right.
+///
+/// # Safety
+/// As [`byte_products`], with the tiles configured.
+unsafe fn four_tiles(
+    matrix: &Bytes,
+    left: [usize; 2],
+    right: [usize; 2],
+    to: &mut [u32],
+    tiles: [usize; 4],
+    width: usize,
+) {
+    let left = left.map(|i| matrix.columns_from(i, GROUP).as_ptr());
+    let right = right.map(|group| matrix.interleaved(group).as_ptr());
+    let to = to.as_mut_ptr();
+    // SAFETY: each step reads 64 bytes of the 16 columns of each side, of which there are as many as lines;
+    // each tile is stored into 16 rows of 16 numbers, for which there is room.
+    unsafe {
+        asm!(
+            "tilezero tmm0", "tilezero tmm1", "tilezero tmm2", "tilezero tmm3",
+            "2:",
+            "tileloadd tmm4, [{a0} + {stride} * 1]",
+            "tileloadd tmm6, [{b0} + {line} * 1]",
+            "tileloadd tmm7, [{b1} + {line} * 1]",
+            "tdpbuud tmm0, tmm4, tmm6",
+            "tileloadd tmm5, [{a1} + {stride} * 1]",
+            "tdpbuud tmm1, tmm4, tmm7",
+            "tdpbuud tmm2, tmm5, tmm6",
+            "tdpbuud tmm3, tmm5, tmm7",
+            "add {a0}, 64", "add {a1}, 64", "add {b0}, 1024", "add {b1}, 1024",
+            "dec {lines}",
+            "jnz 2b",
+            "tilestored [{t0} + {width} * 1], tmm0",
+            "tilestored [{t1} + {width} * 1], tmm1",
+            "tilestored [{t2} + {width} * 1], tmm2",
+            "tilestored [{t3} + {width} * 1], tmm3",
+            a0 = inout(reg) left[0] => _, a1 = inout(reg) left[1] => _,
+            b0 = inout(reg) right[0] => _, b1 = inout(reg) right[1] => _,
+            lines = inout(reg) matrix.lines() => _,
+            stride = in(reg) matrix.stride(), line = in(reg) LINE, width = in(reg) 4 * width,
+            t0 = in(reg) to.add(tiles[0]), t1 = in(reg) to.add(tiles[1]),
+            t2 = in(reg) to.add(tiles[2]), t3 = in(reg) to.add(tiles[3]),
+            out("tmm0") _, out("tmm1") _, out("tmm2") _, out("tmm3") _,
+            out("tmm4") _, out("tmm5") _, out("tmm6") _, out("tmm7") _,
+            options(nostack),
+        );
+    }
+}

@@ -1,0 +1,89 @@
+//! Any processor: plain loops, which the compiler vectorises with what it is given.
+
+use super::Kernel;
+use crate::moments::matrix::{Bytes, Floats, LANES};
+use std::ops::Range;
+
+/// The sum of the bytes of each column.
+pub(super) struct ByteSums<'a>(pub(super) &'a Bytes, pub(super) &'a mut [u32]);
+
+impl Kernel for ByteSums<'_> {
+    type Output = ();
+
+    #[inline(always)]
+    fn run(self) {
+        for (column, sum) in self.1.iter_mut().enumerate() {
+            *sum = self.0.column(column).chunks(64 * 256).map(sum_short).sum();
+        }
+    }
+}
+
+/// The sum of whole lines of 64 bytes, so few that 16 bits in each place hold it.
+#[inline(always)]
+fn sum_short(bytes: &[u8]) -> u32 {
+    let mut sums = [0u16; 64];
+    for line in bytes.as_chunks::<64>().0 {
+        sums.iter_mut().zip(line).for_each(|(sum, byte)| *sum += u16::from(*byte));
+    }
+    sums.iter().map(|sum| u32::from(*sum)).sum()
+}
+
+/// Products of columns of bytes.
+pub(super) struct ByteProducts<'a> {
+    pub(super) matrix: &'a Bytes,
+    pub(super) left: Range<usize>,
+    pub(super) right: Range<usize>,
+    pub(super) to: &'a mut [u32],
+    pub(super) width: usize,
+}
+
+impl Kernel for ByteProducts<'_> {
+    type Output = ();
+
+    #[inline(always)]
+    fn run(self) {
+        for (i, row) in self.left.zip(self.to.chunks_mut(self.width)) {
+            let left = self.matrix.column(i);
+            for (j, to) in self.right.clone().zip(row) {
+                let pairs = left.iter().zip(self.matrix.column(j));
+                *to = pairs.map(|(a, b)| u32::from(u16::from(*a) * u16::from(*b))).sum();
+            }
+        }
+    }
+}
+
+/// Products of columns of floats.
+pub(super) struct FloatProducts<'a> {
+    pub(super) matrix: &'a Floats,
+    pub(super) left: Range<usize>,
+    pub(super) right: Range<usize>,
+    pub(super) to: &'a mut [f64],
+    pub(super) width: usize,
+}
+
+impl Kernel for FloatProducts<'_> {
+    type Output = ();
+
+    /// Four columns on the left and a group on the right at a time.
+    #[inline(always)]
+    fn run(self) {
+        let first = self.right.start;
+        for i in self.left.clone().step_by(4) {
+            for j in self.right.clone().step_by(LANES) {
+                let group = self.matrix.group(j / LANES);
+                let left: [&[f64]; 4] = std::array::from_fn(|k| self.matrix.column(i + k));
+                let mut sums = [[0.0; LANES]; 4];
+                for (r, values) in group.iter().enumerate() {
+                    for k in 0..4 {
+                        let a = left[k][r];
+                        (0..LANES).for_each(|lane| sums[k][lane] += a * values[lane]);
+                    }
+                }
+                for (k, sums) in sums.iter().enumerate() {
+                    let at = (i - self.left.start + k) * self.width + j - first;
+                    self.to[at..at + LANES].copy_from_slice(sums);
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,97 @@
+//! Rows in blocks that stay in the cache, each with one set of NULLs.
+
+use super::layout::Layout;
+use super::matrix::BLOCK_ROWS;
+use super::shared::Shared;
+use super::split::Split;
+use super::{exact, floats, scalar};
+use arrow_array::{Array, ArrayRef};
+use farpool_model::NullHandling;
+use std::fmt;
+
+/// Rows of a block with floats: 24 columns of it stay in the L1 cache and its neighbour.
+const FLOAT_ROWS: usize = 1024;
+
+/// Room for blocks: no part of a state.
+#[derive(Default)]
+pub(crate) struct Room {
+    exact: exact::Room,
+    floats: floats::Room,
+    block: Option<Shared>,
+}
+
+impl Clone for Room {
+    fn clone(&self) -> Room {
+        Room::default()
+    }
+}
+
+impl fmt::Debug for Room {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Room")
+    }
+}
+
+impl Room {
+    pub(crate) fn bytes_held(&self) -> usize {
+        self.exact.bytes_held() + self.floats.bytes_held() + self.block.as_ref().map_or(0, Shared::bytes_held)
+    }
+}
+
+/// Rows of a block.
+pub(crate) fn rows(layout: &Layout) -> usize {
+    if layout.exact < layout.columns() { FLOAT_ROWS } else { BLOCK_ROWS }
+}
+
+/// Adds the rows of a block in which nothing is NULL, or which count only then.
+pub(crate) fn add_shared(layout: &Layout, arrays: &[ArrayRef], room: &mut Room, whole: &mut Shared) {
+    let mask = common_mask(arrays);
+    let rows = arrays.first().map_or(0, |array| array.len());
+    let count = mask.as_ref().map_or(rows, |mask| mask.iter().filter(|byte| **byte != 0).count()) as u64;
+    if count == 0 {
+        return;
+    }
+    let mask = (mask.as_deref(), count);
+    if layout.exact == layout.columns() {
+        let to = (&mut whole.sums, &mut whole.products);
+        exact::add_shared(layout, arrays, mask, &mut room.exact, to);
+        whole.rows += count;
+        return;
+    }
+    let block = room.block.get_or_insert_with(|| Shared::new(layout));
+    block.clear(count);
+    let to = (&mut block.sums, &mut block.products);
+    exact::add_shared(layout, arrays, mask, &mut room.exact, to);
+    floats::set_shared(layout, arrays, mask, &mut room.floats, block);
+    whole.merge(layout, block);
+}
+
+/// Adds the rows of a block in which a NULL leaves the others of its row alone.
+pub(crate) fn add_split(layout: &Layout, arrays: &[ArrayRef], room: &mut Room, split: &mut Split) {
+    let masks: Vec<Option<Vec<u8>>> = arrays.iter().map(|array| mask(array)).collect();
+    if exact::add_split(layout, arrays, &masks, &mut room.exact, split) {
+        floats::add_split(layout, arrays, &masks, &mut room.floats, split);
+    } else {
+        let rows = arrays.first().map_or(0, |array| array.len());
+        split.merge(&scalar::split(layout, arrays, rows));
+    }
+}
+
+/// Whether the block's rows do not count for all pairs or none.
+pub(crate) fn splits(layout: &Layout, arrays: &[ArrayRef]) -> bool {
+    layout.nulls == NullHandling::Pairwise && arrays.iter().any(|array| array.null_count() > 0)
+}
+
+/// 255 for each value, 0 for each NULL.
+fn mask(array: &ArrayRef) -> Option<Vec<u8>> {
+    let nulls = array.nulls().filter(|nulls| nulls.null_count() > 0)?;
+    Some(nulls.iter().map(|valid| if valid { u8::MAX } else { 0 }).collect())
+}
+
+/// 255 for each row without a NULL, 0 for the others.
+fn common_mask(arrays: &[ArrayRef]) -> Option<Vec<u8>> {
+    arrays.iter().filter_map(mask).reduce(|mut common, mask| {
+        common.iter_mut().zip(mask).for_each(|(common, mask)| *common &= mask);
+        common
+    })
+}

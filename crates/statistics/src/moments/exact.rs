@@ -1,0 +1,398 @@
+//! A block of exact columns: the least value of each is taken off, what remains is cut into bytes, and the
+//! products of all pairs of bytes give those of all pairs of values.
+//!
+//! That way one kernel serves all types, its work follows from the values and not from their type, and
+//! nothing overflows: the sums of a block fit 32 bits for each pair of bytes, and only whole blocks are added
+//! up in wide integers.
+
+use super::arch::{Kernel, Level};
+use super::integers::Integers;
+use super::layout::{Layout, pair_at};
+use super::matrix::{Bytes, GROUP};
+use super::scalar;
+use super::split::{ExactSums, Split};
+use super::values::for_exact;
+use super::wide::Wide;
+use arrow_array::cast::AsArray;
+use arrow_array::types::*;
+use arrow_array::{Array, ArrayRef};
+use arrow_schema::DataType;
+use std::ops::Range;
+
+/// Columns of bytes whose products are taken at once: these and as many others fill the L2 cache.
+const TILE_BYTES: usize = 256;
+
+/// Room for the blocks of one state, used again and again.
+#[derive(Default)]
+pub(crate) struct Room {
+    matrix: Bytes,
+    sums: Vec<u32>,
+    products: Vec<u32>,
+    squares: Vec<u128>,
+}
+
+impl Room {
+    pub(crate) fn bytes_held(&self) -> usize {
+        self.matrix.bytes_held()
+            + 4 * (self.sums.capacity() + self.products.capacity())
+            + 16 * self.squares.capacity()
+    }
+}
+
+/// A column of a block.
+#[derive(Clone, Copy, Debug)]
+struct Column {
+    low: i128,
+    /// Where its bytes start.
+    first: usize,
+    /// How many bytes its values have above `low`.
+    bytes: usize,
+    /// The sum of its values above `low`.
+    above: Wide,
+    /// The sum of its values.
+    sum: Wide,
+}
+
+/// Columns whose bytes are neighbours.
+struct Tile {
+    places: Range<usize>,
+    bytes: Range<usize>,
+}
+
+/// A type of exact values.
+pub(crate) trait Number: Copy + Ord + Into<i128> {
+    const LOWEST: Self;
+    const HIGHEST: Self;
+    /// The byte from `shift` on of the distance from `low`, which is no greater.
+    fn byte(self, low: Self, shift: u32) -> u8;
+    /// How far it is from another, which the nearest float tells.
+    fn distance(self, from: Self) -> f64;
+}
+
+macro_rules! numbers {
+    ($($t:ty, $distance:expr);*) => {$(
+        impl Number for $t {
+            const LOWEST: $t = <$t>::MIN;
+            const HIGHEST: $t = <$t>::MAX;
+
+            #[inline(always)]
+            #[allow(clippy::cast_sign_loss, reason = "modulo the type")]
+            fn byte(self, low: $t, shift: u32) -> u8 {
+                const MASK: $t = (u8::MAX as $t);
+                ((self.wrapping_sub(low) >> shift) & MASK) as u8
+            }
+
+            #[inline(always)]
+            fn distance(self, from: $t) -> f64 {
+                $distance(self, from)
+            }
+        }
+    )*};
+}
+numbers!(
+    i8, |a, b| f64::from(a) - f64::from(b);
+    i16, |a, b| f64::from(a) - f64::from(b);
+    i32, |a, b| f64::from(a) - f64::from(b);
+    i64, |a: i64, b: i64| halves((a >> 32, a & HALF), (b >> 32, b & HALF));
+    i128, scalar::distance;
+    u8, |a, b| f64::from(a) - f64::from(b);
+    u16, |a, b| f64::from(a) - f64::from(b);
+    u32, |a, b| f64::from(a) - f64::from(b);
+    u64, |a: u64, b: u64| halves(
+        ((a >> 32).cast_signed(), a.cast_signed() & HALF),
+        ((b >> 32).cast_signed(), b.cast_signed() & HALF)
+    )
+);
+
+/// The lower half of 64 bits.
+const HALF: i64 = 0xffff_ffff;
+
+/// The distance of two numbers of 64 bits, given by their upper and lower halves.
+#[inline(always)]
+fn halves(value: (i64, i64), from: (i64, i64)) -> f64 {
+    (value.0 - from.0) as f64 * (1u64 << 32) as f64 + (value.1 - from.1) as f64
+}
+
+/// The least and the greatest of the values whose byte of the mask is set.
+struct Ends<'a, T>(&'a [T], Option<&'a [u8]>);
+
+impl<T: Number> Kernel for Ends<'_, T> {
+    type Output = (T, T);
+
+    #[inline(always)]
+    fn run(self) -> (T, T) {
+        let (mut low, mut high) = (T::HIGHEST, T::LOWEST);
+        match self.1 {
+            None => self.0.iter().for_each(|value| (low, high) = (low.min(*value), high.max(*value))),
+            Some(mask) => self.0.iter().zip(mask).for_each(|(value, mask)| {
+                low = low.min(if *mask != 0 { *value } else { T::HIGHEST });
+                high = high.max(if *mask != 0 { *value } else { T::LOWEST });
+            }),
+        }
+        (low, high)
+    }
+}
+
+/// One byte of each value, 0 where the mask is not set and behind the values.
+struct Cut<'a, T> {
+    values: &'a [T],
+    mask: Option<&'a [u8]>,
+    low: T,
+    shift: u32,
+    to: &'a mut [u8],
+}
+
+impl<T: Number> Kernel for Cut<'_, T> {
+    type Output = ();
+
+    #[inline(always)]
+    fn run(self) {
+        let (to, behind) = self.to.split_at_mut(self.values.len());
+        behind.fill(0);
+        to.iter_mut().zip(self.values).for_each(|(to, value)| *to = value.byte(self.low, self.shift));
+        if let Some(mask) = self.mask {
+            to.iter_mut().zip(mask).for_each(|(to, mask)| *to &= mask);
+        }
+    }
+}
+
+/// The least value of a column, and the bytes of the others above it.
+fn ends(level: Level, array: &ArrayRef, mask: Option<&[u8]>) -> (i128, usize) {
+    macro_rules! ends {
+        ($t:ty) => {{
+            let (low, high) = level.run(Ends(array.as_primitive::<$t>().values(), mask));
+            let (low, high): (i128, i128) = (low.into(), high.into());
+            if low > high { (0, 0) } else { (low, high.wrapping_sub(low).cast_unsigned()) }
+        }};
+    }
+    let (low, span): (i128, u128) = for_exact!(array.data_type(), ends);
+    (low, (u128::BITS - span.leading_zeros()).div_ceil(8) as usize)
+}
+
+/// Cuts the values of a column into the bytes of the matrix from `first` on.
+fn cut(level: Level, array: &ArrayRef, mask: Option<&[u8]>, column: &Column, matrix: &mut Bytes) {
+    macro_rules! cut {
+        ($t:ty) => {
+            for byte in 0..column.bytes {
+                let (to, shift) = (matrix.column_mut(column.first + byte), 8 * byte as u32);
+                let low = <$t as ArrowPrimitiveType>::Native::try_from(column.low).unwrap_or_default();
+                level.run(Cut { values: array.as_primitive::<$t>().values(), mask, low, shift, to });
+            }
+        };
+    }
+    for_exact!(array.data_type(), cut);
+}
+
+/// Gives each column its place in the matrix, `extra` bytes of each value included.
+fn arrange(columns: &mut [Column], extra: impl Fn(usize) -> usize) -> Vec<Tile> {
+    let mut tiles: Vec<Tile> = Vec::new();
+    let (mut start, mut next, mut from) = (0, 0, 0);
+    let tile =
+        |places, bytes: Range<usize>| Tile { places, bytes: bytes.start..bytes.end.next_multiple_of(GROUP) };
+    for (place, column) in columns.iter_mut().enumerate() {
+        let wanted = column.bytes + extra(column.bytes);
+        if next - start + wanted > TILE_BYTES {
+            tiles.push(tile(from..place, start..next));
+            (start, from) = (next.next_multiple_of(GROUP), place);
+            next = start;
+        }
+        column.first = next;
+        next += wanted;
+    }
+    tiles.push(tile(from..columns.len(), start..next));
+    tiles
+}
+
+/// Sums of the rows that a mask leaves, the same ones for all columns, into sums and products.
+pub(crate) fn add_shared(
+    layout: &Layout,
+    arrays: &[ArrayRef],
+    (mask, count): (Option<&[u8]>, u64),
+    room: &mut Room,
+    (sums, products): (&mut Integers, &mut Integers),
+) {
+    if layout.exact == 0 || count == 0 {
+        return;
+    }
+    let level = Level::best();
+    let array = |place: usize| &arrays[layout.at[place]];
+    let mut columns: Vec<Column> =
+        (0..layout.exact).map(|place| Column::new(ends(level, array(place), mask))).collect();
+    let tiles = arrange(&mut columns, |_| 0);
+    room.matrix.reshape(tiles.last().map_or(0, |tile| tile.bytes.end), arrays[0].len());
+    for (place, column) in columns.iter().enumerate() {
+        cut(level, array(place), mask, column, &mut room.matrix);
+    }
+    room.seal(level);
+    for (place, column) in columns.iter_mut().enumerate() {
+        column.settle(&room.sums, count);
+        sums.add(place, column.sum);
+    }
+    room.each_pair(level, &tiles, |to, p, q| {
+        let (left, right) = (&columns[p], &columns[q]);
+        let product = to.total((left.first, left.bytes), (right.first, right.bytes));
+        products.add(pair_at(p, q), left.product(right, product, layout.words));
+    });
+}
+
+/// Sums of the rows that two masks leave, for each pair, as long as values fit 64 bits above the least one:
+/// whether they do.
+pub(crate) fn add_split(
+    layout: &Layout,
+    arrays: &[ArrayRef],
+    masks: &[Option<Vec<u8>>],
+    room: &mut Room,
+    split: &mut Split,
+) -> bool {
+    let level = Level::best();
+    let array = |place: usize| (&arrays[layout.at[place]], masks[layout.at[place]].as_deref());
+    let mut columns: Vec<Column> =
+        (0..layout.exact).map(|place| Column::new(ends(level, array(place).0, array(place).1))).collect();
+    if columns.iter().any(|column| column.bytes > 8) {
+        return false;
+    }
+    // Behind the bytes of values: those of their squares, and whether there is a value.
+    let tiles = arrange(&mut columns, |bytes| 2 * bytes + 1);
+    let rows = arrays[0].len();
+    room.matrix.reshape(tiles.last().map_or(0, |tile| tile.bytes.end), rows);
+    for (place, column) in columns.iter().enumerate() {
+        let (array, mask) = array(place);
+        cut(level, array, mask, column, &mut room.matrix);
+        room.cut_squares(column, rows);
+        let valid = room.matrix.column_mut(column.valid().0);
+        valid.fill(0);
+        let valid = &mut valid[..rows];
+        match mask {
+            None => valid.fill(1),
+            Some(mask) => valid.iter_mut().zip(mask).for_each(|(to, mask)| *to = mask & 1),
+        }
+    }
+    room.seal(level);
+    room.each_pair(level, &tiles, |to, p, q| {
+        split.add_exact(pair_at(p, q), &columns[p].split_sums(&columns[q], to));
+    });
+    true
+}
+
+impl Column {
+    fn new((low, bytes): (i128, usize)) -> Column {
+        Column { low, first: 0, bytes, above: Wide::default(), sum: Wide::default() }
+    }
+
+    fn settle(&mut self, sums: &[u32], count: u64) {
+        let bytes = sums[self.first..][..self.bytes].iter().enumerate();
+        self.above =
+            bytes.fold(Wide::default(), |sum, (k, byte)| sum + Wide::from(u64::from(*byte)).shifted_left(k));
+        self.sum = self.above + Wide::product(self.low, i128::from(count));
+    }
+
+    /// The sum of products with another: that above the least values and what these add.
+    fn product(&self, other: &Column, above: Wide, words: usize) -> Wide {
+        let times = |low: i128, sum: Wide| match words {
+            // The block's sums of integers of 64 bits are of 128.
+            2 | 4 => Wide::product(low, sum.low_i128()),
+            _ => Wide::from(low) * sum,
+        };
+        if words == 2 {
+            let product =
+                above.low_i128() + self.low * other.above.low_i128() + other.low * self.sum.low_i128();
+            return product.into();
+        }
+        above + times(self.low, other.above) + times(other.low, self.sum)
+    }
+
+    fn value(&self) -> (usize, usize) {
+        (self.first, self.bytes)
+    }
+
+    fn square(&self) -> (usize, usize) {
+        (self.first + self.bytes, 2 * self.bytes)
+    }
+
+    fn valid(&self) -> (usize, usize) {
+        (self.first + 3 * self.bytes, 1)
+    }
+
+    fn split_sums(&self, other: &Column, to: &Products) -> ExactSums {
+        let count = to.total(self.valid(), other.valid());
+        let above = [to.total(self.value(), other.valid()), to.total(self.valid(), other.value())];
+        let squares = [to.total(self.square(), other.valid()), to.total(self.valid(), other.square())];
+        let lows = [self, other].map(|column| Wide::from(column.low));
+        let sums = [0, 1].map(|k| above[k] + lows[k] * count);
+        // (u + low)^2 = u^2 + low (u + u + low), and so on for products.
+        let square = |k: usize| squares[k] + lows[k] * (above[k] + sums[k]);
+        let product = to.total(self.value(), other.value()) + lows[0] * above[1] + lows[1] * sums[0];
+        ExactSums { count: count.0[0], of: [sums[0], sums[1], square(0), square(1), product] }
+    }
+}
+
+impl Room {
+    /// The squares of a column's values above its least one, cut into bytes behind those of the values.
+    fn cut_squares(&mut self, column: &Column, rows: usize) {
+        self.squares.clear();
+        self.squares.resize(rows, 0);
+        for byte in 0..column.bytes {
+            let bytes = self.matrix.column(column.first + byte);
+            self.squares.iter_mut().zip(bytes).for_each(|(to, from)| *to |= u128::from(*from) << (8 * byte));
+        }
+        self.squares.iter_mut().for_each(|value| *value *= *value);
+        let (first, bytes) = column.square();
+        for byte in 0..bytes {
+            let to = self.matrix.column_mut(first + byte);
+            to.fill(0);
+            let squares = self.squares.iter();
+            to.iter_mut().zip(squares).for_each(|(to, square)| *to = (square >> (8 * byte)) as u8);
+        }
+    }
+
+    /// Once the matrix is filled.
+    fn seal(&mut self, level: Level) {
+        self.sums.resize(self.matrix.columns(), 0);
+        level.byte_sums(&self.matrix, &mut self.sums);
+        level.interleave(&mut self.matrix);
+    }
+
+    /// Calls `f` with the products and each pair of places, the later one first.
+    fn each_pair(&mut self, level: Level, tiles: &[Tile], mut f: impl FnMut(&Products, usize, usize)) {
+        for (k, left) in tiles.iter().enumerate() {
+            for right in &tiles[..=k] {
+                let (width, ranges) = (right.bytes.len(), (left.bytes.clone(), right.bytes.clone()));
+                self.products.resize(left.bytes.len() * width, 0);
+                if width > 0 && !left.bytes.is_empty() {
+                    level.byte_products(&self.matrix, &self.sums, ranges, &mut self.products, width);
+                }
+                let to = Products { all: &self.products, at: (left.bytes.start, right.bytes.start), width };
+                for p in left.places.clone() {
+                    right.places.clone().take_while(|q| *q <= p).for_each(|q| f(&to, p, q));
+                }
+            }
+        }
+    }
+}
+
+/// The products of the bytes of two tiles.
+struct Products<'a> {
+    all: &'a [u32],
+    at: (usize, usize),
+    width: usize,
+}
+
+impl Products<'_> {
+    /// The sum of products of two values, each given by its first byte and their number.
+    #[inline]
+    fn total(&self, left: (usize, usize), right: (usize, usize)) -> Wide {
+        let mut sums = [0u64; 40];
+        for a in 0..left.1 {
+            let at = (left.0 - self.at.0 + a) * self.width + right.0 - self.at.1;
+            let row = &self.all[at..at + right.1];
+            sums[a..].iter_mut().zip(row).for_each(|(sum, product)| *sum += u64::from(*product));
+        }
+        let used = &sums[..(left.1 + right.1).max(1)];
+        let part = |part: &[u64]| part.iter().rev().fold(0u128, |sum, one| (sum << 8) + u128::from(*one));
+        let total = Wide::from(part(&used[..used.len().min(8)]));
+        used.chunks(8)
+            .enumerate()
+            .skip(1)
+            .fold(total, |total, (k, sums)| total + Wide::from(part(sums)).shifted_left(8 * k))
+    }
+}

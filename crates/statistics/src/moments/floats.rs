@@ -1,0 +1,271 @@
+//! A block of columns of which some are floats: the mean of each is taken off, and the products of what
+//! remains are the block's co-moments.
+//!
+//! Taken off first is a value of the column, so that the mean of a constant one is that value and what remains
+//! is 0 exactly.
+
+use super::arch::{Kernel, Level};
+use super::exact::Number;
+use super::layout::{Layout, pair_at, triangle};
+use super::matrix::{Floats, LANES};
+use super::mean::Mean;
+use super::pair::Odd;
+use super::scalar;
+use super::shared::Shared;
+use super::split::{FloatSums, Split};
+use super::values::for_exact;
+use arrow_array::cast::AsArray;
+use arrow_array::types::*;
+use arrow_array::{Array, ArrayRef};
+use arrow_schema::DataType;
+use std::ops::Range;
+
+/// Columns whose products are taken at once: with 1024 rows these and as many others fill the L2 cache.
+const TILE: usize = 96;
+
+/// Room for the blocks of one state, used again and again.
+#[derive(Default)]
+pub(crate) struct Room {
+    matrix: Floats,
+    products: Vec<f64>,
+}
+
+impl Room {
+    pub(crate) fn bytes_held(&self) -> usize {
+        self.matrix.bytes_held() + 8 * self.products.capacity()
+    }
+
+    /// Calls `f` with the products and each pair of places with a float, the later one first. A place has
+    /// `each` columns of the matrix.
+    fn each_pair(&mut self, layout: &Layout, each: usize, mut f: impl FnMut(&Products, usize, usize)) {
+        let (level, step) = (Level::best(), TILE / each / LANES * LANES);
+        let bytes = |places: &Range<usize>| each * places.start..(each * places.end).next_multiple_of(LANES);
+        self.matrix.interleave();
+        let all = layout.columns();
+        let tile = |start: usize| start..(start + step).min(all);
+        for left in (layout.exact / step * step..all).step_by(step).map(tile) {
+            for right in (0..=left.start).step_by(step).map(tile) {
+                let (rows, columns) = (bytes(&left), bytes(&right));
+                let width = columns.len();
+                self.products.resize(rows.len() * width, 0.0);
+                let ranges = (rows.clone(), columns.clone());
+                level.float_products(&self.matrix, ranges, &mut self.products, width);
+                let to = Products { all: &self.products, at: (rows.start, columns.start), width };
+                for p in left.clone().filter(|p| *p >= layout.exact) {
+                    right.clone().take_while(|q| *q <= p).for_each(|q| f(&to, p, q));
+                }
+            }
+        }
+    }
+}
+
+/// The products of two tiles of columns.
+struct Products<'a> {
+    all: &'a [f64],
+    at: (usize, usize),
+    width: usize,
+}
+
+impl Products<'_> {
+    #[inline]
+    fn of(&self, i: usize, j: usize) -> f64 {
+        self.all[(i - self.at.0) * self.width + j - self.at.1]
+    }
+}
+
+/// What was taken off a column.
+#[derive(Clone, Copy, Debug, Default)]
+struct Column {
+    mean: Mean,
+    /// The sum of what remains, close to 0.
+    rest: f64,
+    odd: Odd,
+}
+
+/// Sums of the rows that a mask leaves, the same ones for all columns, into a block without rows yet.
+pub(crate) fn set_shared(
+    layout: &Layout,
+    arrays: &[ArrayRef],
+    (mask, count): (Option<&[u8]>, u64),
+    room: &mut Room,
+    block: &mut Shared,
+) {
+    let rows = arrays.first().map_or(0, |array| array.len());
+    room.matrix.reshape(layout.columns(), rows);
+    let mut columns = Vec::with_capacity(layout.columns());
+    for (place, column) in layout.at.iter().enumerate() {
+        let to = room.matrix.column_mut(place);
+        columns.push(center(&arrays[*column], mask, count, to));
+    }
+    for (to, column) in block.floats.iter_mut().zip(&columns) {
+        (to.mean, to.odd) = (column.mean.plus(column.rest / count as f64), column.odd);
+    }
+    let skipped = triangle(layout.exact);
+    room.each_pair(layout, 1, |products, p, q| {
+        let rest = columns[p].rest * columns[q].rest / count as f64;
+        block.comoments[pair_at(p, q) - skipped] = products.of(p, q) - rest;
+    });
+}
+
+/// Sums of the rows that two masks leave, for each pair with a float.
+pub(crate) fn add_split(
+    layout: &Layout,
+    arrays: &[ArrayRef],
+    masks: &[Option<Vec<u8>>],
+    room: &mut Room,
+    split: &mut Split,
+) {
+    let rows = arrays.first().map_or(0, |array| array.len());
+    room.matrix.reshape(3 * layout.columns(), rows);
+    let mut columns = Vec::with_capacity(layout.columns());
+    for (place, column) in layout.at.iter().enumerate() {
+        let mask = masks[*column].as_deref();
+        let count = mask.map_or(rows, |mask| mask.iter().filter(|byte| **byte != 0).count());
+        columns.push(center(&arrays[*column], mask, count as u64, room.matrix.column_mut(3 * place)));
+        let squares: Vec<f64> = room.matrix.column(3 * place).iter().map(|value| value * value).collect();
+        room.matrix.column_mut(3 * place + 1).copy_from_slice(&squares);
+        let valid = room.matrix.column_mut(3 * place + 2);
+        valid.fill(1.0);
+        let mask = mask.into_iter().flatten();
+        valid.iter_mut().zip(mask).for_each(|(to, mask)| *to = f64::from(mask & 1));
+    }
+    let skipped = triangle(layout.exact);
+    room.each_pair(layout, 3, |products, p, q| {
+        let odd = columns[p].odd.any() || columns[q].odd.any();
+        let sums = block_sums(products, p, q, [&columns[p], &columns[q]]).filter(|_| !odd);
+        let places = [layout.at[p], layout.at[q]];
+        let pair = places.map(|column| (&arrays[column], masks[column].as_deref()));
+        split.floats[pair_at(p, q) - skipped].merge(&sums.unwrap_or_else(|| pair_sums(pair)));
+    });
+}
+
+/// Of a pair over its own rows; `None` where these are far from the mean of a column's other rows, which is what
+/// was taken off, so that little but rounding would remain.
+fn block_sums(products: &Products, p: usize, q: usize, columns: [&Column; 2]) -> Option<FloatSums> {
+    const VALUE: usize = 0;
+    const SQUARE: usize = 1;
+    const VALID: usize = 2;
+    let of = |a: usize, b: usize| products.of(3 * p + a, 3 * q + b);
+    let count = of(VALID, VALID);
+    if count == 0.0 {
+        return Some(FloatSums::default());
+    }
+    let (sums, squares) = ([of(VALUE, VALID), of(VALID, VALUE)], [of(SQUARE, VALID), of(VALID, SQUARE)]);
+    let around: [f64; 2] = std::array::from_fn(|k| (squares[k] - sums[k] * sums[k] / count).max(0.0));
+    if (0..2).any(|k| around[k] <= 1e-3 * squares[k]) {
+        return None;
+    }
+    Some(FloatSums {
+        count: count as u64,
+        mean: std::array::from_fn(|k| columns[k].mean.plus(sums[k] / count)),
+        squares: around,
+        products: of(VALUE, VALUE) - sums[0] * sums[1] / count,
+        odd: Default::default(),
+    })
+}
+
+/// Of a pair over its own rows, row by row.
+fn pair_sums(pair: [(&ArrayRef, Option<&[u8]>); 2]) -> FloatSums {
+    let valid = |row: &usize| pair.iter().all(|(_, mask)| mask.is_none_or(|mask| mask[*row] != 0));
+    let rows: Vec<usize> = (0..pair[0].0.len()).filter(valid).collect();
+    let [x, y] = pair.map(|(array, _)| scalar::Values::of(array));
+    scalar::floats(&x, &y, &rows)
+}
+
+/// Writes a column's values less their mean, 0 where the mask is not set.
+fn center(array: &ArrayRef, mask: Option<&[u8]>, count: u64, to: &mut [f64]) -> Column {
+    let level = Level::best();
+    let usable = |row: &usize| mask.is_none_or(|mask| mask[*row] != 0);
+    let first = (0..to.len()).find(usable).unwrap_or(0);
+    let mut base = Mean::default();
+    macro_rules! exact {
+        ($t:ty) => {{
+            let values = array.as_primitive::<$t>().values();
+            let from = values[first];
+            base = Mean::of(from.into());
+            level.run(Convert(values, |value: <$t as ArrowPrimitiveType>::Native| value.distance(from), to))
+        }};
+    }
+    match array.data_type() {
+        DataType::Float32 => {
+            level.run(Convert(array.as_primitive::<Float32Type>().values(), f64::from, to));
+        }
+        DataType::Float64 => to.copy_from_slice(array.as_primitive::<Float64Type>().values()),
+        data_type => for_exact!(data_type, exact),
+    }
+    if count == 0 {
+        to.fill(0.0);
+        return Column::default();
+    }
+    let odd = if level.run(Finite(to)) { Odd::default() } else { set_odd_aside(to, mask) };
+    let first = to[first];
+    let apart = level.run(TakeOff { values: to, mask, from: first });
+    let shift = apart / count as f64;
+    let rest = level.run(TakeOff { values: to, mask, from: shift });
+    Column { mean: base.plus(first).plus(shift), rest, odd }
+}
+
+/// Gives every value that is no number that of a row which counts, so that it adds nothing: its kind is kept.
+fn set_odd_aside(values: &mut [f64], mask: Option<&[u8]>) -> Odd {
+    let counts = |row: usize| mask.is_none_or(|mask| mask[row] != 0);
+    let usable = (0..values.len()).find(|row| counts(*row) && values[*row].is_finite());
+    let instead = usable.map_or(0.0, |row| values[row]);
+    let mut odd = Odd::default();
+    for (row, value) in values.iter_mut().enumerate().filter(|(_, value)| !value.is_finite()) {
+        if counts(row) {
+            odd.add(Odd::of(*value));
+        }
+        *value = instead;
+    }
+    odd
+}
+
+struct Convert<'a, T, F>(&'a [T], F, &'a mut [f64]);
+
+impl<T: Copy, F: Fn(T) -> f64> Kernel for Convert<'_, T, F> {
+    type Output = ();
+
+    #[inline(always)]
+    fn run(self) {
+        self.2.iter_mut().zip(self.0).for_each(|(to, value)| *to = self.1(*value));
+    }
+}
+
+struct Finite<'a>(&'a [f64]);
+
+impl Kernel for Finite<'_> {
+    type Output = bool;
+
+    #[inline(always)]
+    fn run(self) -> bool {
+        let high = |values: &[f64]| values.iter().map(|value| value.abs().to_bits()).fold(0, u64::max);
+        self.0.chunks(256).all(|values| high(values) < f64::INFINITY.to_bits())
+    }
+}
+
+/// Takes a number off all values that count, makes the others 0, and gives the sum.
+struct TakeOff<'a> {
+    values: &'a mut [f64],
+    mask: Option<&'a [u8]>,
+    from: f64,
+}
+
+impl Kernel for TakeOff<'_> {
+    type Output = f64;
+
+    #[inline(always)]
+    fn run(self) -> f64 {
+        let mut sums = [0.0; 2 * LANES];
+        match self.mask {
+            None => self.values.iter_mut().for_each(|value| *value -= self.from),
+            Some(mask) => self.values.iter_mut().zip(mask).for_each(|(value, mask)| {
+                *value = if *mask != 0 { *value - self.from } else { 0.0 };
+            }),
+        }
+        let (lines, rest) = self.values.as_chunks::<{ 2 * LANES }>();
+        for line in lines {
+            sums.iter_mut().zip(line).for_each(|(sum, value)| *sum += value);
+        }
+        sums.iter().chain(rest).sum()
+    }
+}

@@ -1,0 +1,169 @@
+//! Columns of bytes, and of floats, as the kernels read them: each column in one piece, and groups of columns
+//! interleaved row by row.
+
+use std::ops::Range;
+
+/// Columns of bytes that are interleaved.
+pub(crate) const GROUP: usize = 16;
+
+/// Bytes of a cache line, and rows of bytes that a step takes.
+pub(crate) const LINE: usize = 64;
+
+/// Columns of floats that are interleaved.
+pub(crate) const LANES: usize = 8;
+
+/// Rows of one block. Products of as many bytes fit 32 bits, and 16 columns of 32-bit integers the L2 cache.
+pub(crate) const BLOCK_ROWS: usize = 4096;
+
+const _: () = assert!(BLOCK_ROWS * 255 * 255 <= u32::MAX as usize);
+
+/// Columns of bytes, of up to [`BLOCK_ROWS`] rows.
+#[derive(Default)]
+pub(crate) struct Bytes {
+    columns: usize,
+    lines: usize,
+    plain: Vec<u8>,
+    interleaved: Vec<u8>,
+}
+
+impl Bytes {
+    /// Makes room for `columns` of `rows` bytes; what they hold is arbitrary.
+    pub(crate) fn reshape(&mut self, columns: usize, rows: usize) {
+        self.columns = columns.next_multiple_of(GROUP);
+        self.lines = rows.div_ceil(LINE);
+        let plain = self.columns * self.stride();
+        grow(&mut self.plain, plain + LINE);
+        grow(&mut self.interleaved, self.columns * self.lines * LINE + LINE);
+    }
+
+    pub(crate) fn columns(&self) -> usize {
+        self.columns
+    }
+
+    pub(crate) fn lines(&self) -> usize {
+        self.lines
+    }
+
+    /// Bytes from a column to the next: one line more than there are, or all columns would compete for the
+    /// same lines of the cache.
+    pub(crate) fn stride(&self) -> usize {
+        (self.lines + 1) * LINE
+    }
+
+    pub(crate) fn column(&self, index: usize) -> &[u8] {
+        &self.columns_from(index, 1)[..self.lines * LINE]
+    }
+
+    pub(crate) fn columns_from(&self, index: usize, count: usize) -> &[u8] {
+        &self.plain[aligned(&self.plain)..][index * self.stride()..][..count * self.stride()]
+    }
+
+    /// A column to fill; what is behind the rows must become 0.
+    pub(crate) fn column_mut(&mut self, index: usize) -> &mut [u8] {
+        let (stride, length, start) = (self.stride(), self.lines * LINE, aligned(&self.plain));
+        &mut self.plain[start..][index * stride..][..length]
+    }
+
+    pub(crate) fn interleaved(&self, group: usize) -> &[u8] {
+        let length = self.lines * LINE * GROUP;
+        &self.interleaved[aligned(&self.interleaved)..][group * length..][..length]
+    }
+
+    /// All columns, and the room for them interleaved.
+    pub(crate) fn both_mut(&mut self) -> (&[u8], &mut [u8]) {
+        let (plain, interleaved) = (aligned(&self.plain), aligned(&self.interleaved));
+        let length = self.columns * self.lines * LINE;
+        (&self.plain[plain..], &mut self.interleaved[interleaved..][..length])
+    }
+
+    pub(crate) fn bytes_held(&self) -> usize {
+        self.plain.capacity() + self.interleaved.capacity()
+    }
+
+    /// Asserts what the kernels rely on.
+    pub(crate) fn check(&self, left: &Range<usize>, right: &Range<usize>, room: usize, width: usize) {
+        assert!(self.lines > 0 && left.end <= self.columns && right.end <= self.columns);
+        assert!([left.start, left.end, right.start, right.end].iter().all(|k| k.is_multiple_of(GROUP)));
+        assert!(right.len() <= width && left.len() * width <= room);
+    }
+}
+
+/// Where the first whole line starts.
+fn aligned(bytes: &[u8]) -> usize {
+    bytes.as_ptr().align_offset(LINE)
+}
+
+fn grow<T: Clone + Default>(values: &mut Vec<T>, length: usize) {
+    if values.len() < length {
+        values.clear();
+        values.resize(length, T::default());
+    }
+}
+
+/// Columns of floats, of up to [`BLOCK_ROWS`] rows.
+#[derive(Default)]
+pub(crate) struct Floats {
+    columns: usize,
+    rows: usize,
+    plain: Vec<f64>,
+    interleaved: Vec<[f64; LANES]>,
+}
+
+impl Floats {
+    /// Makes room for `columns` of `rows` values; what they hold is arbitrary.
+    pub(crate) fn reshape(&mut self, columns: usize, rows: usize) {
+        (self.columns, self.rows) = (columns.next_multiple_of(LANES), rows);
+        let plain = self.columns * self.stride();
+        grow(&mut self.plain, plain);
+        grow(&mut self.interleaved, self.columns / LANES * rows);
+    }
+
+    pub(crate) fn columns(&self) -> usize {
+        self.columns
+    }
+
+    pub(crate) fn rows(&self) -> usize {
+        self.rows
+    }
+
+    /// As for bytes.
+    fn stride(&self) -> usize {
+        self.rows.next_multiple_of(LANES) + LANES
+    }
+
+    pub(crate) fn column(&self, index: usize) -> &[f64] {
+        &self.plain[index * self.stride()..][..self.rows]
+    }
+
+    pub(crate) fn column_mut(&mut self, index: usize) -> &mut [f64] {
+        let stride = self.stride();
+        &mut self.plain[index * stride..][..self.rows]
+    }
+
+    pub(crate) fn group(&self, group: usize) -> &[[f64; LANES]] {
+        &self.interleaved[group * self.rows..][..self.rows]
+    }
+
+    /// Copies the columns to their groups.
+    pub(crate) fn interleave(&mut self) {
+        let stride = self.stride();
+        for (group, to) in self.interleaved.chunks_exact_mut(self.rows).take(self.columns / LANES).enumerate()
+        {
+            for lane in 0..LANES {
+                let from = &self.plain[(group * LANES + lane) * stride..][..self.rows];
+                to.iter_mut().zip(from).for_each(|(to, from)| to[lane] = *from);
+            }
+        }
+    }
+
+    pub(crate) fn bytes_held(&self) -> usize {
+        8 * self.plain.capacity() + 8 * LANES * self.interleaved.capacity()
+    }
+
+    /// Asserts what the kernels rely on.
+    pub(crate) fn check(&self, left: &Range<usize>, right: &Range<usize>, room: usize, width: usize) {
+        assert!(left.end <= self.columns && right.end <= self.columns);
+        assert!([left.start, left.end, right.start, right.end].iter().all(|k| k.is_multiple_of(LANES)));
+        assert!(right.len() <= width && left.len() * width <= room);
+    }
+}

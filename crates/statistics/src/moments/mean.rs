@@ -1,0 +1,36 @@
+//! A mean in twice the precision of a float: the co-moments of two parts depend on the difference of their
+//! means, of which little would remain far from 0.
+
+/// `high` + `low`.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub(crate) struct Mean {
+    pub(crate) high: f64,
+    /// What `high` is short of, by rounding.
+    pub(crate) low: f64,
+}
+
+impl Mean {
+    /// An integer, to 106 bits.
+    pub(crate) fn of(value: i128) -> Mean {
+        let high = value as f64;
+        Mean { high, low: value.saturating_sub(high as i128) as f64 }
+    }
+
+    /// This and `more`, without rounding where `more` is much less (Knuth, TAOCP 2, theorem 4.2.2 B).
+    pub(crate) fn plus(self, more: f64) -> Mean {
+        let more = more + self.low;
+        let high = self.high + more;
+        let part = high - self.high;
+        let low = (self.high - (high - part)) + (more - part);
+        if high.is_finite() { Mean { high, low } } else { Mean { high, low: 0.0 } }
+    }
+
+    /// How far it is from another.
+    pub(crate) fn minus(self, other: Mean) -> f64 {
+        (self.high - other.high) + (self.low - other.low)
+    }
+
+    pub(crate) fn value(self) -> f64 {
+        self.high + self.low
+    }
+}
