@@ -5,6 +5,7 @@
 //! Invariant: a state is the same, bit for bit, however its rows were divided and in which order the parts
 //! were merged, except sums of floats and the set of values that a sketch keeps as frequent.
 
+mod arch;
 mod bounds;
 mod bytes;
 mod estimate;
@@ -15,6 +16,7 @@ mod profile;
 mod rank;
 mod sketch;
 
+pub use arch::Level;
 pub use bytes::sealed;
 pub use estimate::Estimate;
 pub use histogram::{BINS_MAX, Bin, Histogram};

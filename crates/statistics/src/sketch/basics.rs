@@ -3,7 +3,9 @@
 //! Invariant: all but sums of floats are the same however the rows were divided. The order is that of
 //! [`Literal::compare`], with every NaN behind all numbers.
 
-use super::items::Items;
+use super::block::BLOCK;
+use super::items::{Items, Summary, Widen};
+use crate::arch::{Kernel, Level};
 use arrow_buffer::i256;
 use arrow_schema::DataType;
 use farpool_model::{Literal, Value};
@@ -77,31 +79,25 @@ impl Basics {
 
     /// Takes in the values of a block; the rows are counted by the caller.
     pub fn update(&mut self, items: &Items<'_>, counts: Option<&[u64]>, data_type: &DataType) {
-        let int = |v: i128| literal(Value::Int(v), data_type);
         match items {
-            Items::Signed(words) => {
-                let Some((low, high)) = extremes(words.iter().map(|w| *w as i64)) else { return };
-                if *data_type == DataType::Boolean {
-                    let truth = |v: i64| literal(Value::Bool(v != 0), data_type);
-                    return self.widen(truth(low), truth(high));
-                }
-                self.widen(int(low.into()), int(high.into()));
-                self.add_words(words, counts, true);
+            Items::Signed(words, summary) => {
+                let Some(Summary { low, high, sum }) = summary.or_else(|| summary_of(words)) else { return };
+                self.widen_integers(low.into(), high.into(), data_type);
+                self.add_words(words, sum, counts, |word| i128::from(word as i64));
             }
             Items::Unsigned(words) => {
-                let Some((low, high)) = extremes(words.iter().copied()) else { return };
-                self.widen(int(low.into()), int(high.into()));
-                self.add_words(words, counts, false);
+                let Some((low, high, sum)) = Level::best().run(Unsigned(words)) else { return };
+                self.widen_integers(low.into(), high.into(), data_type);
+                self.add_words(words, sum, counts, i128::from);
             }
             Items::Wide(values) => {
                 let Some((low, high)) = extremes(values.iter().copied()) else { return };
-                self.widen(int(low), int(high));
+                self.widen_integers(low, high, data_type);
                 self.add_wide(values, counts);
             }
             Items::Floats(bits) => {
-                let Some((low, high)) = extremes(bits.iter().map(|bits| float_order(*bits))) else { return };
-                let float = |order: i64| literal(Value::Float(float_of_order(order)), data_type);
-                self.widen(float(low), float(high));
+                let Some((low, high)) = Level::best().run(Floats(bits)) else { return };
+                self.widen_floats(low, high, data_type);
                 self.add_floats(bits, counts);
             }
             Items::Bytes(values) => self.widen_bytes(values, data_type),
@@ -138,28 +134,48 @@ impl Basics {
         }
     }
 
+    /// Most blocks change nothing: then no literal is made.
+    fn within(&self, inside: impl Fn(&Literal, &Literal) -> Option<bool>) -> bool {
+        self.range.as_ref().is_some_and(|(least, greatest)| inside(least, greatest).unwrap_or(false))
+    }
+
+    fn widen_integers(&mut self, low: i128, high: i128, data_type: &DataType) {
+        if self.within(|least, greatest| Some(least.as_int()? <= low && high <= greatest.as_int()?)) {
+            return;
+        }
+        let value = |v| match data_type {
+            DataType::Boolean => Value::Bool(v != 0),
+            _ => Value::Int(v),
+        };
+        self.widen(literal(value(low), data_type), literal(value(high), data_type));
+    }
+
+    fn widen_floats(&mut self, low: i64, high: i64, data_type: &DataType) {
+        let order = |literal: &Literal| match literal.value() {
+            Value::Float(v) => Some(float_order(v.to_bits())),
+            _ => None,
+        };
+        if !self.within(|least, greatest| Some(order(least)? <= low && high <= order(greatest)?)) {
+            let float = |order| literal(Value::Float(float_of_order(order)), data_type);
+            self.widen(float(low), float(high));
+        }
+    }
+
     fn widen_bytes(&mut self, values: &[&[u8]], data_type: &DataType) {
         let Some((low, high)) = extremes(values.iter().copied()) else { return };
-        let within = self.range.as_ref().is_some_and(|(least, greatest)| {
-            bytes_of(least).is_some_and(|least| least <= low)
-                && bytes_of(greatest).is_some_and(|greatest| high <= greatest)
-        });
-        // Most blocks change nothing: then nothing is copied.
-        if !within {
+        if !self.within(|least, greatest| Some(bytes_of(least)? <= low && high <= bytes_of(greatest)?)) {
             self.widen(bytes_literal(low, data_type), bytes_literal(high, data_type));
         }
     }
 
-    fn add_words(&mut self, words: &[u64], counts: Option<&[u64]>, signed: bool) {
-        let wide = |word: u64| if signed { i128::from(word as i64) } else { i128::from(word) };
-        let sum = match counts {
-            None => words.iter().map(|word| wide(*word)).sum(),
+    fn add_words(&mut self, words: &[u64], sum: i128, counts: Option<&[u64]>, wide: impl Fn(u64) -> i128) {
+        match counts {
+            None => self.add_integer(i256::from_i128(sum)),
             Some(counts) => {
-                let products = words.iter().zip(counts).map(|(w, c)| product(wide(*w), *c));
-                return products.for_each(|product| self.add_integer(product));
+                let products = words.iter().zip(counts).map(|(word, count)| product(wide(*word), *count));
+                products.for_each(|product| self.add_integer(product));
             }
-        };
-        self.add_integer(i256::from_i128(sum));
+        }
     }
 
     fn add_wide(&mut self, values: &[i128], counts: Option<&[u64]>) {
@@ -211,6 +227,44 @@ fn pairwise(bits: &[u64]) -> f64 {
     }
 }
 
+fn summary_of(words: &[u64]) -> Option<Summary> {
+    let mut copy = [0; BLOCK];
+    Level::best().run(Widen { values: words, words: &mut copy, word: |word| word })
+}
+
+/// Least, greatest and sum of a block of integers without sign.
+struct Unsigned<'a>(&'a [u64]);
+
+impl Kernel for Unsigned<'_> {
+    type Output = Option<(u64, u64, i128)>;
+
+    #[inline(always)]
+    fn run(self) -> Option<(u64, u64, i128)> {
+        let first = *self.0.first()?;
+        let (mut low, mut high, mut ends, mut starts) = (first, first, 0_u64, 0_u64);
+        for word in self.0 {
+            (low, high) = (low.min(*word), high.max(*word));
+            ends += word & 0xffff_ffff;
+            starts += word >> 32;
+        }
+        Some((low, high, (i128::from(starts) << 32) + i128::from(ends)))
+    }
+}
+
+/// The orders of the least and the greatest of a block of floats.
+struct Floats<'a>(&'a [u64]);
+
+impl Kernel for Floats<'_> {
+    type Output = Option<(i64, i64)>;
+
+    #[inline(always)]
+    fn run(self) -> Option<(i64, i64)> {
+        let first = float_order(*self.0.first()?);
+        let orders = self.0.iter().map(|bits| float_order(*bits));
+        Some(orders.fold((first, first), |(low, high), order| (low.min(order), high.max(order))))
+    }
+}
+
 fn product(value: i128, count: u64) -> i256 {
     i256::from_i128(value).wrapping_mul(i256::from_i128(count.into()))
 }
@@ -221,6 +275,7 @@ fn extremes<T: Ord + Copy>(mut values: impl Iterator<Item = T>) -> Option<(T, T)
 }
 
 /// An integer that compares as the float does; every NaN is the same and behind all numbers.
+#[inline(always)]
 fn float_order(bits: u64) -> i64 {
     let bits = if f64::from_bits(bits).is_nan() { f64::NAN.to_bits() & (u64::MAX >> 1) } else { bits } as i64;
     bits ^ ((bits >> 63) as u64 >> 1) as i64

@@ -18,7 +18,7 @@
 //! Invariant: equal states have equal bytes, and bytes that are accepted are those of the state they give.
 
 use super::basics::{Basics, Sum};
-use super::counters::Table;
+use super::counters::{Shape, Table};
 use super::distinct::{COUPON_BITS, Coupons, Distinct, RANK_MAX, State, coupons_max};
 use super::{Sketch, hash_of};
 use crate::bytes::{Reader, damaged, opened, put, put_signed, sealed};
@@ -88,13 +88,8 @@ impl Sketch {
         if let Some(distinct) = &mut sketch.distinct {
             *distinct = read_distinct(&mut reader, distinct.precision(), values)?;
         }
-        let moment = parameters.second_moment.map(|c| (c.rows, c.precision + 1));
-        let frequency = parameters.frequency.map(|c| (c.rows, c.precision));
-        let tables = [(&mut sketch.frequency, frequency), (&mut sketch.second_moment, moment)];
-        for (table, shape) in tables {
-            if let (Some(table), Some((rows, bits))) = (table, shape) {
-                *table = read_table(&mut reader, rows, bits, values)?;
-            }
+        for table in [&mut sketch.frequency, &mut sketch.second_moment].into_iter().flatten() {
+            *table = read_table(&mut reader, table.shape(), values)?;
         }
         if parameters.top > 0 {
             sketch.read_top(&mut reader)?;
@@ -331,34 +326,33 @@ fn read_registers(reader: &mut Reader<'_>, precision: u8, values: u64) -> Result
 }
 
 fn put_table(out: &mut Vec<u8>, table: &Table) {
-    for row in table.rows() {
+    for row in 0..table.shape().rows.into() {
         let mut zeros = 0_u128;
-        let flush = |out: &mut Vec<u8>, zeros: &mut u128| {
-            if *zeros > 0 {
-                out.push(0);
-                put(out, *zeros);
-                *zeros = 0;
-            }
-        };
-        for cell in row {
-            if *cell == 0 {
+        for cell in table.row(row) {
+            if cell == 0 {
                 zeros += 1;
             } else {
-                flush(out, &mut zeros);
-                put(out, (*cell).into());
+                put_zeros(out, &mut zeros);
+                put(out, cell.into());
             }
         }
-        flush(out, &mut zeros);
+        put_zeros(out, &mut zeros);
     }
 }
 
-fn read_table(reader: &mut Reader<'_>, rows: u8, bits: u8, values: u64) -> Result<Table> {
-    let width = 1_usize << bits;
-    let mut cells = vec![0; usize::from(rows) * width];
-    for row in cells.chunks_exact_mut(width) {
+fn put_zeros(out: &mut Vec<u8>, zeros: &mut u128) {
+    if *zeros > 0 {
+        out.push(0);
+        put(out, std::mem::take(zeros));
+    }
+}
+
+fn read_table(reader: &mut Reader<'_>, shape: Shape, values: u64) -> Result<Table> {
+    let mut cells = vec![0; usize::from(shape.rows) * shape.width()];
+    for row in cells.chunks_exact_mut(shape.width()) {
         read_row(reader, row, values)?;
     }
-    Ok(Table::from_cells(rows, bits, cells))
+    Ok(Table::from_cells(shape, cells))
 }
 
 fn read_row(reader: &mut Reader<'_>, row: &mut [u64], values: u64) -> Result<()> {

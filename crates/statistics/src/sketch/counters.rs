@@ -4,102 +4,220 @@
 //! A row of Fast-AGMS is kept as twice as many plain counts: a cell for the values that add to a counter and
 //! one for those that take away from it. The counter is the difference of the two, and their sum is what a
 //! row of Count-Min counts in the same place. So where the shapes agree one table serves both, at half the
-//! work. Row j of a table has bits j·b up to (j+1)·b of the hash for itself, b being the bits of a cell's
-//! number; the sign is the highest of them (SKT's layout).
+//! work. The sign is the highest bit of a cell's number.
+//!
+//! Row j has bits j·s up to j·s + b of the hash for itself, b being the bits of a cell's number. The stride s
+//! is 16 where the hash has so many bits, because then the rows' bits lie in lanes, and b otherwise, as in
+//! SKT.
+//!
+//! A block of values is counted in bytes, which for four rows fit the cache next to the core; a byte that
+//! overflows carries 256 over to its cell.
 //!
 //! Invariant: the cells of each row add up to the number of values.
 
 use super::block::{Block, Hashes};
+use crate::arch::{Kernel, Level};
 use crate::hash::Hash;
 
-/// The rows of cells.
-#[derive(Clone, Debug, PartialEq)]
-pub(crate) struct Table {
-    rows: u8,
+/// Bits of a lane, and the stride of rows in lanes.
+const LANE: u8 = 16;
+
+/// The cells of a row as bytes; as many as a lane can number, so that no index needs a check. Only those
+/// that the row has are ever touched.
+type Bytes = [u8; 1 << LANE];
+
+/// Which bits of the hash belong to the rows of a table.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Shape {
+    pub rows: u8,
     /// Bits of the number of a cell in its row.
-    bits: u8,
-    /// Row after row.
+    pub bits: u8,
+    /// Bits from the start of a row's bits to those of the next.
+    pub stride: u8,
+}
+
+impl Shape {
+    pub fn new(rows: u8, bits: u8) -> Shape {
+        let lanes = u32::from(rows) * u32::from(LANE) <= 128 && bits <= LANE;
+        Shape { rows, bits, stride: if lanes { LANE } else { bits } }
+    }
+
+    /// Cells of a row.
+    pub fn width(self) -> usize {
+        1 << self.bits
+    }
+
+    #[inline(always)]
+    fn place(self, hash: Hash, row: usize) -> usize {
+        hash.slice(row as u32 * u32::from(self.stride), self.bits.into()) as usize
+    }
+}
+
+/// The rows of cells.
+#[derive(Clone, Debug)]
+pub(crate) struct Table {
+    shape: Shape,
+    /// Row after row; empty as long as there were no values.
     cells: Vec<u64>,
+    /// What is to be added to the cells; empty before the first whole block.
+    bytes: Vec<Bytes>,
 }
 
 impl Table {
-    pub fn new(rows: u8, bits: u8) -> Table {
-        Table { rows, bits, cells: vec![0; usize::from(rows) << bits] }
+    pub fn new(shape: Shape) -> Table {
+        Table { shape, cells: Vec::new(), bytes: Vec::new() }
     }
 
     /// A table of these cells.
-    pub fn from_cells(rows: u8, bits: u8, cells: Vec<u64>) -> Table {
-        Table { rows, bits, cells }
+    pub fn from_cells(shape: Shape, cells: Vec<u64>) -> Table {
+        Table { shape, cells, bytes: Vec::new() }
+    }
+
+    pub fn shape(&self) -> Shape {
+        self.shape
     }
 
     pub fn bytes_held(&self) -> usize {
-        self.cells.capacity() * size_of::<u64>()
+        self.cells.capacity() * size_of::<u64>() + self.bytes.len() * self.shape.width()
     }
 
-    /// The cells of each row.
-    pub fn rows(&self) -> impl Iterator<Item = &[u64]> {
-        self.cells.chunks_exact(1 << self.bits)
+    /// The cells of a row.
+    pub fn row(&self, row: usize) -> impl Iterator<Item = u64> {
+        (0..self.shape.width()).map(move |place| self.cell(row, place))
+    }
+
+    fn cell(&self, row: usize, place: usize) -> u64 {
+        let cell = self.cells.get(row << self.shape.bits | place);
+        let byte = self.bytes.get(row).map(|row| row[place]);
+        cell.copied().unwrap_or(0) + u64::from(byte.unwrap_or(0))
     }
 
     /// Counts each value of a block.
     pub fn update(&mut self, block: &Block<'_>) {
+        if block.hashes.len() > 0 && self.cells.is_empty() {
+            self.cells = vec![0; usize::from(self.shape.rows) * self.shape.width()];
+        }
+        // The bytes of a table are worth their place only if there are many values.
+        let many = !self.bytes.is_empty() || block.hashes.len() >= super::block::BLOCK;
         match block.counts {
+            None if self.shape.stride == LANE && many => self.add_lanes(block.hashes),
             None => self.add(block.hashes, |_| 1),
             Some(counts) => self.add(block.hashes, |i| counts[i]),
         }
     }
 
     fn add(&mut self, hashes: &Hashes, count: impl Fn(usize) -> u64) {
-        let bits = self.bits;
-        for (row, cells) in self.cells.chunks_exact_mut(1 << bits).enumerate() {
+        let shape = self.shape;
+        for (row, cells) in self.cells.chunks_exact_mut(shape.width()).enumerate() {
             for (i, hash) in hashes.iter().enumerate() {
-                cells[place(hash, row, bits)] += count(i);
+                cells[shape.place(hash, row)] += count(i);
             }
         }
     }
 
+    fn add_lanes(&mut self, hashes: &Hashes) {
+        if self.bytes.is_empty() {
+            self.bytes = vec![[0; 1 << LANE]; self.shape.rows.into()];
+        }
+        let half = self.bytes.len().min(4);
+        let (first, second) = self.bytes.split_at_mut(half);
+        let (cells, more) = self.cells.split_at_mut(half << self.shape.bits);
+        count_lanes(first, cells, hashes.low(), self.shape.bits);
+        count_lanes(second, more, hashes.high(), self.shape.bits);
+    }
+
     pub fn merge(&mut self, other: &Table) {
+        if self.cells.is_empty() {
+            return self.clone_from(other);
+        }
         self.cells.iter_mut().zip(&other.cells).for_each(|(ours, theirs)| *ours += theirs);
+        for (row, bytes) in other.bytes.iter().enumerate() {
+            let cells = &mut self.cells[row << self.shape.bits..][..self.shape.width()];
+            cells.iter_mut().zip(bytes).for_each(|(ours, theirs)| *ours += u64::from(*theirs));
+        }
     }
 
     /// What each row counted where `hash` belongs.
     pub fn at(&self, hash: Hash) -> impl Iterator<Item = u64> {
-        self.rows().enumerate().map(move |(row, cells)| cells[place(hash, row, self.bits)])
+        (0..usize::from(self.shape.rows)).map(move |row| self.cell(row, self.shape.place(hash, row)))
+    }
+
+    /// What each row counted where `hash` belongs, and what with the other sign.
+    fn both_at(&self, hash: Hash) -> impl Iterator<Item = (u64, u64)> {
+        let half = self.shape.width() / 2;
+        (0..usize::from(self.shape.rows)).map(move |row| {
+            let place = self.shape.place(hash, row);
+            (self.cell(row, place), self.cell(row, place ^ half))
+        })
     }
 
     /// What each row counted where `hash` belongs, with the sign of the value: an estimate without bias.
     pub fn signed_at(&self, hash: Hash) -> impl Iterator<Item = i128> {
-        let half = 1 << (self.bits - 1);
-        self.rows().enumerate().map(move |(row, cells)| {
-            let place = place(hash, row, self.bits);
-            i128::from(cells[place]) - i128::from(cells[place ^ half])
-        })
+        self.both_at(hash).map(|(with, against)| i128::from(with) - i128::from(against))
     }
 
     /// What each row counted where `hash` belongs, whichever the sign.
     pub fn unsigned_at(&self, hash: Hash) -> impl Iterator<Item = u64> {
-        let half = 1 << (self.bits - 1);
-        self.rows().enumerate().map(move |(row, cells)| {
-            let place = place(hash, row, self.bits);
-            cells[place] + cells[place ^ half]
-        })
+        self.both_at(hash).map(|(with, against)| with + against)
     }
 
     /// For each row the sum over its counters with signs of the products with those of `other`.
     pub fn products(&self, other: &Table) -> Vec<i128> {
-        self.rows().zip(other.rows()).map(|(ours, theirs)| product(ours, theirs)).collect()
+        let half = self.shape.width() / 2;
+        let counter = |table: &Table, row, place| {
+            i128::from(table.cell(row, place)) - i128::from(table.cell(row, place + half))
+        };
+        let product = |row| (0..half).map(|place| counter(self, row, place) * counter(other, row, place)).sum();
+        (0..usize::from(self.shape.rows)).map(product).collect()
     }
 }
 
-#[inline(always)]
-fn place(hash: Hash, row: usize, bits: u8) -> usize {
-    hash.slice(row as u32 * u32::from(bits), bits.into()) as usize
+/// Counts, in each of up to four rows, the value's lane of that row in `words`.
+fn count_lanes(bytes: &mut [Bytes], cells: &mut [u64], words: &[u64], bits: u8) {
+    match bytes {
+        [] => {}
+        [a] => Level::best().run(Lanes { bytes: [a], cells, words, bits }),
+        [a, b] => Level::best().run(Lanes { bytes: [a, b], cells, words, bits }),
+        [a, b, c] => Level::best().run(Lanes { bytes: [a, b, c], cells, words, bits }),
+        [a, b, c, d] => Level::best().run(Lanes { bytes: [a, b, c, d], cells, words, bits }),
+        _ => unreachable!("a word has four lanes"),
+    }
 }
 
-fn product(ours: &[u64], theirs: &[u64]) -> i128 {
-    let half = ours.len() / 2;
-    let counter = |cells: &[u64], i: usize| i128::from(cells[i]) - i128::from(cells[i + half]);
-    (0..half).map(|i| counter(ours, i) * counter(theirs, i)).sum()
+/// Rows together: with one after the other, equal values that follow one another would each wait for the
+/// byte that the one before wrote; with more than four, the bytes leave the cache.
+struct Lanes<'a, const ROWS: usize> {
+    bytes: [&'a mut Bytes; ROWS],
+    cells: &'a mut [u64],
+    words: &'a [u64],
+    bits: u8,
+}
+
+impl<const ROWS: usize> Kernel for Lanes<'_, ROWS> {
+    type Output = ();
+
+    #[inline(always)]
+    fn run(self) {
+        let Lanes { mut bytes, cells, words, bits } = self;
+        let mask = ((1_u32 << bits) - 1) as u16;
+        for word in words {
+            for (row, bytes) in bytes.iter_mut().enumerate() {
+                let place = usize::from((word >> (row * usize::from(LANE))) as u16 & mask);
+                let byte = &mut bytes[place];
+                *byte = byte.wrapping_add(1);
+                if *byte == 0 {
+                    carry(cells, row << bits | place);
+                }
+            }
+        }
+    }
+}
+
+/// Out of the way of the loop.
+#[cold]
+#[inline(never)]
+fn carry(cells: &mut [u64], place: usize) {
+    cells[place] += 1 << u8::BITS;
 }
 
 /// The middle one, or the mean of the two in the middle.

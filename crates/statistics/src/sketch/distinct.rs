@@ -8,7 +8,8 @@
 //! Invariant: a state has coupons exactly while its values have at most [`coupons_max`] different ones, so
 //! that it does not depend on how the values came together.
 
-use super::block::Hashes;
+use super::block::{BLOCK, Hashes};
+use crate::arch::{Kernel, Level};
 use crate::hash::Hash;
 use std::collections::BTreeSet;
 
@@ -19,13 +20,20 @@ pub(crate) const COUPON_BITS: u32 = 26;
 pub(crate) const RANK_MAX: u8 = 63;
 
 /// The sketch.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug)]
 pub(crate) struct Distinct {
     precision: u8,
     state: State,
+    /// No register is below this rank: values of no greater one change nothing.
+    floor: u8,
+    /// Blocks until the floor is looked for again.
+    patience: u32,
 }
 
-#[derive(Clone, Debug, PartialEq)]
+/// Blocks between two looks for the floor: as many values as the most common number of registers.
+const PATIENCE: u32 = 64;
+
+#[derive(Clone, Debug)]
 pub(crate) enum State {
     /// The coupons.
     Few(Coupons),
@@ -38,23 +46,24 @@ pub(crate) fn coupons_max(precision: u8) -> usize {
     1 << (precision - 3)
 }
 
+#[inline(always)]
 pub(crate) fn coupon(hash: Hash) -> u32 {
-    u32::from(rank(hash.high)) << COUPON_BITS | hash.low as u32 & ((1 << COUPON_BITS) - 1)
+    // A bit that is always set keeps the zeros at 62.
+    let rank = (hash.high | 2).leading_zeros() + 1;
+    rank << COUPON_BITS | hash.low as u32 & ((1 << COUPON_BITS) - 1)
 }
 
-#[inline(always)]
-fn rank(high: u64) -> u8 {
-    high.leading_zeros().min(u32::from(RANK_MAX) - 1) as u8 + 1
-}
+/// The floor from which on it saves work: below it too many values pass.
+const FLOOR_MIN: u8 = 4;
 
 impl Distinct {
     pub fn new(precision: u8) -> Distinct {
-        Distinct { precision, state: State::Few(Coupons::default()) }
+        Distinct::from_state(precision, State::Few(Coupons::default()))
     }
 
     /// A sketch with these registers, as many as `precision` says, or these coupons.
     pub fn from_state(precision: u8, state: State) -> Distinct {
-        Distinct { precision, state }
+        Distinct { precision, state, floor: 0, patience: PATIENCE }
     }
 
     pub fn precision(&self) -> u8 {
@@ -74,19 +83,41 @@ impl Distinct {
 
     /// Takes in a block of values.
     pub fn update(&mut self, hashes: &Hashes) {
-        let mut rest = hashes.iter();
+        if self.floor >= FLOOR_MIN {
+            return self.update_above_floor(hashes);
+        }
+        let mut block = [0; BLOCK];
+        Level::best().run(FillCoupons { hashes, coupons: &mut block[..hashes.len()] });
+        let mut rest = &block[..hashes.len()];
         if let State::Few(coupons) = &mut self.state {
-            for hash in rest.by_ref() {
-                coupons.insert(coupon(hash));
-                if coupons.len > coupons_max(self.precision) {
-                    break;
-                }
-            }
+            let room = coupons_max(self.precision);
+            let taken = rest.iter().position(|coupon| {
+                coupons.insert(*coupon);
+                coupons.len > room
+            });
+            rest = &rest[taken.map_or(rest.len(), |last| last + 1)..];
             self.settle();
         }
         if let State::Many(registers) = &mut self.state {
-            for hash in rest {
-                raise(registers, hash.low as usize, rank(hash.high));
+            rest.iter().for_each(|coupon| raise(registers, *coupon));
+            self.look_for_floor();
+        }
+    }
+
+    /// Once there are many more values than registers nearly none changes anything.
+    fn update_above_floor(&mut self, hashes: &Hashes) {
+        let State::Many(registers) = &mut self.state else { return };
+        let raise = |hash| raise(registers, coupon(hash));
+        Level::best().run(AboveFloor { hashes, most: u64::MAX >> self.floor, raise });
+        self.look_for_floor();
+    }
+
+    fn look_for_floor(&mut self) {
+        self.patience -= 1;
+        if self.patience == 0 {
+            self.patience = PATIENCE;
+            if let State::Many(registers) = &self.state {
+                self.floor = registers.iter().copied().min().unwrap_or(0);
             }
         }
     }
@@ -109,7 +140,7 @@ impl Distinct {
                 coupons.insert(coupon);
                 self.settle();
             }
-            State::Many(registers) => raise(registers, coupon as usize, (coupon >> COUPON_BITS) as u8),
+            State::Many(registers) => raise(registers, coupon),
         }
     }
 
@@ -125,7 +156,7 @@ impl Distinct {
         if let State::Few(coupons) = &self.state {
             let mut registers = vec![0; 1 << self.precision];
             for coupon in coupons.iter() {
-                raise(&mut registers, coupon as usize, (coupon >> COUPON_BITS) as u8);
+                raise(&mut registers, coupon);
             }
             self.state = State::Many(registers);
         }
@@ -147,12 +178,61 @@ impl Distinct {
     }
 }
 
-/// Sets the register that the low bits of `place` say to `rank`, if that is more.
+/// Sets a coupon's register to its rank, if that is more.
 #[inline(always)]
-fn raise(registers: &mut [u8], place: usize, rank: u8) {
-    let mask = registers.len() - 1;
-    let register = &mut registers[place & mask];
-    *register = rank.max(*register);
+fn raise(registers: &mut [u8], coupon: u32) {
+    let (place, rank) = (coupon as usize & (registers.len() - 1), (coupon >> COUPON_BITS) as u8);
+    if registers[place] < rank {
+        set(registers, place, rank);
+    }
+}
+
+/// Out of the way of the loop: a store for each value would make equal values wait for one another.
+#[cold]
+#[inline(never)]
+fn set(registers: &mut [u8], place: usize, rank: u8) {
+    registers[place] = rank;
+}
+
+/// The coupons of a block.
+struct FillCoupons<'a> {
+    hashes: &'a Hashes,
+    coupons: &'a mut [u32],
+}
+
+impl Kernel for FillCoupons<'_> {
+    type Output = ();
+
+    #[inline(always)]
+    fn run(self) {
+        let words = self.hashes.low().iter().zip(self.hashes.high());
+        for (to, (low, high)) in self.coupons.iter_mut().zip(words) {
+            *to = coupon(Hash { low: *low, high: *high });
+        }
+    }
+}
+
+/// Hands over the hashes whose second word is at most `most`.
+struct AboveFloor<'a, F> {
+    hashes: &'a Hashes,
+    most: u64,
+    raise: F,
+}
+
+impl<F: FnMut(Hash)> Kernel for AboveFloor<'_, F> {
+    type Output = ();
+
+    #[inline(always)]
+    fn run(mut self) {
+        let (low, high) = (self.hashes.low().chunks(16), self.hashes.high().chunks(16));
+        for (low, high) in low.zip(high) {
+            if high.iter().fold(false, |any, high| any | (*high <= self.most)) {
+                for (low, high) in low.iter().zip(high).filter(|(_, high)| **high <= self.most) {
+                    (self.raise)(Hash { low: *low, high: *high });
+                }
+            }
+        }
+    }
 }
 
 /// Ertl's improved raw estimator (algorithm 6 of *New cardinality estimation algorithms for HyperLogLog
@@ -253,11 +333,5 @@ impl Coupons {
         let hidden = count * count / (2.0 * 3.0 * f64::from(1_u32 << COUPON_BITS));
         let most = if hidden < 0.04 { 0.0 } else { hidden + 2.0 * hidden.sqrt() + 1.0 };
         (count + hidden, count, count + most)
-    }
-}
-
-impl PartialEq for Coupons {
-    fn eq(&self, other: &Coupons) -> bool {
-        self.sorted() == other.sorted()
     }
 }

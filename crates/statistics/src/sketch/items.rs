@@ -1,5 +1,6 @@
 //! The values of an Arrow array in blocks, in the few forms in which they are hashed. NULLs are left out.
 
+use crate::arch::{Kernel, Level};
 use arrow_array::cast::AsArray;
 use arrow_array::types::*;
 use arrow_array::{Array, ArrowPrimitiveType, OffsetSizeTrait, PrimitiveArray};
@@ -11,8 +12,9 @@ const BLOCK: usize = limits::BLOCK_ROWS;
 
 /// Some values of a column.
 pub(crate) enum Items<'a> {
-    /// Integers with sign, and all that are held as such, sign-extended.
-    Signed(&'a [u64]),
+    /// Integers with sign, and all that are held as such, sign-extended; with what they come to, if it is
+    /// known already.
+    Signed(&'a [u64], Option<Summary>),
     /// 64-bit integers without sign.
     Unsigned(&'a [u64]),
     /// The bits of 64-bit floats.
@@ -21,6 +23,14 @@ pub(crate) enum Items<'a> {
     Wide(&'a [i128]),
     /// Strings and binaries.
     Bytes(&'a [&'a [u8]]),
+}
+
+/// Least, greatest and sum of some integers with sign.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Summary {
+    pub low: i64,
+    pub high: i64,
+    pub sum: i128,
 }
 
 /// What is done with a block of values; where they are counted, with how often each is there.
@@ -34,14 +44,17 @@ pub(crate) type Take<'t> = &'t mut dyn FnMut(Items<'_>, Option<&[u64]>);
 pub(crate) fn blocks(array: &dyn Array, counts: Option<&[u64]>, take: Take<'_>) -> Result<()> {
     let mut source = Source { nulls: array.nulls(), counts, take };
     macro_rules! words {
+        ($t:ty, Signed, $word:expr) => {
+            source.words(array.as_primitive::<$t>(), $word, |words, summary| Items::Signed(words, summary))
+        };
         ($t:ty, $items:ident, $word:expr) => {
-            source.words(array.as_primitive::<$t>(), $word, |words| Items::$items(words))
+            source.words(array.as_primitive::<$t>(), $word, |words, _| Items::$items(words))
         };
     }
     match array.data_type() {
         DataType::Boolean => {
             let values = array.as_boolean().values();
-            source.each(values.len(), |i| u64::from(values.value(i)), |words| Items::Signed(words));
+            source.each(values.len(), |i| u64::from(values.value(i)), |words| Items::Signed(words, None));
         }
         DataType::Int8 => words!(Int8Type, Signed, |v| i64::from(v) as u64),
         DataType::Int16 => words!(Int16Type, Signed, |v| i64::from(v) as u64),
@@ -102,17 +115,18 @@ impl Source<'_, '_> {
     fn words<T: ArrowPrimitiveType>(
         &mut self,
         array: &PrimitiveArray<T>,
-        word: impl Fn(T::Native) -> u64,
-        items: impl Fn(&[u64]) -> Items<'_>,
+        word: impl Fn(T::Native) -> u64 + Copy,
+        items: impl Fn(&[u64], Option<Summary>) -> Items<'_>,
     ) {
         let values = array.values();
         if self.nulls.is_some_and(|nulls| nulls.null_count() > 0) || self.counts.is_some() {
-            return self.each(values.len(), |i| word(values[i]), items);
+            return self.each(values.len(), |i| word(values[i]), |words| items(words, None));
         }
         let mut words = [0; BLOCK];
         for chunk in values.chunks(BLOCK) {
-            words.iter_mut().zip(chunk).for_each(|(to, from)| *to = word(*from));
-            (self.take)(items(&words[..chunk.len()]), None);
+            let words = &mut words[..chunk.len()];
+            let summary = Level::best().run(Widen { values: chunk, words, word });
+            (self.take)(items(words, summary), None);
         }
     }
 
@@ -141,5 +155,31 @@ impl Source<'_, '_> {
                 times.clear();
             }
         }
+    }
+}
+
+/// Values as words, and what these come to as integers with sign; `None` if there are none.
+pub(crate) struct Widen<'a, T, F> {
+    pub values: &'a [T],
+    pub words: &'a mut [u64],
+    pub word: F,
+}
+
+impl<T: Copy, F: Fn(T) -> u64> Kernel for Widen<'_, T, F> {
+    type Output = Option<Summary>;
+
+    #[inline(always)]
+    fn run(self) -> Option<Summary> {
+        let first = (self.word)(*self.values.first()?) as i64;
+        let (mut low, mut high, mut ends, mut starts) = (first, first, 0_u64, 0_i64);
+        for (value, to) in self.values.iter().zip(self.words) {
+            let word = (self.word)(*value);
+            *to = word;
+            (low, high) = (low.min(word as i64), high.max(word as i64));
+            // Halves: neither sum can leave 64 bits in a block.
+            ends += word & 0xffff_ffff;
+            starts += word as i64 >> 32;
+        }
+        Some(Summary { low, high, sum: (i128::from(starts) << 32) + i128::from(ends) })
     }
 }

@@ -28,7 +28,7 @@ use arrow_array::cast::AsArray;
 use arrow_schema::DataType;
 use basics::Basics;
 use block::{Block, Hashes};
-use counters::{Table, median};
+use counters::{Shape, Table, median};
 use distinct::Distinct;
 use farpool_model::{Counters, Error, Literal, Result, SketchParameters, Value, limits, schema};
 use items::Items;
@@ -112,12 +112,13 @@ impl Sketch {
         let data_type = schema::canonical_type(data_type)
             .ok_or_else(|| Error::invalid(format!("the pool does not hold values of type {data_type}")))?;
         let frequency = parameters.frequency.filter(|_| !shared(&parameters));
+        let second_moment = parameters.second_moment;
         Ok(Sketch {
             parameters,
             basics: Basics::new(&data_type),
             distinct: parameters.distinct.map(Distinct::new),
-            frequency: frequency.map(|c| Table::new(c.rows, c.precision)),
-            second_moment: parameters.second_moment.map(|c| Table::new(c.rows, c.precision + 1)),
+            frequency: frequency.map(|c| Table::new(Shape::new(c.rows, c.precision))),
+            second_moment: second_moment.map(|c| Table::new(Shape::new(c.rows, c.precision + 1))),
             top: Candidates::new(parameters.top),
             data_type,
         })
@@ -459,15 +460,27 @@ fn occurrences(keys: Vec<usize>, array: &dyn Array, values: usize) -> (Vec<u64>,
 }
 
 fn fill(hashes: &mut Hashes, items: &Items<'_>) {
-    let words = |words: &[u64]| -> Vec<Hash> { words.iter().map(|w| hash::murmur3_word(*w, SEED)).collect() };
     match items {
-        Items::Signed(values) | Items::Unsigned(values) => hashes.fill(words(values).into_iter()),
+        Items::Signed(words, _) | Items::Unsigned(words) => hashes.fill_words(words),
         Items::Floats(bits) => {
-            let word = |bits: &u64| hash::float_bits(f64::from_bits(*bits));
-            hashes.fill(bits.iter().map(|bits| hash::murmur3_word(word(bits), SEED)));
+            let mut words = [0; block::BLOCK];
+            let canonical = bits.iter().map(|bits| hash::float_bits(f64::from_bits(*bits)));
+            words.iter_mut().zip(canonical).for_each(|(to, bits)| *to = bits);
+            hashes.fill_words(&words[..bits.len()]);
         }
-        Items::Wide(values) => hashes.fill(values.iter().map(|value| hash_of_wide(*value))),
+        Items::Wide(values) => fill_wide(hashes, values),
         Items::Bytes(values) => hashes.fill(values.iter().map(|bytes| hash::murmur3(bytes, SEED))),
+    }
+}
+
+/// Most decimals fit 64 bits.
+fn fill_wide(hashes: &mut Hashes, values: &[i128]) {
+    let mut words = [0; block::BLOCK];
+    words.iter_mut().zip(values).for_each(|(to, value)| *to = *value as u64);
+    if values.iter().all(|value| i128::from(*value as i64) == *value) {
+        hashes.fill_words(&words[..values.len()]);
+    } else {
+        hashes.fill(values.iter().map(|value| hash_of_wide(*value)));
     }
 }
 
@@ -494,8 +507,8 @@ fn hash_of(literal: &Literal) -> Hash {
 /// The value at a place of a block; `None` if it is too long to be kept.
 fn value(items: &Items<'_>, i: usize, data_type: &DataType) -> Option<Literal> {
     let value = match items {
-        Items::Signed(words) if *data_type == DataType::Boolean => Value::Bool(words[i] != 0),
-        Items::Signed(words) => Value::Int((words[i] as i64).into()),
+        Items::Signed(words, _) if *data_type == DataType::Boolean => Value::Bool(words[i] != 0),
+        Items::Signed(words, _) => Value::Int((words[i] as i64).into()),
         Items::Unsigned(words) => Value::Int(words[i].into()),
         Items::Wide(values) => Value::Int(values[i]),
         Items::Floats(bits) => Value::Float(f64::from_bits(hash::float_bits(f64::from_bits(bits[i])))),
