@@ -46,7 +46,7 @@ mod zone;
 
 pub use arch::{Kernel, Level, Simd};
 pub use body::EncodingKind;
-pub use builder::TableBuilder;
+pub use builder::{TableBuilder, to_canonical};
 pub use chunk::{Chunk, Dictionary, RowGroup};
 pub use farpool_memory::working;
 pub use floats::Floats;

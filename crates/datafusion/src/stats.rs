@@ -78,7 +78,11 @@ fn of_column(index: usize, info: &TableInfo) -> ColumnStatistics {
         null_count: count(column.null_count),
         min_value: value(&column.min),
         max_value: value(&column.max),
-        distinct_count: column.distinct_count.map_or(Precision::Absent, count),
+        distinct_count: match (column.distinct_count, column.distinct_estimate) {
+            (Some(exact), _) => count(exact),
+            (None, Some(estimate)) => count(estimate).to_inexact(),
+            (None, None) => Precision::Absent,
+        },
         ..ColumnStatistics::new_unknown()
     }
 }

@@ -277,7 +277,8 @@ fn coarser<T: Number>(bins: &Bins<T>, most: usize) -> (i32, i128, Vec<u64>) {
         shift += 1;
     }
     let first = bins.first >> shift;
-    let mut counts = vec![0_u64; if bins.counts.is_empty() { 0 } else { ((last >> shift) - first) as usize + 1 }];
+    let mut counts =
+        vec![0_u64; if bins.counts.is_empty() { 0 } else { ((last >> shift) - first) as usize + 1 }];
     for (place, count) in bins.counts.iter().enumerate() {
         let sum = &mut counts[(((bins.first + place as i128) >> shift) - first) as usize];
         *sum = sum.saturating_add(*count);

@@ -117,8 +117,7 @@ fn detected() -> Set {
         ($($feature:tt),*) => { $(std::is_x86_feature_detected!($feature))&&* };
     }
     let avx2 = all!("avx2", "fma", "bmi1", "bmi2", "lzcnt", "popcnt");
-    let avx512 =
-        all!("avx512f", "avx512bw", "avx512cd", "avx512dq", "avx512vl", "avx512vbmi", "avx512vbmi2");
+    let avx512 = all!("avx512f", "avx512bw", "avx512cd", "avx512dq", "avx512vl", "avx512vbmi", "avx512vbmi2");
     match (avx2, avx512) {
         (true, true) => Set::Avx512,
         (true, false) => Set::Avx2,

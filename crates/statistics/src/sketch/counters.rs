@@ -167,7 +167,8 @@ impl Table {
         let counter = |table: &Table, row, place| {
             i128::from(table.cell(row, place)) - i128::from(table.cell(row, place + half))
         };
-        let product = |row| (0..half).map(|place| counter(self, row, place) * counter(other, row, place)).sum();
+        let product =
+            |row| (0..half).map(|place| counter(self, row, place) * counter(other, row, place)).sum();
         (0..usize::from(self.shape.rows)).map(product).collect()
     }
 }
