@@ -1,7 +1,7 @@
 //! What a profile says, column by column: the data of every format. As JSON its keys are stable.
 
 use super::text;
-use arrow::datatypes::DataType;
+use arrow::datatypes::{DataType, TimeUnit};
 use farpool::TableInfo;
 use farpool::model::{Literal, Value as Held};
 use farpool::statistics::{ColumnMoments, Estimate, Form, Histogram, Profile};
@@ -56,9 +56,6 @@ pub struct Column {
     pub top: Vec<Frequent>,
     pub quantiles: Option<Quantiles>,
     pub histogram: Vec<Bin>,
-    /// Whether values are numbers, which stand on the right.
-    #[serde(skip)]
-    pub is_number: bool,
 }
 
 /// How many distinct values there are.
@@ -180,7 +177,6 @@ impl Column {
             counts_trusted: sketch.parameters().frequency.map(|_| sketch.count_min_trust().trusted),
             quantiles: histogram.and_then(|histogram| Quantiles::new(histogram, data_type)),
             histogram: histogram.map_or_else(Vec::new, |histogram| bins(histogram, data_type)),
-            is_number: farpool::statistics::is_numeric(data_type),
         }
     }
 }
@@ -193,7 +189,7 @@ fn distinct(estimate: Option<Estimate>, exact: Option<u64>, values: u64) -> Opti
     let estimate = estimate?;
     let (low, high) = (estimate.low.floor() as u64, estimate.high.ceil() as u64);
     let value = estimate.value as u64;
-    Some(Distinct { value, low, high, confidence: estimate.confidence, exact: low == high })
+    Some(Distinct { value, low, high, confidence: estimate.confidence, exact: false })
 }
 
 /// Values that occur more than once, or all if there are few.
@@ -216,14 +212,22 @@ fn bins(histogram: &Histogram, data_type: &DataType) -> Vec<Bin> {
     histogram.bins(BINS).into_iter().map(bin).collect()
 }
 
-/// A number of a histogram as a value of the column.
+/// A number of a histogram as a value of the column; of timestamps the whole second.
 fn number(value: f64, data_type: &DataType) -> Value {
-    match data_type {
-        DataType::Date32 | DataType::Timestamp(..) => {
-            Literal::new(Held::Int(value as i128), data_type.clone()).map_or(Value::Null, |v| json(&v))
+    let held = match data_type {
+        DataType::Date32 => value as i128,
+        DataType::Timestamp(unit, _) => {
+            let second = match unit {
+                TimeUnit::Second => 1,
+                TimeUnit::Millisecond => 1_000,
+                TimeUnit::Microsecond => 1_000_000,
+                TimeUnit::Nanosecond => 1_000_000_000,
+            };
+            (value as i128).div_euclid(second) * second
         }
-        _ => float(value / scale(data_type)),
-    }
+        _ => return float(value / scale(data_type)),
+    };
+    Literal::new(Held::Int(held), data_type.clone()).map_or(Value::Null, |v| json(&v))
 }
 
 /// By what the integers that stand for decimals are divided.

@@ -26,7 +26,7 @@ pub fn render(report: &Report) -> String {
     if let Some(correlation) = &report.correlation {
         out += &strongest(correlation);
     }
-    if report.columns.iter().any(|c| c.distinct.as_ref().is_some_and(|d| !d.exact)) {
+    if report.columns.iter().any(|c| c.distinct.as_ref().is_some_and(|d| d.low < d.high)) {
         out += "~ estimated; --format json has the bounds\n";
     }
     out
@@ -50,7 +50,7 @@ fn grid(report: &Report) -> Grid {
             text::cut(&column.data_type, 8),
             text::percent(column.nulls, report.rows),
             distinct.map_or("–".into(), |d| {
-                format!("{}{}", if d.exact { "" } else { "~" }, text::short(d.value))
+                format!("{}{}", if d.low == d.high { "" } else { "~" }, text::short(d.value))
             }),
             text::cut(&text::value(&column.min), 10),
             column.mean.map_or_else(String::new, |mean| text::cut(&text::float(mean), 9)),

@@ -56,13 +56,20 @@ fn pair(correlation: &Correlation, i: usize, j: usize) -> String {
     format!("{} ~ {}", escape(&correlation.columns[i]), escape(&correlation.columns[j]))
 }
 
+/// Without the sign of a zero.
+fn rounded(r: f64, digits: usize) -> String {
+    let text = format!("{r:.digits$}");
+    let zero = text.chars().all(|c| matches!(c, '-' | '0' | '.'));
+    if zero { text.trim_start_matches('-').to_string() } else { text }
+}
+
 fn cell_of(x: f64, y: f64, cell: f64, coefficient: Option<f64>, pair: &str, with_value: bool) -> String {
     let side = cell - 1.0;
     let (class, strength, shown) = match coefficient {
-        Some(r) => (if r < 0.0 { "minus" } else { "plus" }, r.abs(), format!("{r:.2}")),
+        Some(r) => (if r < 0.0 { "minus" } else { "plus" }, r.abs(), rounded(r, 2)),
         None => ("none", 1.0, "–".to_string()),
     };
-    let exact = coefficient.map_or_else(|| "not defined".to_string(), |r| format!("{r:.4}"));
+    let exact = coefficient.map_or_else(|| "not defined".to_string(), |r| rounded(r, 4));
     let mut out = format!(
         "<g><title>{pair}: {exact}</title><rect class=\"cell\" x=\"{x:.1}\" y=\"{y:.1}\" width=\"{side:.1}\" \
          height=\"{side:.1}\"/><rect class=\"{class}\" x=\"{x:.1}\" y=\"{y:.1}\" width=\"{side:.1}\" \

@@ -13,6 +13,9 @@ use super::report::{Column, Distinct, Report, Source};
 use super::text;
 use std::fmt::Write;
 
+/// Characters of a fact beside which another one fits.
+const FACT: usize = 12;
+
 const STYLE: &str = include_str!("style.css");
 
 /// The whole page.
@@ -74,12 +77,11 @@ fn overview(report: &Report) -> String {
                    <th class=\"n\">greatest</th><th>spread</th></tr></thead>\n<tbody>\n"
         .to_string();
     for (place, column) in report.columns.iter().enumerate() {
-        let side = if column.is_number { " class=\"n\"" } else { "" };
         let shown = |value| escape(&text::cut(&text::value(value), 28));
         let _ = writeln!(
             out,
             "<tr><th scope=\"row\"><a href=\"#c{place}\">{}</a></th><td>{}</td><td class=\"n\">{}</td>\
-             <td class=\"n\">{}</td><td{side}>{}</td><td class=\"n\">{}</td><td{side}>{}</td><td>{}</td></tr>",
+             <td class=\"n\">{}</td><td class=\"n\">{}</td><td class=\"n\">{}</td><td class=\"n\">{}</td><td>{}</td></tr>",
             escape(&column.name),
             escape(&column.data_type),
             escape(&text::percent(column.nulls, report.rows)),
@@ -110,7 +112,7 @@ fn card(page: &mut String, place: usize, column: &Column, rows: u64) {
         facts(column, rows)
     );
     if !column.histogram.is_empty() {
-        *page += &svg::histogram(&column.histogram);
+        *page += &svg::histogram(column);
     }
     if !column.top.is_empty() {
         *page += "<h4>Most frequent</h4>\n";
@@ -122,7 +124,8 @@ fn card(page: &mut String, place: usize, column: &Column, rows: u64) {
 fn facts(column: &Column, rows: u64) -> String {
     let mut out = String::new();
     let mut fact = |name: &str, value: String| {
-        let _ = write!(out, "<div><dt>{name}</dt><dd>{value}</dd></div>");
+        let long = if visible(&value) > FACT { " class=\"long\"" } else { "" };
+        let _ = write!(out, "<div{long}><dt>{name}</dt><dd>{value}</dd></div>");
     };
     let value = |value| escape(&text::cut(&text::value(value), 40));
     let nulls = format!("{} ({})", size::count(column.nulls), text::percent(column.nulls, rows));
@@ -147,8 +150,14 @@ fn facts(column: &Column, rows: u64) -> String {
     out
 }
 
+/// Characters outside of tags.
+fn visible(markup: &str) -> usize {
+    let texts = markup.split('<').map(|part| part.split_once('>').map_or(part, |(_, text)| text));
+    texts.map(|text| text.chars().count()).sum()
+}
+
 fn distinct(distinct: &Distinct, shown: &str) -> String {
-    if distinct.exact {
+    if distinct.low == distinct.high {
         return shown.to_string();
     }
     let (low, high) = (size::count(distinct.low), size::count(distinct.high));

@@ -1,6 +1,6 @@
 //! The pictures of one column: its histogram, large and small, and its frequent values.
 
-use super::super::report::{Bin, Frequent};
+use super::super::report::{Bin, Column, Frequent};
 use super::super::{super::size, text};
 use super::escape;
 use std::fmt::Write;
@@ -17,15 +17,13 @@ pub fn spark(bins: &[Bin]) -> String {
 }
 
 /// The histogram of a card, with the range under it.
-pub fn histogram(bins: &[Bin]) -> String {
-    let edge =
-        |value: Option<&serde_json::Value>| value.map_or_else(String::new, |v| escape(&text::value(v)));
-    let (low, high) = (edge(bins.first().map(|b| &b.low)), edge(bins.last().map(|b| &b.high)));
+pub fn histogram(column: &Column) -> String {
+    let [low, high] = [&column.min, &column.max].map(|value| escape(&text::value(value)));
     format!(
         "<svg class=\"histogram\" viewBox=\"0 0 {WIDTH} 104\" role=\"img\" aria-label=\"Histogram\">{}\
          <line class=\"axis\" x1=\"0\" x2=\"{WIDTH}\" y1=\"84.5\" y2=\"84.5\"/>\
          <text x=\"0\" y=\"100\">{low}</text><text class=\"end\" x=\"{WIDTH}\" y=\"100\">{high}</text></svg>\n",
-        bars(bins, WIDTH, 84.0)
+        bars(&column.histogram, WIDTH, 84.0)
     )
 }
 

@@ -25,7 +25,6 @@ fn column(name: &str, histogram: bool) -> Column {
         top: vec![Frequent { value: json!(NASTY), count: 5, low: 4, high: 6 }],
         quantiles: Some(Quantiles { p25: json!(1), p50: json!(2), p75: Value::Null }),
         histogram: if histogram { (0..32).map(bin).collect() } else { Vec::new() },
-        is_number: histogram,
     }
 }
 
