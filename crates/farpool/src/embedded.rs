@@ -37,6 +37,7 @@ use std::sync::Arc;
 pub struct EmbeddedPool {
     node: Arc<Node>,
     tenant: TenantName,
+    taps: bool,
 }
 
 impl EmbeddedPool {
@@ -59,9 +60,16 @@ impl EmbeddedPool {
         Ok(Self::over(node, TenantName::default()))
     }
 
+    /// The same for files that are loaded for a query: their columns go to the pool as fast as they can be
+    /// encoded, and nothing is found out about them on the way.
+    pub(crate) fn open_for_queries(memory_bytes: usize, group_bytes: usize) -> Result<Arc<Self>> {
+        let pool = Self::open_within(memory_bytes, group_bytes)?;
+        Ok(Arc::new(EmbeddedPool { taps: false, ..(*pool).clone() }))
+    }
+
     /// The pool that `tenant` has at `node`, for programs that serve a node and query it too.
     pub fn over(node: Arc<Node>, tenant: TenantName) -> Arc<Self> {
-        Arc::new(EmbeddedPool { node, tenant })
+        Arc::new(EmbeddedPool { node, tenant, taps: true })
     }
 
     /// The node underneath.
@@ -110,6 +118,9 @@ impl Pool for EmbeddedPool {
         mut batches: BatchStream,
     ) -> Result<TableInfo> {
         let mut load = self.node.catalog().begin_load(&self.tenant, name, &schema, mode, rows_hint)?;
+        if !self.taps {
+            load.without_tap();
+        }
         while let Some(batch) = batches.next().await {
             load.push(&batch?)?;
         }

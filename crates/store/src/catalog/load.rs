@@ -67,6 +67,11 @@ impl Load {
         self.workers = workers.max(1);
     }
 
+    /// Has nothing found out about the rows: for tables that live no longer than the query that wants them.
+    pub fn without_tap(&mut self) {
+        self.tap = Tap::closed(self.builder.schema().clone());
+    }
+
     /// Adds rows. Columns go by position; types are cast to those that the load began with.
     ///
     /// # Errors

@@ -13,8 +13,11 @@ use std::path::{Path, PathBuf};
 /// Bytes from whose rows the types of CSV are guessed.
 const HEAD_BYTES: usize = 4 << 20;
 
-/// The first bytes of an Arrow IPC file; behind them and two zeros stands what is otherwise a stream.
+/// The first bytes of an Arrow IPC file; behind them and more zeros stands what is otherwise a stream.
 const ARROW_FILE: &[u8] = b"ARROW1\0\0";
+
+/// Zeros behind the head of an Arrow IPC file at most: buffers are aligned to 64 bytes.
+const PADDING_MAX: usize = 64;
 
 /// A stream whose columns are known.
 pub struct Stream {
@@ -41,7 +44,8 @@ pub fn open_stream(name: &str, from: impl Read + Send + 'static) -> Result<Strea
             .advise("give the file by its name"));
     }
     if head == ARROW_FILE {
-        return guarded(&path.clone(), || arrow(path, from));
+        let first = after_padding(&path, &mut from)?;
+        return guarded(&path.clone(), || arrow(path, Cursor::new(first).chain(from)));
     }
     if head.starts_with(&[0xff; 4]) {
         return guarded(&path.clone(), || arrow(path, Cursor::new(head).chain(from)));
@@ -58,6 +62,18 @@ fn read_up_to(path: &Path, from: &mut impl Read, head: &mut Vec<u8>, bytes: usiz
     let missing = bytes.saturating_sub(head.len()) as u64;
     from.take(missing).read_to_end(head).map_err(|error| super::files::unreadable(path, &error))?;
     Ok(())
+}
+
+/// The first byte behind the zeros that a file has for the sake of alignment.
+fn after_padding(path: &Path, from: &mut impl Read) -> Result<Vec<u8>> {
+    for _ in 0..PADDING_MAX {
+        let mut byte = Vec::new();
+        read_up_to(path, from, &mut byte, 1)?;
+        if byte != [0] {
+            return Ok(byte);
+        }
+    }
+    Err(super::damaged(path, "there is nothing behind the head of an Arrow IPC file"))
 }
 
 fn arrow(path: PathBuf, from: impl Read + Send + 'static) -> Result<Stream> {
