@@ -12,11 +12,13 @@ mod chunk;
 mod messages;
 mod parcel;
 mod plan;
+mod sketch;
 
 pub use chunk::chunk_decoder;
 pub use messages::native_messages;
 pub use parcel::parcel_decoder;
 pub use plan::plan_decoder;
+pub use sketch::sketch_decoder;
 
 #[cfg(test)]
 mod tests;

@@ -4,7 +4,8 @@ use crate::plan::table_schema;
 use arrow_array::{Array, RecordBatch};
 use bytes::{Bytes, BytesMut};
 use farpool_wire::{
-    Assembler, FrameKind, Message, Request, Response, Window, check_preface, reply_to_stranger, split_frame,
+    Assembler, FrameKind, Intake, Message, Request, Response, Window, check_preface, reply_to_stranger,
+    split_frame,
 };
 
 /// Reads the bytes as both sides of a connection would. After the preface come frames; otherwise the first
@@ -26,13 +27,38 @@ pub fn native_messages(data: &[u8]) {
 fn connection(bytes: &[u8]) {
     let mut buffer = BytesMut::from(bytes);
     let mut assembler = Assembler::new();
+    let mut messages = Vec::new();
     while let Ok(Some((header, payload))) = split_frame(&mut buffer) {
         match assembler.push(header, payload) {
-            Ok(Some(message)) => receive(&message),
+            Ok(Some(message)) => {
+                receive(&message);
+                messages.push(message);
+            }
             Ok(None) => {}
-            Err(_) => return,
+            Err(_) => break,
         }
         assert!(assembler.incomplete_bytes() <= bytes.len());
+    }
+    assert_eq!(taken_in(bytes), messages);
+}
+
+/// The messages as a client puts them together, from reads that end anywhere.
+fn taken_in(mut bytes: &[u8]) -> Vec<Message> {
+    let mut intake = Intake::default();
+    let mut messages = Vec::new();
+    loop {
+        match intake.next(|_| true) {
+            Ok(Some(message)) => messages.push(message),
+            Ok(None) if bytes.is_empty() => return messages,
+            Ok(None) => {
+                let (buffer, most) = intake.room();
+                let (read, rest) = bytes.split_at(most.min(bytes.len().div_ceil(2)));
+                buffer.extend_from_slice(read);
+                bytes = rest;
+                intake.read(read.len());
+            }
+            Err(_) => return messages,
+        }
     }
 }
 

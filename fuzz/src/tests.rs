@@ -6,6 +6,7 @@ use arrow_schema::DataType;
 use farpool_columns::{encode_row_group, pack_array, pack_chunks};
 use farpool_memory::{Pool, PoolConfig};
 use farpool_model::*;
+use farpool_statistics::Sketch;
 use farpool_wire::{PREFACE, Request, Response, substrait};
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -34,6 +35,11 @@ fn chunks() {
 #[test]
 fn parcels() {
     run("parcel_decoder", parcel_decoder);
+}
+
+#[test]
+fn sketches() {
+    run("sketch_decoder", sketch_decoder);
 }
 
 fn folder(target: &str) -> PathBuf {
@@ -126,6 +132,7 @@ fn write_the_seeds() {
         ("native_messages", message_seeds()),
         ("chunk_decoder", chunk_seeds()),
         ("parcel_decoder", parcel_seeds()),
+        ("sketch_decoder", sketch_seeds()),
     ] {
         std::fs::create_dir_all(folder(target)).unwrap();
         for (place, seed) in seeds.iter().enumerate() {
@@ -349,6 +356,33 @@ fn parcel_seeds() -> Vec<Vec<u8>> {
         )
         .concat(),
     ]
+}
+
+/// States without their checksums, of small tables so that a mutation is likely to matter.
+fn sketch_seeds() -> Vec<Vec<u8>> {
+    let counters = Some(Counters { rows: 2, precision: 4 });
+    let all = SketchParameters { distinct: Some(4), frequency: counters, second_moment: counters, top: 2 };
+    let apart = SketchParameters { frequency: Some(Counters { rows: 3, precision: 5 }), ..all };
+    let few = SketchParameters { distinct: Some(12), frequency: None, second_moment: None, top: 0 };
+    let columns: Vec<(SketchParameters, ArrayRef)> = vec![
+        (all, Arc::new(Int64Array::from(vec![Some(3), None, Some(-5), Some(3)]))),
+        (all, Arc::new(Int32Array::from_iter_values((0..500).map(|i| i * i)))),
+        (apart, Arc::new(StringViewArray::from(vec!["a", "bc", "a"]))),
+        (apart, Arc::new(Float64Array::from(vec![0.5, f64::NAN, -0.0]))),
+        (few, Arc::new(Decimal128Array::from(vec![i128::MAX, 7]))),
+        (few, Arc::new(TimestampSecondArray::from(vec![1, 2]).with_timezone("UTC"))),
+        (few, Arc::new(BooleanArray::from(vec![None, Some(true)]))),
+        (all, new_null_array(&DataType::BinaryView, 3)),
+        (SketchParameters::default(), Arc::new(Date32Array::from(vec![9]))),
+    ];
+    let state = |(parameters, column): (SketchParameters, ArrayRef)| {
+        let mut sketch = Sketch::new(parameters, column.data_type()).unwrap();
+        sketch.update(&column).unwrap();
+        let mut bytes = sketch.to_bytes();
+        bytes.truncate(bytes.len() - 8);
+        bytes
+    };
+    columns.into_iter().map(state).collect()
 }
 
 /// Rows of which every column has values, enough for a block and more.

@@ -97,6 +97,26 @@ impl Chunk {
         crate::gather::gather(self, rows)
     }
 
+    /// The rows whose bits are set, as a chunk of the same form on the heap; bit 0 is row 0. Its bounds are
+    /// not known. Costs a part of what gathering the values and encoding them again does.
+    ///
+    /// # Errors
+    /// `Invalid` when there is another number of words than the rows fill, or a bit behind them is set.
+    pub fn pick(&self, selected: &[u64]) -> Result<Chunk> {
+        let behind = selected.last().map_or(0, |word| match self.rows % 64 {
+            0 => 0,
+            used => word >> used,
+        });
+        if selected.len() != self.rows.div_ceil(64) || behind != 0 {
+            return Err(Error::invalid(format!(
+                "a selection of other rows than those of a chunk of {}",
+                self.rows
+            )));
+        }
+        let count = selected.iter().map(|word| word.count_ones() as usize).sum();
+        crate::pick::pick(self, selected, count)
+    }
+
     /// A bit for each of `rows`: whether it is not NULL. `None` when no row of the chunk is NULL.
     ///
     /// # Panics

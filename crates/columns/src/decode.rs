@@ -145,7 +145,8 @@ impl Coded<'_> {
         // The codes of neighbours are decoded in one go: each value's codes stand for themselves.
         let mut text = Vec::new();
         let bytes = lengths.iter().map(|length| *length as usize).sum();
-        self.table.decode(&self.data[start..end], bytes, &mut text);
+        let decoded = self.table.decode(&self.data[start..end], bytes, &mut text);
+        assert!(decoded, "the codes of a chunk were made, or checked, with their lengths");
         // SAFETY: the text is what the values of this type were, or what was checked.
         unsafe { text_array(text, &lengths, data_type, nulls) }
     }

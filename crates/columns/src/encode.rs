@@ -57,12 +57,16 @@ pub(crate) fn validity_of(array: &ArrayRef, nulls: Option<&NullBuffer>) -> Optio
 
 /// Bytes of the values as a plain Arrow array, without the bytes of strings.
 pub(crate) fn fixed_bytes_plain(array: &ArrayRef) -> usize {
-    let values = match array.data_type() {
-        DataType::Boolean => array.len().div_ceil(8),
-        other => array.len() * other.primitive_width().unwrap_or(size_of::<i32>()),
+    fixed_bytes(array.data_type(), array.len(), array.null_count() > 0)
+}
+
+/// The same of `rows` values of a type.
+pub(crate) fn fixed_bytes(data_type: &DataType, rows: usize, has_nulls: bool) -> usize {
+    let values = match data_type {
+        DataType::Boolean => rows.div_ceil(8),
+        other => rows * other.primitive_width().unwrap_or(size_of::<i32>()),
     };
-    let validity = if array.null_count() > 0 { array.len().div_ceil(8) } else { 0 };
-    values + validity
+    values + if has_nulls { rows.div_ceil(8) } else { 0 }
 }
 
 fn booleans(array: &ArrayRef, nulls: Option<&NullBuffer>) -> Encoded {

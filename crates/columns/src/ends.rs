@@ -65,6 +65,11 @@ impl Ends {
         Ends { lines: Buffer::from_vec(lines), above: Packed::pack_u32(&above, max) }
     }
 
+    /// How many there are.
+    pub fn rows(&self) -> usize {
+        self.above.rows
+    }
+
     fn line(&self, block: usize) -> Line {
         let lines = self.lines.typed_data::<u32>();
         Line { base: lines[2 * block], slope: lines[2 * block + 1] }

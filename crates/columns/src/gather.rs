@@ -104,7 +104,8 @@ impl Coded<'_> {
         let mut text = Vec::with_capacity(lengths.iter().map(|length| *length as usize).sum::<usize>() + 8);
         for (row, length) in rows.iter().zip(&lengths) {
             let codes = &self.data[self.ends.range(*row as usize)];
-            self.table.decode(codes, *length as usize, &mut text);
+            let decoded = self.table.decode(codes, *length as usize, &mut text);
+            assert!(decoded, "the codes of a chunk were made, or checked, with their lengths");
         }
         // SAFETY: the text is what the values of this type were, or what was checked.
         unsafe { text_array(text, &lengths, data_type, nulls) }

@@ -47,6 +47,9 @@ pub(crate) trait Lane: BitPacking + ArrowNativeType + Ord {
     /// [`Lane::part`] of each lane.
     fn parts<S: Simd>(simd: S, low: &Self::Unit, high: &Self::Unit, shift: u32, mask: Self) -> Self::Unit;
 
+    /// The values whose bit of `mask` is set, in order; what follows them has no meaning.
+    fn compress<S: Simd>(simd: S, values: &Self::Unit, mask: u64) -> Self::Unit;
+
     /// A bit for each lane: whether the left is no greater than the right.
     fn at_most<S: Simd>(simd: S, left: &Self::Unit, right: &Self::Unit) -> u64;
 
@@ -55,7 +58,7 @@ pub(crate) trait Lane: BitPacking + ArrowNativeType + Ord {
 }
 
 macro_rules! impl_lane {
-    ($($t:ty, $parts:ident, $at_most:ident, $within:ident);*) => {$(
+    ($($t:ty, $parts:ident, $compress:ident, $at_most:ident, $within:ident);*) => {$(
         impl Lane for $t {
             const BITS: u32 = <$t>::BITS;
 
@@ -105,6 +108,11 @@ macro_rules! impl_lane {
             }
 
             #[inline(always)]
+            fn compress<S: Simd>(simd: S, values: &Self::Unit, mask: u64) -> Self::Unit {
+                simd.$compress(values, mask)
+            }
+
+            #[inline(always)]
             fn at_most<S: Simd>(simd: S, left: &Self::Unit, right: &Self::Unit) -> u64 {
                 simd.$at_most(left, right)
             }
@@ -118,10 +126,10 @@ macro_rules! impl_lane {
 }
 
 impl_lane!(
-    u8, parts_u8, at_most_u8, within_u8;
-    u16, parts_u16, at_most_u16, within_u16;
-    u32, parts_u32, at_most_u32, within_u32;
-    u64, parts_u64, at_most_u64, within_u64
+    u8, parts_u8, compress_u8, at_most_u8, within_u8;
+    u16, parts_u16, compress_u16, at_most_u16, within_u16;
+    u32, parts_u32, compress_u32, at_most_u32, within_u32;
+    u64, parts_u64, compress_u64, at_most_u64, within_u64
 );
 
 /// Bits of the narrowest lane for values of `width` bits.
@@ -180,8 +188,8 @@ impl<'a, L: Lane> Pairs<'a, L> {
     #[inline(always)]
     pub fn get<S: Simd>(&self, simd: S, number: u32) -> (usize, L::Unit, L::Unit) {
         let (word, shift) = (number * self.width / L::BITS, number * self.width % L::BITS);
-        // Behind the last row nothing is wanted.
-        let next = (word + 1).min(self.width - 1);
+        // Where the last bit lies, which may be the same word.
+        let next = (number * self.width + self.width - 1) / L::BITS;
         let (low, high) = (word as usize * streams::<L>(), next as usize * streams::<L>());
         let (low_half, high_half) = (low + streams::<L>() / 2, high + streams::<L>() / 2);
         let (left, left_next) = (L::load(self.packed, low), L::load(self.packed, high));
@@ -203,7 +211,8 @@ pub(crate) fn unpack_one<L: Lane>(width: u32, packed: &[L], row: usize) -> L {
     let group = GROUP_ORDER[(row % 128 - stream) / 16];
     let number = (group * 8 + row / 128) as u32;
     let (word, shift) = (number * width / L::BITS, number * width % L::BITS);
-    let next = (word + 1).min(width - 1);
+    // Where the last bit lies: no other cache line than the first one's if that has all.
+    let next = (number * width + width - 1) / L::BITS;
     let at = |word: u32| packed[word as usize * streams::<L>() + stream];
     L::part(at(word), at(next), shift, L::truncate(u64::MAX >> (64 - width)))
 }

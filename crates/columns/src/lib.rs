@@ -12,6 +12,7 @@
 
 mod arch;
 mod arena;
+mod automaton;
 #[expect(unsafe_code, reason = "strings that were checked once")]
 mod body;
 mod builder;
@@ -33,6 +34,7 @@ mod kernels;
 mod lanes;
 mod packed;
 mod parcel;
+mod pick;
 #[expect(unsafe_code, reason = "strings that were checked once")]
 mod strings;
 mod table;
@@ -45,6 +47,7 @@ mod views;
 mod zone;
 
 pub use arch::{Kernel, Level, Simd};
+pub use automaton::{Automaton, Texts};
 pub use body::EncodingKind;
 pub use builder::{TableBuilder, to_canonical};
 pub use chunk::{Chunk, Dictionary, RowGroup};

@@ -6,11 +6,12 @@
 //! of a peer calls [`Packed::check`] before anything else.
 
 use crate::arch::Level;
-use crate::kernels::{Blocks, Gather, UnpackBlock};
+use crate::kernels::{Blocks, Gather, Pick, UnpackBlock, UnpackBlocks};
 use crate::lanes::{self, Lane};
 use arrow_buffer::{Buffer, MutableBuffer};
 use farpool_model::limits::BLOCK_ROWS;
 use farpool_model::{Error, Result};
+use std::mem::MaybeUninit;
 use std::ops::Range;
 
 /// Packed integers.
@@ -113,7 +114,7 @@ impl Packed {
         while row < rows.end {
             let first = row % BLOCK_ROWS;
             let count = (BLOCK_ROWS - first).min(rows.end - row);
-            self.unpack_block(row / BLOCK_ROWS, &mut values, |delta: L| delta);
+            self.unpack_block(row / BLOCK_ROWS, &mut values);
             visit(&values[first..first + count]);
             row += count;
         }
@@ -127,32 +128,69 @@ impl Packed {
         map: impl Fn(L) -> T + Copy,
     ) {
         self.check_rows(&rows);
-        // What is there already is overwritten without being cleared.
-        out.resize(rows.len(), T::default());
+        out.clear();
+        out.reserve(rows.len());
         let mut row = rows.start;
-        let mut rest = &mut out[..];
         while row < rows.end {
-            let first = row % BLOCK_ROWS;
-            let (piece, behind) = rest.split_at_mut((BLOCK_ROWS - first).min(rows.end - row));
-            row += piece.len();
-            match <&mut [T; BLOCK_ROWS]>::try_from(&mut *piece) {
-                Ok(whole) => self.unpack_block((row - 1) / BLOCK_ROWS, whole, map),
-                Err(_) => {
-                    let mut values = [T::default(); BLOCK_ROWS];
-                    self.unpack_block((row - 1) / BLOCK_ROWS, &mut values, map);
-                    piece.copy_from_slice(&values[first..first + piece.len()]);
-                }
+            let (block, first) = (row / BLOCK_ROWS, row % BLOCK_ROWS);
+            let blocks = if first == 0 { (rows.end - row) / BLOCK_ROWS } else { 0 };
+            if blocks > 0 {
+                self.append_blocks(block, blocks, out, map);
+                row += blocks * BLOCK_ROWS;
+                continue;
             }
-            rest = behind;
+            let count = (BLOCK_ROWS - first).min(rows.end - row);
+            let mut values = [L::default(); BLOCK_ROWS];
+            self.unpack_block(block, &mut values);
+            out.extend(values[first..first + count].iter().map(|value| map(*value)));
+            row += count;
         }
     }
 
-    fn unpack_block<L: Lane, T: Copy>(&self, block: usize, out: &mut [T; BLOCK_ROWS], map: impl Fn(L) -> T) {
+    /// Unpacks blocks behind the end of `out`, into memory that need not be cleared for it first.
+    #[expect(unsafe_code, reason = "clearing took as long as unpacking")]
+    fn append_blocks<L: Lane, T: Copy>(
+        &self,
+        first: usize,
+        count: usize,
+        out: &mut Vec<T>,
+        map: impl Fn(L) -> T,
+    ) {
+        let rows = count * BLOCK_ROWS;
         if self.width == 0 {
-            return out.fill(map(L::default()));
+            return out.extend(std::iter::repeat_n(map(L::default()), rows));
         }
-        let packed = self.blocks_from::<L>(0).block(block);
-        Level::best().run(UnpackBlock { width: self.width, packed, out, map });
+        out.reserve(rows);
+        let length = out.len();
+        let (room, _) = out.spare_capacity_mut()[..rows].as_chunks_mut::<BLOCK_ROWS>();
+        let map = |value: L| MaybeUninit::new(map(value));
+        Level::best().run(UnpackBlocks { blocks: self.blocks_from::<L>(first), out: room, map });
+        // SAFETY: there was room for the blocks, and every value of them has been written.
+        unsafe { out.set_len(length + rows) }
+    }
+
+    fn unpack_block<L: Lane>(&self, block: usize, out: &mut [L; BLOCK_ROWS]) {
+        if self.width == 0 {
+            return out.fill(L::default());
+        }
+        Level::best().run(UnpackBlock { blocks: self.blocks_from::<L>(0), index: block, out });
+    }
+
+    /// The `count` rows whose bits are set, with the same bounds and width.
+    pub fn pick(&self, selected: &[u64], count: usize) -> Packed {
+        let mut data = MutableBuffer::from_len_zeroed(count.div_ceil(BLOCK_ROWS) * self.block_bytes());
+        if self.width > 0 {
+            with_lane!(self.width, L => {
+                let (blocks, out) = (self.blocks_from::<L>(0), data.typed_data_mut::<L>());
+                Level::best().run(Pick { blocks, selected, out });
+            });
+        }
+        Packed { rows: count, data: data.into(), ..*self }
+    }
+
+    /// Bytes of a block.
+    fn block_bytes(&self) -> usize {
+        BLOCK_ROWS / 8 * self.width as usize
     }
 
     fn check_rows(&self, rows: &Range<usize>) {
@@ -194,7 +232,7 @@ impl Packed {
             return Err(Error::corrupt("packed integers whose bounds do not fit their width"));
         }
         let blocks = self.rows.div_ceil(BLOCK_ROWS);
-        if self.data.len() != blocks * BLOCK_ROWS / 8 * self.width as usize {
+        if self.data.len() != blocks * self.block_bytes() {
             return Err(Error::corrupt("packed integers of another number than rows"));
         }
         let mut largest = 0;

@@ -1,8 +1,9 @@
 //! The names that statements use: each pool is a catalog of its own, and its tables are also found
 //! without a qualifier, after the session's own tables and views.
 //!
-//! Invariant: a table is looked up in the pool each time a statement names it, once for each statement,
-//! so that new versions are seen and one statement sees one version.
+//! Invariant: one statement sees one version of a table, and it is the newest. What a remote pool said of a
+//! table is used again, which saves the way there and back, for the pool refuses a program for a version
+//! that is not the newest; then, and where no program went to a pool, the session forgets and plans again.
 
 use crate::error;
 use crate::file::{FileOpener, FileTable};
@@ -15,7 +16,7 @@ use datafusion::logical_expr::TableType;
 use farpool_model::{ErrorKind, TableName};
 use farpool_transfer::Pool;
 use parking_lot::RwLock;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 use std::fmt;
 use std::sync::Arc;
 
@@ -27,11 +28,14 @@ pub(crate) struct PoolSchema {
     meter: Arc<LinkMeter>,
     /// The names at the time of the last [`PoolSchema::refresh`]: DataFusion lists names without waiting.
     names: RwLock<Vec<String>>,
+    /// What the pool said of its tables, if it is remote.
+    known: RwLock<HashMap<TableName, PoolTable>>,
 }
 
 impl PoolSchema {
     pub(crate) fn new(pool: Arc<dyn Pool>, pushdown: bool) -> Self {
-        PoolSchema { pool, pushdown, meter: Arc::default(), names: RwLock::default() }
+        let (meter, names, known) = <(Arc<LinkMeter>, _, _)>::default();
+        PoolSchema { pool, pushdown, meter, names, known }
     }
 
     /// Measures the way to the pool, if there is one.
@@ -49,14 +53,28 @@ impl PoolSchema {
         Ok(names)
     }
 
-    /// The newest version of the table, if there is one.
+    /// The table as the pool last described it, if there is one.
     pub(crate) async fn find(&self, name: &str) -> farpool_model::Result<Option<PoolTable>> {
         let Ok(name) = TableName::new(name) else { return Ok(None) };
+        if let Some(table) = self.known.read().get(&name) {
+            return Ok(Some(table.clone()));
+        }
         match PoolTable::open(Arc::clone(&self.pool), &name).await {
-            Ok(table) => Ok(Some(table.with_pushdown(self.pushdown).with_meter(&self.meter))),
+            Ok(table) => {
+                let table = table.with_pushdown(self.pushdown).with_meter(&self.meter);
+                if self.pool.is_remote() {
+                    self.known.write().insert(name, table.clone());
+                }
+                Ok(Some(table))
+            }
             Err(error) if error.kind == ErrorKind::NotFound => Ok(None),
             Err(error) => Err(error),
         }
+    }
+
+    /// Has the pool describe its tables anew; whether it had described any.
+    fn forget(&self) -> bool {
+        !std::mem::take(&mut *self.known.write()).is_empty()
     }
 }
 
@@ -122,6 +140,11 @@ impl Home {
             }
         }
         Ok(None)
+    }
+
+    /// Forgets what the pools said of their tables; whether there was anything.
+    pub(crate) fn forget(&self) -> bool {
+        self.pools().iter().fold(false, |any, pool| pool.forget() | any)
     }
 
     /// The names that can be used without a qualifier, as the pools say now.

@@ -56,6 +56,14 @@ impl Query {
         Query { schema, work: Work::Command(context.clone(), command) }
     }
 
+    /// Whether a program is part of it, which its pool has looked at.
+    pub(crate) fn asks_a_pool(&self) -> bool {
+        match &self.work {
+            Work::Rows(plan, _) => !programs(plan, |_| ()).is_empty(),
+            Work::Command(..) => false,
+        }
+    }
+
     /// The columns of the result.
     pub fn schema(&self) -> &SchemaRef {
         &self.schema

@@ -14,6 +14,8 @@ use datafusion::execution::SessionStateBuilder;
 use datafusion::execution::session_state::SessionState;
 use datafusion::logical_expr::{DdlStatement, LogicalPlan, Statement as LogicalStatement};
 use datafusion::prelude::{SessionConfig, SessionContext};
+use datafusion::sql::parser::Statement as DfStatement;
+use datafusion::sql::sqlparser::ast::Statement as SqlStatement;
 use farpool_model::{Error, ErrorKind, Result, TableName};
 use farpool_planner::cost::Rates;
 use farpool_transfer::Pool;
@@ -115,7 +117,12 @@ impl Session {
     pub async fn sql(&self, statement: impl Into<Statement>) -> Result<Query> {
         let statement = statement.into();
         let Statement { text, line } = &statement;
-        match self.plan(text).await {
+        let mut planned = self.plan(text).await;
+        // What is known of the tables may be old. A pool that looked at a program has said that it is not.
+        if !planned.as_ref().is_ok_and(Query::asks_a_pool) && self.home.forget() {
+            planned = self.plan(text).await;
+        }
+        match planned {
             Ok(query) => Ok(query),
             Err(error) => {
                 let error = error::in_statement(error, text, *line);
@@ -128,6 +135,9 @@ impl Session {
         let state = self.context.state();
         let dialect = state.config_options().sql_parser.dialect;
         let parsed = state.sql_to_statement(text, &dialect)?;
+        if !is_query(&parsed) {
+            self.home.forget();
+        }
         let references = state.resolve_table_references(&parsed)?;
         if references.iter().any(|r| r.schema() == Some("information_schema")) {
             self.home.all_names().await.map_err(error::wrap)?;
@@ -201,6 +211,10 @@ impl Session {
         }
         crate::names::advise(error, &wanted, &names)
     }
+}
+
+fn is_query(statement: &DfStatement) -> bool {
+    matches!(statement, DfStatement::Statement(statement) if matches!(**statement, SqlStatement::Query(_)))
 }
 
 fn config(options: &SessionOptions) -> SessionConfig {

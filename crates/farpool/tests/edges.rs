@@ -25,7 +25,7 @@ pub const EDGES: &[(&str, &[&str])] = &[
     ("datafusion", &["planner", "transfer", "statistics"]),
     ("farpool", &["node", "datafusion"]),
     ("bench", &["farpool"]),
-    ("fuzz", &["columns", "wire"]),
+    ("fuzz", &["columns", "statistics", "wire"]),
     ("xtask", &[]),
 ];
 

@@ -8,6 +8,7 @@
 
 pub mod clock;
 mod node;
+mod seats;
 pub mod server;
 pub mod tokens;
 mod totals;

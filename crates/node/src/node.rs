@@ -4,6 +4,7 @@
 //! its last owner lets go.
 
 use crate::clock::{self, Stopwatch};
+use crate::seats::Seats;
 use crate::tokens::Tokens;
 use crate::totals::Totals;
 use arrow_array::RecordBatch;
@@ -12,7 +13,7 @@ use farpool_memory::{Pool, PoolConfig};
 use farpool_model::{
     Error, Prepared, Program, Receipt, Result, Status, TenantName, cast, limits, status::TenantStatus,
 };
-use farpool_pipeline::{Budget, Region, Run, Scheduler, Sink};
+use farpool_pipeline::{Budget, Region, Run, Scheduler, Sink, WorkerThread};
 use farpool_store::Catalog;
 use parking_lot::Mutex;
 use std::num::NonZero;
@@ -66,8 +67,9 @@ impl Node {
         let workers_expected = if config.workers > 0 { config.workers } else { threads() };
         let pool = Pool::new(PoolConfig { bytes_limit: config.memory_bytes })?;
         let scheduler = Scheduler::new();
+        let seats = Arc::new(Seats::new(config.workers));
         let workers = (0..config.workers)
-            .map(|index| start_worker(index, scheduler.clone()))
+            .map(|index| start_worker(index, scheduler.clone(), seats.clone()))
             .collect::<Result<Vec<_>>>()
             .inspect_err(|_| scheduler.shutdown())?;
         Ok(Arc::new(Node {
@@ -262,8 +264,8 @@ impl Sink for Accounted {
         self.sink.batch(batch);
     }
 
-    fn whole(&self, group: RowGroup) {
-        self.sink.whole(group);
+    fn encoded(&self, group: RowGroup) {
+        self.sink.encoded(group);
     }
 
     fn finish(&self, result: Result<Receipt>) {
@@ -279,15 +281,35 @@ impl Sink for Accounted {
     }
 }
 
-fn start_worker(index: usize, scheduler: Arc<Scheduler>) -> Result<JoinHandle<()>> {
+fn start_worker(index: usize, scheduler: Arc<Scheduler>, seats: Arc<Seats>) -> Result<JoinHandle<()>> {
     std::thread::Builder::new()
         .name(format!("farpool-worker-{index}"))
-        .spawn(move || work(&scheduler))
+        .spawn(move || work(&scheduler, &Seated { seats, index }))
         .map_err(|error| Error::internal(format!("cannot start worker thread {index}: {error}")))
 }
 
-fn work(scheduler: &Scheduler) {
+/// A worker thread, with the clock and the CPU it has.
+struct Seated {
+    seats: Arc<Seats>,
+    index: usize,
+}
+
+impl WorkerThread for Seated {
+    fn cpu_ns(&self) -> u64 {
+        clock::thread_cpu_ns()
+    }
+
+    fn begin(&self) {
+        self.seats.take(self.index);
+    }
+
+    fn rest(&self) {
+        self.seats.leave(self.index);
+    }
+}
+
+fn work(scheduler: &Scheduler, thread: &Seated) {
     // A panic is a defect of one program's operators: it must not cost the node a worker.
-    let step = || scheduler.work(&clock::thread_cpu_ns);
+    let step = || scheduler.work(thread);
     while catch_unwind(AssertUnwindSafe(step)).unwrap_or(true) {}
 }

@@ -1,6 +1,7 @@
 //! A program compiled for one table schema.
 
 use crate::aggregate::{Aggregation, Merging, Partial};
+use crate::bits;
 use crate::lanes::LaneBuffers;
 use crate::project::{Pending, Projection};
 use crate::select::{BoundFilter, Filter};
@@ -93,11 +94,14 @@ pub(crate) struct Paths {
     pub(crate) encoded: bool,
     /// Aggregation on lanes and dense groups.
     pub(crate) fused: bool,
+    /// Groups of one worker from which on rows may be put aside by partition: with more, the table of groups
+    /// and two sums each leave the L2 cache.
+    pub(crate) groups_direct_max: usize,
 }
 
 impl Paths {
     /// All.
-    pub(crate) const ALL: Paths = Paths { encoded: true, fused: true };
+    pub(crate) const ALL: Paths = Paths { encoded: true, fused: true, groups_direct_max: 32 << 10 };
 }
 
 impl CompiledPlan {
@@ -128,6 +132,10 @@ impl CompiledPlan {
         Ok(CompiledPlan { schema, filter, output, columns, top_groups })
     }
 }
+
+/// The part of a row group's rows that is worth a message of its own, one in so many. Fewer are decoded and
+/// share a message with those of other row groups.
+const ENCODED_PART_MIN: usize = 8;
 
 /// What the zone maps of a row group say about the plan's filter.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -304,6 +312,47 @@ impl Plan {
         Ok(work)
     }
 
+    /// As [`Plan::process`]; but where many rows pass and the result is nothing but columns as they are, the
+    /// rows come back as one row group, in the form that they have in the pool.
+    ///
+    /// # Errors
+    /// As [`Plan::process`].
+    pub fn process_encoded(
+        &self,
+        group: &RowGroup,
+        state: &mut State,
+        emit: &mut dyn FnMut(RecordBatch) -> ControlFlow<()>,
+    ) -> Result<(Work, Option<RowGroup>)> {
+        let (Some(filter), Operator::Rows(projection)) = (&self.compiled.filter, &self.compiled.output)
+        else {
+            return Ok((self.process(group, state, emit)?, None));
+        };
+        let (Some(columns), Verdict::Some) = (projection.columns_at_once(), self.verdict(group)) else {
+            return Ok((self.process(group, state, emit)?, None));
+        };
+        let Held::Rows(pending) = &mut state.held else {
+            return Err(Error::internal("the state of another plan"));
+        };
+        let filter = filter.bind(group)?;
+        let selections: Vec<Selection> =
+            batches(group, Some(&filter)).map(|select| select(&mut state.buffers)).collect::<Result<_>>()?;
+        let passed: usize = selections.iter().map(|selection| selection.count).sum();
+        let encoded = if passed > 0 && passed >= group.rows / ENCODED_PART_MIN {
+            Some(pick(group, &columns, &selections, passed)?)
+        } else {
+            push_all(projection, group, selections.into_iter().map(Ok), pending, emit)?;
+            None
+        };
+        let columns = if passed > 0 { &self.compiled.columns[..] } else { &[] };
+        let work = Work {
+            rows_in: cast::u64_from(group.rows),
+            rows_passed: cast::u64_from(passed),
+            rows_bypassed: 0,
+            bytes_read: self.bytes_read(group, true, columns),
+        };
+        Ok((work, encoded))
+    }
+
     /// Takes the states of all workers, after all row groups. Not only partial aggregations wait in them, but
     /// also rows that did not fill a batch.
     pub fn merge(&self, states: Vec<State>) -> Merge {
@@ -354,9 +403,19 @@ fn run_rows(
     pending: &mut Pending,
     emit: &mut dyn FnMut(RecordBatch) -> ControlFlow<()>,
 ) -> Result<u64> {
+    push_all(projection, group, batches(group, filter).map(|select| select(buffers)), pending, emit)
+}
+
+fn push_all(
+    projection: &Projection,
+    group: &RowGroup,
+    selections: impl Iterator<Item = Result<Selection>>,
+    pending: &mut Pending,
+    emit: &mut dyn FnMut(RecordBatch) -> ControlFlow<()>,
+) -> Result<u64> {
     let mut passed = 0;
-    for selection in batches(group, filter) {
-        let selection = selection(buffers)?;
+    for selection in selections {
+        let selection = selection?;
         passed += cast::u64_from(selection.count);
         if selection.count > 0 && projection.push(group, &selection, pending, emit)?.is_break() {
             return Ok(passed);
@@ -365,6 +424,20 @@ fn run_rows(
     // Whether the caller wants more shows at its next batch.
     let _ = projection.end_group(group, pending, emit)?;
     Ok(passed)
+}
+
+/// The `rows` selected rows of `columns`, in the form that the columns have.
+fn pick(group: &RowGroup, columns: &[usize], selections: &[Selection], rows: usize) -> Result<RowGroup> {
+    // Batches are whole words.
+    let mut selected = Vec::with_capacity(bits::words(group.rows));
+    for selection in selections {
+        match &selection.bits {
+            Some(bits) => selected.extend_from_slice(bits),
+            None => selected.extend(bits::ones(selection.range.len())),
+        }
+    }
+    let pick = |column: &usize| group.chunks[*column].pick(&selected).map(Arc::new);
+    Ok(RowGroup { rows, chunks: columns.iter().map(pick).collect::<Result<_>>()? })
 }
 
 /// The selections of the batches of a row group, in order, each made when it is asked for.

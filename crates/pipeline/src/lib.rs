@@ -20,4 +20,4 @@ mod tally;
 pub use budget::{Budget, prepare_within};
 pub use prepare::prepare;
 pub use run::{Run, Step};
-pub use scheduler::{Region, Scheduler, Sink};
+pub use scheduler::{Region, Scheduler, Sink, WorkerThread};

@@ -29,9 +29,9 @@ use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 pub enum Step {
     /// A part of the result, in no particular order; at least one batch.
     Batches(Vec<RecordBatch>),
-    /// A part of the result: the columns of a row group all of whose rows pass, as they lie in the pool. Only
-    /// from runs that were started with [`Run::start_shipping`].
-    Whole(RowGroup),
+    /// A part of the result: those rows of a row group that pass, in the form that its columns have. Only from
+    /// runs that were started with [`Run::start_shipping`].
+    Encoded(RowGroup),
     /// Something was done and there is nothing to give yet: call again.
     Worked,
     /// Other threads hold the last morsels: there is nothing to do now, but there may be later.
@@ -99,7 +99,7 @@ impl Run {
         Run::begin(prepared, table, budget, false)
     }
 
-    /// The same; row groups that pass whole may come out as [`Step::Whole`].
+    /// The same; rows may come out as [`Step::Encoded`].
     ///
     /// # Errors
     /// As [`Run::start`].
@@ -264,7 +264,7 @@ impl Run {
         }
         self.complete_groups(1);
         let chunks = columns.iter().map(|column| group.chunks[*column].clone()).collect();
-        Step::Whole(RowGroup { rows: group.rows, chunks })
+        Step::Encoded(RowGroup { rows: group.rows, chunks })
     }
 
     fn scan(&self, group: &RowGroup, table: &Table) -> Result<Step> {
@@ -274,12 +274,22 @@ impl Run {
             state.set_room(self.budget.share(self.states.load(Ordering::Relaxed)));
         }
         let mut batches = Vec::new();
-        let work = self.plan.process(group, &mut state, &mut |batch| self.accept(batch, &mut batches))?;
+        let mut accept = |batch| self.accept(batch, &mut batches);
+        let (work, encoded) = match self.shipped {
+            Some(_) => self.plan.process_encoded(group, &mut state, &mut accept)?,
+            None => (self.plan.process(group, &mut state, &mut accept)?, None),
+        };
         self.tally.scanned(group, work.bytes_read);
         self.tally.bypassed(work.rows_bypassed);
         self.check()?;
         self.held.lock().states.push(state);
-        let step = self.give(batches)?;
+        let step = match encoded {
+            Some(group) => {
+                self.tally.returned(group.rows);
+                Step::Encoded(group)
+            }
+            None => self.give(batches)?,
+        };
         if self.limit_reached() {
             self.skip_unclaimed(table);
         }

@@ -24,8 +24,8 @@ pub trait Sink: Send + Sync {
     fn ready(&self) -> bool;
     /// A part of the result, from any worker, several at once, in any order.
     fn batch(&self, batch: RecordBatch);
-    /// A part of the result as [`Step::Whole`] has it, under the same rules. Only runs that ship give any.
-    fn whole(&self, group: RowGroup);
+    /// A part of the result as [`Step::Encoded`] has it, under the same rules. Only runs that ship give any.
+    fn encoded(&self, group: RowGroup);
     /// The end: nothing comes after it.
     fn finish(&self, outcome: Result<Receipt>);
 }
@@ -42,6 +42,22 @@ struct Share {
     served: u64,
     /// Steps under way: of two regions that were served the same, the one with fewer goes first.
     in_flight: usize,
+}
+
+/// What the scheduler needs of the thread that works for it.
+pub trait WorkerThread {
+    /// CPU time that the calling thread has used, in nanoseconds.
+    fn cpu_ns(&self) -> u64;
+    /// The calling thread is about to do a morsel.
+    fn begin(&self) {}
+    /// The calling thread is about to wait for something to do.
+    fn rest(&self) {}
+}
+
+impl<F: Fn() -> u64> WorkerThread for F {
+    fn cpu_ns(&self) -> u64 {
+        self()
+    }
 }
 
 /// See the file's comment. Owns no threads: workers call [`Scheduler::work`].
@@ -140,8 +156,8 @@ impl Scheduler {
     }
 
     /// Does one morsel of the run whose turn it is, or waits until there is one. False after
-    /// [`Scheduler::shutdown`]. `clock` gives the CPU time of the calling thread in nanoseconds.
-    pub fn work(&self, clock: &dyn Fn() -> u64) -> bool {
+    /// [`Scheduler::shutdown`].
+    pub fn work(&self, thread: &dyn WorkerThread) -> bool {
         loop {
             let news = *self.news.lock();
             let (stopped, turn) = {
@@ -154,10 +170,14 @@ impl Scheduler {
             stopped.into_iter().for_each(Entry::finish);
             match turn {
                 Some(turn) => {
-                    self.serve(turn, clock);
+                    thread.begin();
+                    self.serve(turn, thread);
                     return true;
                 }
-                None => self.wait(news),
+                None => {
+                    thread.rest();
+                    self.wait(news);
+                }
             }
         }
     }
@@ -197,9 +217,9 @@ impl Scheduler {
         }
     }
 
-    fn serve(&self, turn: Turn, clock: &dyn Fn() -> u64) {
+    fn serve(&self, turn: Turn, thread: &dyn WorkerThread) {
         let Turn { id, task, sink, bytes_before } = turn;
-        let start = clock();
+        let start = thread.cpu_ns();
         let outcome = guarded(|| {
             let step = task.step()?;
             Ok(match step {
@@ -207,15 +227,15 @@ impl Scheduler {
                     batches.into_iter().for_each(|batch| sink.batch(batch));
                     Step::Worked
                 }
-                Step::Whole(group) => {
-                    sink.whole(group);
+                Step::Encoded(group) => {
+                    sink.encoded(group);
                     Step::Worked
                 }
                 other => other,
             })
         });
         let failed = outcome.is_err();
-        let cpu_ns = clock().saturating_sub(start);
+        let cpu_ns = thread.cpu_ns().saturating_sub(start);
         task.add_cpu(cpu_ns);
         let bytes_now = task.bytes_scanned();
         let cost = Cost { bytes_now, idle_ns: if bytes_now == bytes_before { cpu_ns.max(1) } else { 0 } };

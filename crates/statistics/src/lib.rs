@@ -8,6 +8,7 @@
 mod arch;
 mod bounds;
 mod bytes;
+mod datasketches;
 mod estimate;
 pub mod hash;
 mod histogram;
@@ -18,6 +19,7 @@ mod sketch;
 
 pub use arch::Level;
 pub use bytes::sealed;
+pub use datasketches::HyperLogLog;
 pub use estimate::Estimate;
 pub use histogram::{BINS_MAX, Bin, Histogram};
 pub use moments::{Form, MOMENTS_VERSION, Moments, Regression};

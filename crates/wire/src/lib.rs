@@ -9,6 +9,7 @@
 pub mod batch;
 pub mod flow;
 pub mod frame;
+pub mod intake;
 pub mod message;
 pub mod preface;
 pub mod proto;
@@ -20,6 +21,7 @@ pub mod substrait;
 pub use batch::{decode_batch, decode_schema, encode_batch, encode_schema};
 pub use flow::{Grants, Window};
 pub use frame::{FRAME_HEADER_BYTES, FrameHeader, FrameKind};
+pub use intake::Intake;
 pub use message::{Assembler, Message, Outgoing};
 pub use preface::{PREFACE, check_preface, reply_to_stranger};
 pub use request::Request;

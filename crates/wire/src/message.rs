@@ -98,10 +98,11 @@ pub struct Assembler {
     incomplete_bytes: usize,
 }
 
+/// A message of which some frames have come.
 #[derive(Debug)]
-struct Incomplete {
+pub(crate) struct Incomplete {
     kind: FrameKind,
-    body: BytesMut,
+    pub(crate) body: BytesMut,
     frames: u64,
 }
 
@@ -128,17 +129,34 @@ impl Assembler {
         if kind.is_control() {
             return self.whole(kind, stream, payload).map(Some);
         }
-        if let Some(begun) = self.incomplete.get(&stream).filter(|begun| begun.kind != kind) {
+        if !more && !self.incomplete.contains_key(&stream) {
+            return self.whole(kind, stream, payload).map(Some);
+        }
+        let mut message = self.begin(header)?;
+        message.body.extend_from_slice(&payload);
+        self.end(header, message)
+    }
+
+    /// The message that a frame goes on with, or a new one: for the frame's payload to be put behind what there
+    /// is, and the message to be handed to [`Assembler::end`].
+    pub(crate) fn begin(&mut self, header: FrameHeader) -> Result<Incomplete> {
+        let FrameHeader { length, kind, stream, .. } = header;
+        let message = match self.incomplete.remove(&stream) {
+            None => Incomplete { kind, body: BytesMut::new(), frames: 0 },
+            Some(begun) => begun,
+        };
+        self.incomplete_bytes -= message.body.len();
+        if message.kind != kind {
             return Err(Error::corrupt(format!(
                 "on stream {stream} {} begins before {} has ended",
                 kind.name(),
-                begun.kind.name()
+                message.kind.name()
             )));
         }
-        match self.incomplete.remove(&stream) {
-            None if !more => self.whole(kind, stream, payload).map(Some),
-            begun => self.extend(begun, header, &payload),
+        if message.body.len() + length as usize > kind.message_bytes_max() {
+            return Err(too_large(kind));
         }
+        Ok(message)
     }
 
     /// Forgets the incomplete message of a stream that has ended, if there is one.
@@ -161,19 +179,9 @@ impl Assembler {
         Ok(Message { kind, stream, body, bytes_on_wire })
     }
 
-    fn extend(
-        &mut self,
-        begun: Option<Incomplete>,
-        header: FrameHeader,
-        payload: &[u8],
-    ) -> Result<Option<Message>> {
+    /// Takes back a message to which the payload of a frame has been added; gives it if that completes it.
+    pub(crate) fn end(&mut self, header: FrameHeader, mut message: Incomplete) -> Result<Option<Message>> {
         let FrameHeader { kind, more, stream, .. } = header;
-        let mut message = begun.unwrap_or(Incomplete { kind, body: BytesMut::new(), frames: 0 });
-        self.incomplete_bytes -= message.body.len();
-        if message.body.len() + payload.len() > kind.message_bytes_max() {
-            return Err(too_large(kind));
-        }
-        message.body.extend_from_slice(payload);
         message.frames += 1;
         if !more {
             let headers = message.frames * cast::u64_from(FRAME_HEADER_BYTES);

@@ -174,7 +174,23 @@ macro_rules! parts {
     )*};
 }
 
+/// There is no such instruction before AVX-512.
+macro_rules! compress {
+    ($($t:ty, $compress:ident);*) => {$(
+        #[inline(always)]
+        fn $compress(self, values: &[$t; 64 / size_of::<$t>()], mask: u64) -> [$t; 64 / size_of::<$t>()] {
+            portable::compress(values, mask)
+        }
+    )*};
+}
+
 impl Simd for Avx2 {
+    #[inline(always)]
+    fn prefetch<T>(self, place: &T) {
+        // SAFETY: every x86-64 processor has the instruction, and it may be given any address.
+        unsafe { _mm_prefetch::<_MM_HINT_T0>(std::ptr::from_ref(place).cast()) }
+    }
+
     comparisons!(
         u8, at_most_u8, within_u8, bytes, _mm256_sub_epi8, _mm256_set1_epi8;
         u16, at_most_u16, within_u16, shorts, _mm256_sub_epi16, _mm256_set1_epi16;
@@ -187,6 +203,8 @@ impl Simd for Avx2 {
         u32, parts_u32, _mm256_srl_epi32, _mm256_sll_epi32, _mm256_set1_epi32;
         u64, parts_u64, _mm256_srl_epi64, _mm256_sll_epi64, _mm256_set1_epi64x
     );
+
+    compress!(u8, compress_u8; u16, compress_u16; u32, compress_u32; u64, compress_u64);
 
     #[inline(always)]
     fn parts_u8(self, low: &[u8; 64], high: &[u8; 64], shift: u32, mask: u8) -> [u8; 64] {

@@ -74,7 +74,23 @@ macro_rules! parts {
     )*};
 }
 
+macro_rules! compress {
+    ($($t:ty, $mask:ty, $compress:ident, $instruction:ident);*) => {$(
+        #[inline(always)]
+        fn $compress(self, values: &[$t; 64 / size_of::<$t>()], mask: u64) -> [$t; 64 / size_of::<$t>()] {
+            // SAFETY: there is AVX-512, or there would be no token.
+            store(unsafe { $instruction(mask as $mask, load(values)) })
+        }
+    )*};
+}
+
 impl Simd for Avx512 {
+    #[inline(always)]
+    fn prefetch<T>(self, place: &T) {
+        // SAFETY: every x86-64 processor has the instruction, and it may be given any address.
+        unsafe { _mm_prefetch::<_MM_HINT_T0>(std::ptr::from_ref(place).cast()) }
+    }
+
     comparisons!(
         u8, at_most_u8, within_u8, _mm512_cmple_epu8_mask, _mm512_sub_epi8, _mm512_set1_epi8;
         u16, at_most_u16, within_u16, _mm512_cmple_epu16_mask, _mm512_sub_epi16, _mm512_set1_epi16;
@@ -86,6 +102,13 @@ impl Simd for Avx512 {
         u16, parts_u16, _mm512_srl_epi16, _mm512_sll_epi16, _mm512_set1_epi16;
         u32, parts_u32, _mm512_srl_epi32, _mm512_sll_epi32, _mm512_set1_epi32;
         u64, parts_u64, _mm512_srl_epi64, _mm512_sll_epi64, _mm512_set1_epi64
+    );
+
+    compress!(
+        u8, u64, compress_u8, _mm512_maskz_compress_epi8;
+        u16, u32, compress_u16, _mm512_maskz_compress_epi16;
+        u32, u16, compress_u32, _mm512_maskz_compress_epi32;
+        u64, u8, compress_u64, _mm512_maskz_compress_epi64
     );
 
     #[inline(always)]

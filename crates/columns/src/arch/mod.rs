@@ -35,6 +35,12 @@ pub trait Kernel {
 /// A step on arrays of few values is by hand even if it is simple: the compiler would take the array apart
 /// before it looks for vectors.
 pub trait Simd: Copy {
+    /// Brings the cache line of `place` nearer, for it will be read soon.
+    #[inline(always)]
+    fn prefetch<T>(self, place: &T) {
+        let _ = place;
+    }
+
     /// Where `left <= right`.
     fn at_most_u8(self, left: &[u8; 64], right: &[u8; 64]) -> u64;
 
@@ -43,6 +49,9 @@ pub trait Simd: Copy {
 
     /// The bits of `high` and `low`, one behind the other, from `shift` on, as far as `mask` wants them.
     fn parts_u8(self, low: &[u8; 64], high: &[u8; 64], shift: u32, mask: u8) -> [u8; 64];
+
+    /// The values whose bit of `mask` is set, in order; what follows them has no meaning.
+    fn compress_u8(self, values: &[u8; 64], mask: u64) -> [u8; 64];
 
     /// Where `left <= right`.
     fn at_most_u16(self, left: &[u16; 32], right: &[u16; 32]) -> u64;
@@ -53,6 +62,9 @@ pub trait Simd: Copy {
     /// The bits of `high` and `low`, one behind the other, from `shift` on, as far as `mask` wants them.
     fn parts_u16(self, low: &[u16; 32], high: &[u16; 32], shift: u32, mask: u16) -> [u16; 32];
 
+    /// The values whose bit of `mask` is set, in order; what follows them has no meaning.
+    fn compress_u16(self, values: &[u16; 32], mask: u64) -> [u16; 32];
+
     /// Where `left <= right`.
     fn at_most_u32(self, left: &[u32; 16], right: &[u32; 16]) -> u64;
 
@@ -62,6 +74,9 @@ pub trait Simd: Copy {
     /// The bits of `high` and `low`, one behind the other, from `shift` on, as far as `mask` wants them.
     fn parts_u32(self, low: &[u32; 16], high: &[u32; 16], shift: u32, mask: u32) -> [u32; 16];
 
+    /// The values whose bit of `mask` is set, in order; what follows them has no meaning.
+    fn compress_u32(self, values: &[u32; 16], mask: u64) -> [u32; 16];
+
     /// Where `left <= right`.
     fn at_most_u64(self, left: &[u64; 8], right: &[u64; 8]) -> u64;
 
@@ -70,6 +85,9 @@ pub trait Simd: Copy {
 
     /// The bits of `high` and `low`, one behind the other, from `shift` on, as far as `mask` wants them.
     fn parts_u64(self, low: &[u64; 8], high: &[u64; 8], shift: u32, mask: u64) -> [u64; 8];
+
+    /// The values whose bit of `mask` is set, in order; what follows them has no meaning.
+    fn compress_u64(self, values: &[u64; 8], mask: u64) -> [u64; 8];
 
     /// The bit of `set` at each index, the lowest bit of a byte first.
     fn bits_at_u8(self, set: &[u8; 32], indices: &[u8; 64]) -> u64;

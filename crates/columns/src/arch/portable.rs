@@ -7,7 +7,7 @@ use crate::lanes::Lane;
 pub(super) struct Portable;
 
 macro_rules! comparisons {
-    ($($t:ty, $at_most:ident, $within:ident, $parts:ident);*) => {$(
+    ($($t:ty, $at_most:ident, $within:ident, $parts:ident, $compress:ident);*) => {$(
         #[inline(always)]
         fn $at_most(self, left: &[$t; 64 / size_of::<$t>()], right: &[$t; 64 / size_of::<$t>()]) -> u64 {
             at_most(left, right)
@@ -28,15 +28,20 @@ macro_rules! comparisons {
         ) -> [$t; 64 / size_of::<$t>()] {
             parts(low, high, shift, mask)
         }
+
+        #[inline(always)]
+        fn $compress(self, values: &[$t; 64 / size_of::<$t>()], mask: u64) -> [$t; 64 / size_of::<$t>()] {
+            compress(values, mask)
+        }
     )*};
 }
 
 impl Simd for Portable {
     comparisons!(
-        u8, at_most_u8, within_u8, parts_u8;
-        u16, at_most_u16, within_u16, parts_u16;
-        u32, at_most_u32, within_u32, parts_u32;
-        u64, at_most_u64, within_u64, parts_u64
+        u8, at_most_u8, within_u8, parts_u8, compress_u8;
+        u16, at_most_u16, within_u16, parts_u16, compress_u16;
+        u32, at_most_u32, within_u32, parts_u32, compress_u32;
+        u64, at_most_u64, within_u64, parts_u64, compress_u64
     );
 
     #[inline(always)]
@@ -77,6 +82,19 @@ pub(super) fn parts<L: Lane, const N: usize>(low: &[L; N], high: &[L; N], shift:
         *part = L::part(*part, *high, shift, mask);
     }
     parts
+}
+
+/// Every value is written, and the next one over it unless it is selected: no branch depends on the data.
+#[inline(always)]
+pub(super) fn compress<L: Lane, const N: usize>(values: &[L; N], mask: u64) -> [L; N] {
+    let mut out = [L::default(); N];
+    let mut count = 0;
+    for (bit, value) in values.iter().enumerate() {
+        // At most `bit` values were selected before this one.
+        out[count.min(N - 1)] = *value;
+        count += (mask >> bit & 1) as usize;
+    }
+    out
 }
 
 /// A byte for each value first, because that loop becomes vector compares; the bytes then become bits.

@@ -25,10 +25,11 @@ impl<L: Lane, F: FnMut(L)> Kernel for Gather<'_, L, F> {
         let mut values = [L::default(); BLOCK_ROWS];
         let same_block = |a: &u32, b: &u32| *a as usize / BLOCK_ROWS == *b as usize / BLOCK_ROWS;
         for group in rows.chunk_by(same_block) {
-            let packed = blocks.block(group[0] as usize / BLOCK_ROWS);
+            let index = group[0] as usize / BLOCK_ROWS;
+            let packed = blocks.block(index);
             let whole = group.len() >= WHOLE_BLOCK_MIN;
             if whole {
-                UnpackBlock { width: blocks.width, packed, out: &mut values, map: |value| value }.run(simd);
+                UnpackBlock { blocks, index, out: &mut values }.run(simd);
             }
             for row in group {
                 let row = *row as usize % BLOCK_ROWS;

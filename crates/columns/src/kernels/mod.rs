@@ -5,15 +5,18 @@
 //! without such rows is not read. Memory: registers, and a bitmap of one block.
 
 mod gather;
+mod pick;
 mod retain;
 #[cfg(test)]
 mod tests;
 mod unpack;
 
 pub(crate) use gather::Gather;
+pub(crate) use pick::Pick;
 pub(crate) use retain::{Member, MemberByte, Retain, RetainAtMost, RetainPlain, Within};
-pub(crate) use unpack::UnpackBlock;
+pub(crate) use unpack::{UnpackBlock, UnpackBlocks};
 
+use crate::arch::Simd;
 use crate::lanes::{self, Lane};
 use farpool_model::limits::BLOCK_ROWS;
 
@@ -33,6 +36,19 @@ impl<'a, L: Lane> Blocks<'a, L> {
     pub fn block(&self, index: usize) -> &'a [L] {
         let length = lanes::block_lanes::<L>(self.width);
         &self.lanes[index * length..(index + 1) * length]
+    }
+
+    /// Asks for the part of a block, if there is one, that its `number`-th pair of units will be read from: on
+    /// the way through the block before, because the processor's own look ahead ends at each page.
+    #[inline(always)]
+    pub fn prefetch<S: Simd>(&self, simd: S, index: usize, number: u32) {
+        let word = (number * self.width / L::BITS) as usize * (BLOCK_ROWS / L::BITS as usize);
+        let start = index * lanes::block_lanes::<L>(self.width) + word;
+        for half in [0, BLOCK_ROWS / L::BITS as usize / 2] {
+            if let Some(lane) = self.lanes.get(start + half) {
+                simd.prefetch(lane);
+            }
+        }
     }
 }
 

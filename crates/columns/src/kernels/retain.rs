@@ -1,6 +1,6 @@
 //! Predicates on packed values: they clear the bits of rows that do not satisfy them.
 
-use super::{BLOCK_WORDS, Blocks, UnpackBlock, put};
+use super::{BLOCK_WORDS, Blocks, UnpackBlocks, put};
 use crate::arch::{Kernel, Simd};
 use crate::lanes::{self, Lane, Pairs};
 use farpool_model::limits::BLOCK_ROWS;
@@ -45,6 +45,7 @@ impl<L: Lane, C: Condition<L>> Kernel for Retain<'_, L, C> {
             let pairs = Pairs::new(blocks.width, packed);
             let mut bits = [0; BLOCK_WORDS];
             for number in 0..L::BITS {
+                blocks.prefetch(simd, block + 1, number);
                 let (first, left, right) = pairs.get(simd, number);
                 put::<L>(&mut bits, first, [condition.bits(simd, &left), condition.bits(simd, &right)]);
             }
@@ -196,13 +197,9 @@ fn widen<S: Simd, L: Lane, W: Lane>(
         out.fill(offset);
         return;
     }
-    UnpackBlock {
-        width: blocks.width,
-        packed: blocks.block(block),
-        out,
-        map: |value: L| W::truncate(value.widen()).plus(offset),
-    }
-    .run(simd);
+    let blocks = Blocks { width: blocks.width, lanes: blocks.block(block) };
+    let map = |value: L| W::truncate(value.widen()).plus(offset);
+    UnpackBlocks { blocks, out: std::slice::from_mut(out), map }.run(simd);
 }
 
 /// Keeps the rows whose key is at least `low` and at most `low + span` (or, unless `inside`, is not).

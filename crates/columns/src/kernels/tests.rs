@@ -51,19 +51,42 @@ fn every_width_unpacks_as_the_library_packed_it() {
             let blocks = Blocks { width, lanes: &packed };
             let rows: Vec<u32> = (0..2048).filter(|row| row % 71 < 3 || *row > 1400).collect();
             for level in Level::all() {
-                for block in 0..2 {
-                    let mut out = [0u64; BLOCK_ROWS];
-                    let map = |v: L| v.widen().wrapping_add(7);
-                    level.run(UnpackBlock { width, packed: blocks.block(block), out: &mut out, map });
-                    let expected = values[block * BLOCK_ROWS..].iter().map(|v| v.wrapping_add(7));
-                    assert!(out.iter().copied().eq(expected.take(BLOCK_ROWS)), "{width} bits, {level:?}");
-                }
+                let mut out = [[0u64; BLOCK_ROWS]; 2];
+                let map = |v: L| v.widen().wrapping_add(7);
+                level.run(UnpackBlocks { blocks, out: &mut out, map });
+                let expected = values.iter().map(|v| v.wrapping_add(7));
+                assert!(out.as_flattened().iter().copied().eq(expected), "{width} bits, {level:?}");
+                let mut out = [L::default(); BLOCK_ROWS];
+                level.run(UnpackBlock { blocks, index: 1, out: &mut out });
+                let expected = values[BLOCK_ROWS..].iter().map(|v| L::truncate(*v));
+                assert!(out.iter().copied().eq(expected), "{width} bits, {level:?}");
                 for rows in [&rows[..], &rows[..40]] {
                     let mut got = Vec::new();
                     level.run(Gather { blocks, rows, visit: |v: L| got.push(v.widen()) });
                     let expected: Vec<u64> = rows.iter().map(|row| values[*row as usize]).collect();
                     assert_eq!(got, expected, "{width} bits, {level:?}");
                 }
+            }
+        });
+    }
+}
+
+#[test]
+fn picked_values_are_packed_as_a_loop_packs_them() {
+    for width in 1..=64 {
+        let values = numbers(u64::from(width) + 300, 4 * BLOCK_ROWS, width);
+        with_lane!(width, L => {
+            let packed = packed::<L>(width, &values);
+            let blocks = Blocks { width, lanes: &packed };
+            for (seed, level) in (0..8).flat_map(|seed| Level::all().map(move |level| (seed, level))) {
+                let selected = some_bits(seed, 4 * BLOCK_WORDS);
+                let set = |row: &usize| selected[row / 64] >> (row % 64) & 1 == 1;
+                let mut expected: Vec<u64> = (0..values.len()).filter(set).map(|row| values[row]).collect();
+                expected.resize(expected.len().next_multiple_of(BLOCK_ROWS), 0);
+                let expected = self::packed::<L>(width, &expected);
+                let mut out = vec![L::default(); expected.len()];
+                level.run(Pick { blocks, selected: &selected, out: &mut out });
+                assert_eq!(out, expected, "{width} bits, {level:?}");
             }
         });
     }

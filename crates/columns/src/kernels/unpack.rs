@@ -1,32 +1,53 @@
-//! Unpacks a whole block.
+//! Unpacks whole blocks.
 
+use super::Blocks;
 use crate::arch::{Kernel, Simd};
 use crate::lanes::{Lane, Pairs};
 use farpool_model::limits::BLOCK_ROWS;
 
-/// Writes `map` of each value of a block; the width is not 0.
-pub(crate) struct UnpackBlock<'a, L, T, F> {
-    pub width: u32,
-    pub packed: &'a [L],
-    pub out: &'a mut [T; BLOCK_ROWS],
-    pub map: F,
+/// Writes the values of one of the blocks, and asks for the next; the width is not 0.
+pub(crate) struct UnpackBlock<'a, L> {
+    pub blocks: Blocks<'a, L>,
+    pub index: usize,
+    pub out: &'a mut [L; BLOCK_ROWS],
 }
 
-impl<L: Lane, T, F: Fn(L) -> T> Kernel for UnpackBlock<'_, L, T, F> {
+impl<L: Lane> Kernel for UnpackBlock<'_, L> {
     type Output = ();
 
     #[inline(always)]
     fn run<S: Simd>(self, simd: S) {
-        let UnpackBlock { width, packed, out, map } = self;
-        let pairs = Pairs::new(width, packed);
-        let mut values = [L::default(); BLOCK_ROWS];
+        let UnpackBlock { blocks, index, out } = self;
+        let pairs = Pairs::new(blocks.width, blocks.block(index));
         for number in 0..L::BITS {
+            blocks.prefetch(simd, index + 1, number);
             let (first, left, right) = pairs.get(simd, number);
             let (left, right) = (left.as_ref(), right.as_ref());
-            values[first..first + left.len()].copy_from_slice(left);
-            values[first + left.len()..first + 2 * left.len()].copy_from_slice(right);
+            out[first..first + left.len()].copy_from_slice(left);
+            out[first + left.len()..first + 2 * left.len()].copy_from_slice(right);
         }
-        // By itself, because one long loop is what the compiler makes vectors of.
-        out.iter_mut().zip(&values).for_each(|(out, value)| *out = map(*value));
+    }
+}
+
+/// Writes `map` of each value of as many blocks as there is room for in `out`; the width is not 0.
+pub(crate) struct UnpackBlocks<'a, L, T, F> {
+    pub blocks: Blocks<'a, L>,
+    pub out: &'a mut [[T; BLOCK_ROWS]],
+    pub map: F,
+}
+
+impl<L: Lane, T, F: Fn(L) -> T> Kernel for UnpackBlocks<'_, L, T, F> {
+    type Output = ();
+
+    #[inline(always)]
+    fn run<S: Simd>(self, simd: S) {
+        let UnpackBlocks { blocks, out, map } = self;
+        // Cleared once for all blocks, for it takes a good part of the time of one.
+        let mut values = [L::default(); BLOCK_ROWS];
+        for (index, out) in out.iter_mut().enumerate() {
+            UnpackBlock { blocks, index, out: &mut values }.run(simd);
+            // By itself, because one long loop is what the compiler makes vectors of.
+            out.iter_mut().zip(&values).for_each(|(out, value)| *out = map(*value));
+        }
     }
 }

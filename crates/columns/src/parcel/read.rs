@@ -265,11 +265,10 @@ impl Parts<'_> {
             }
         }));
         let bytes = usize::try_from(bytes).unwrap_or(usize::MAX);
-        if bytes > MESSAGE_BYTES_MAX || table.measure(&codes) != Some(bytes) {
+        let mut text = Vec::new();
+        if bytes > MESSAGE_BYTES_MAX || !table.decode(&codes, bytes, &mut text) {
             return Err(Error::corrupt("strings whose codes stand for another length"));
         }
-        let mut text = Vec::new();
-        table.decode(&codes, bytes, &mut text);
         check_text(&text, ends.into_iter(), data_type)?;
         let nulls = validity.map(NullBuffer::new).filter(|nulls| nulls.null_count() > 0);
         // SAFETY: the lengths add up to those of the text, whose values were just checked.

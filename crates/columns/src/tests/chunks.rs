@@ -2,10 +2,11 @@
 
 use super::arrays::{Random, SHAPES, Shape, TYPES, array};
 use super::{encoded, pool};
-use crate::{Chunk, EncodingKind, IntegerSet};
+use crate::encode::encode;
+use crate::{Chunk, EncodingKind, IntegerSet, Parcel, pack_chunks};
 use arrow_array::cast::AsArray;
 use arrow_array::types::*;
-use arrow_array::{Array, ArrayRef, StringViewArray, UInt32Array};
+use arrow_array::{Array, ArrayRef, BooleanArray, StringViewArray, UInt32Array};
 use arrow_schema::DataType;
 use farpool_model::{CompareOp, Literal, Value, schema};
 use std::cmp::Ordering;
@@ -39,6 +40,7 @@ pub fn check(chunk: &Chunk, array: &ArrayRef, random: &mut Random) {
     assert_eq!(chunk.data_type(), array.data_type());
     check_decode(chunk, array, random);
     check_gather(chunk, array, random);
+    check_pick(chunk, array, random);
     check_zone(chunk, array);
     check_integers(chunk, array, random);
     check_floats(chunk, array, random);
@@ -74,6 +76,35 @@ fn check_gather(chunk: &Chunk, array: &ArrayRef, random: &mut Random) {
         assert_eq!(&gathered, &taken);
     }
     assert!(chunk.gather(&[array.len() as u32]).is_err());
+}
+
+fn check_pick(chunk: &Chunk, array: &ArrayRef, random: &mut Random) {
+    for step in [1, 2, 5, 300] {
+        let keep: Vec<bool> =
+            (0..array.len()).map(|row| row % 1500 < 300 || random.below(step) == 0).collect();
+        let mut selected = vec![0; array.len().div_ceil(64)];
+        (0..array.len()).filter(|row| keep[*row]).for_each(|row| selected[row / 64] |= 1 << (row % 64));
+        let picked = chunk.pick(&selected).unwrap();
+        let expected = arrow_select::filter::filter(array, &BooleanArray::from(keep)).unwrap();
+        assert_eq!((picked.rows(), picked.null_count()), (expected.len(), expected.null_count()));
+        assert_eq!(&picked.decode(0..picked.rows()).unwrap(), &expected);
+        let last = expected.len().saturating_sub(1);
+        let rows: Vec<u32> =
+            (0..expected.len() as u32).filter(|row| row % 97 == 3 || *row as usize == last).collect();
+        let taken = arrow_select::take::take(&expected, &UInt32Array::from(rows.clone()), None).unwrap();
+        assert_eq!(&picked.gather(&rows).unwrap(), &taken);
+        let bytes_plain = encode(&expected).unwrap().bytes_plain();
+        // A NULL row may count with the string that it has no meaning of.
+        assert!(picked.bytes_plain() == bytes_plain || picked.null_count() > 0);
+        let schema = super::schema_of(&[expected.clone()]);
+        let mut sent = Vec::new();
+        let picked = Arc::new(picked);
+        pack_chunks(expected.len(), &[picked]).iter().for_each(|piece| sent.extend_from_slice(piece));
+        let parcel = Parcel::read(&sent.into(), &schema).unwrap();
+        assert_eq!(parcel.decode(0..expected.len()).unwrap().column(0), &expected);
+    }
+    assert!(chunk.pick(&vec![0; array.len().div_ceil(64) + 1]).is_err());
+    assert!(array.len() % 64 == 0 || chunk.pick(&vec![u64::MAX; array.len().div_ceil(64)]).is_err());
 }
 
 fn check_zone(chunk: &Chunk, array: &ArrayRef) {

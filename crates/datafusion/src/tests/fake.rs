@@ -36,6 +36,8 @@ pub(super) struct Fake {
     pub tables: Mutex<BTreeMap<TableName, Held>>,
     /// The programs that ran, on a line each.
     pub ran: Mutex<Vec<String>>,
+    /// How often a table was described.
+    pub described: AtomicUsize,
     /// Streams that are open.
     pub streams_open: Arc<AtomicUsize>,
 }
@@ -108,6 +110,7 @@ impl Pool for Fake {
     }
 
     async fn table(&self, name: &TableName) -> Result<TableInfo> {
+        self.described.fetch_add(1, Ordering::Relaxed);
         self.info(name)
     }
 
@@ -119,7 +122,9 @@ impl Pool for Fake {
 
     async fn prepare(&self, program: &Program) -> Result<Prepared> {
         let info = self.info(&program.table)?;
-        assert!(program.version.is_none_or(|v| v == info.version), "another version was meant");
+        if program.version.is_some_and(|wanted| wanted != info.version) {
+            return Err(Error::not_found("another version was meant"));
+        }
         let mut effective = program.clone();
         let mut answers = Vec::new();
         let mut answer = |name: &str, detail: String, answer, reason: Option<String>| {

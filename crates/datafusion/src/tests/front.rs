@@ -221,3 +221,30 @@ async fn files_are_opened_with_the_columns_that_are_needed() {
     let missing = session.sql("SELECT * FROM 'six.rows'").await.unwrap_err();
     assert_eq!((missing.kind, missing.message.as_str()), (ErrorKind::NotFound, "there is no file six.rows"));
 }
+
+#[tokio::test]
+async fn a_remote_pool_describes_a_table_once_for_each_version() {
+    let pool = filled(Fake { remote: true, ..Fake::default() }).await;
+    let session = session(&pool, true).await;
+    let described = || pool.described.load(Ordering::Relaxed);
+    let dim = TableName::new("dim").unwrap();
+    let load = async |sql: &str, mode| {
+        let query = session.sql(sql).await.unwrap();
+        let (schema, rows) = (query.schema().clone(), query.execute().await.unwrap());
+        pool.load(&dim, mode, schema, None, rows).await.unwrap();
+    };
+    let answer = async |sql: &str| rows(&session, sql).await.unwrap();
+
+    let before = answer("SELECT count(*) FROM dim WHERE k >= 0").await;
+    assert_eq!((answer("SELECT count(*) FROM dim WHERE k >= 0").await, described()), (before.clone(), 1));
+    load("SELECT * FROM (VALUES (5, 6)) AS v(k, extra)", LoadMode::Replace).await;
+    let described_before = described();
+    assert_eq!(answer("SELECT extra FROM dim WHERE k >= 0").await, ["6"]);
+    assert!(described() > described_before);
+    assert_ne!(before, answer("SELECT count(*) FROM dim WHERE k >= 0").await);
+    pool.drop_table(&dim).await.unwrap();
+    let error = session.sql("SELECT extra FROM dim WHERE k >= 0").await.unwrap_err();
+    assert!(error.message.starts_with("there is no table dim"), "{error}");
+    // Nothing is read here, so that no program tells that the table is gone.
+    assert!(session.sql("SELECT extra FROM dim WHERE false").await.is_err());
+}

@@ -1,9 +1,10 @@
 //! In which form the rows of one result leave: plain Arrow batches or parcels.
 //!
-//! Row groups that pass whole always leave as they lie in the pool: nobody spends time on them, and they are
-//! the fewest bytes. Rows that were picked out or computed are packed when the link to the client is so slow
-//! that the bytes saved are worth the time: that of packing, which is measured, and that of unpacking. Every
-//! result begins with a trial, which also gives small results their small messages.
+//! Rows that come in the form that they have in the pool, be it whole row groups or what was picked out of
+//! them, leave in it: that costs the least time, and they are the fewest bytes. Rows that were decoded or
+//! computed are packed when the link to the client is so slow that the bytes saved are worth the time: that of
+//! packing, which is measured, and that of unpacking. Every result begins with a trial, which also gives small
+//! results their small messages.
 
 use crate::clock;
 use arrow_array::RecordBatch;
@@ -67,11 +68,11 @@ impl Packing {
         Ok(messages)
     }
 
-    /// The messages for a row group that leaves as it is. `schema` is that of the result.
+    /// The messages for rows that leave in the form that they have. `schema` is that of the result.
     ///
     /// # Errors
     /// As [`Packing::batch`].
-    pub fn whole(&self, group: &RowGroup, schema: &arrow_schema::SchemaRef) -> Result<Vec<Outgoing>> {
+    pub fn encoded(&self, group: &RowGroup, schema: &arrow_schema::SchemaRef) -> Result<Vec<Outgoing>> {
         let pieces = pack_chunks(group.rows, &group.chunks);
         if let Ok(message) = Outgoing::new(FrameKind::Parcel, pieces) {
             self.packed.add(group.bytes_plain());

@@ -64,8 +64,8 @@ impl Sink for StreamSink {
         self.send(|| self.packing.batch(batch, self.connection.outbox.bytes_per_s()));
     }
 
-    fn whole(&self, group: RowGroup) {
-        self.send(|| self.packing.whole(&group, &self.schema));
+    fn encoded(&self, group: RowGroup) {
+        self.send(|| self.packing.encoded(&group, &self.schema));
     }
 
     fn finish(&self, outcome: Result<Receipt>) {

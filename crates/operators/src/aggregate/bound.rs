@@ -4,6 +4,7 @@
 //! an aggregation with a bound below its budget never has to let go of groups early.
 
 use super::compile::{Accumulator, Aggregation, Key, Kind};
+use super::radix::Shape;
 use crate::evaluate::Compiled;
 use crate::group::Groups;
 use arrow_schema::{DECIMAL128_MAX_PRECISION, DataType};
@@ -24,7 +25,7 @@ pub(super) fn bytes_of_groups(aggregation: &Aggregation, groups: &[&RowGroup]) -
     let intervals = aggregation.lanes.intervals(|column| super::whole::bounds_of(groups, column));
     let domain = |key: &Key| domain_of(key, &intervals, groups).unwrap_or(rows);
     let count = aggregation.keys.iter().map(domain).fold(1, usize::saturating_mul).min(rows);
-    let mut fixed = Groups::bytes_per_group(&aggregation.key_types);
+    let mut fixed = Groups::bytes_per_group(&aggregation.key_types, aggregation.packing.is_some());
     let mut texts = 0_usize;
     for key in &aggregation.keys {
         if schema::is_bytes(key.compiled.data_type()) {
@@ -40,7 +41,9 @@ pub(super) fn bytes_of_groups(aggregation: &Aggregation, groups: &[&RowGroup]) -
             texts = texts.saturating_add(bytes);
         }
     }
-    Some(BYTES_EMPTY.saturating_add(count.saturating_mul(fixed)).saturating_add(texts.saturating_mul(GROWTH)))
+    let put_aside = aggregation.radix.as_ref().map_or(0, Shape::bytes_bound);
+    let empty = BYTES_EMPTY.saturating_add(put_aside);
+    Some(empty.saturating_add(count.saturating_mul(fixed)).saturating_add(texts.saturating_mul(GROWTH)))
 }
 
 /// Whether every sum of decimals keeps within 38 digits whatever rows of `groups` it is of.

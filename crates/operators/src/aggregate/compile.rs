@@ -1,8 +1,10 @@
 //! The keys, arguments, filters and accumulators of an aggregation, each distinct one once.
 
 use super::bound;
-use super::whole::Whole;
+use super::radix::Shape;
+use super::whole::{self, Whole};
 use crate::evaluate::Compiled;
+use crate::group::{Groups, Packing};
 use crate::lanes::{LaneId, Lanes};
 use crate::plan::Paths;
 use crate::select::Filter;
@@ -10,6 +12,7 @@ use arrow_schema::{DataType, Schema, SchemaRef};
 use farpool_columns::RowGroup;
 use farpool_model::{Aggregate, AggregateFunction, Expr, NamedExpr, Result};
 use std::collections::BTreeSet;
+use std::sync::Arc;
 
 /// A compiled aggregation.
 pub(crate) struct Aggregation {
@@ -27,6 +30,10 @@ pub(crate) struct Aggregation {
     pub(super) present: Vec<bool>,
     /// The whole-table way, if the aggregation was fitted to a table that is eligible.
     pub(super) whole: Option<Whole>,
+    /// How the keys lie in 64 bits, if the aggregation was fitted to a table where they do.
+    pub(super) packing: Option<Arc<Packing>>,
+    /// The radix way, if it may be taken.
+    pub(super) radix: Option<Shape>,
     /// Bytes that the groups of one worker can take, if that is known.
     pub(super) bytes_bound: Option<usize>,
     /// Whether every sum of decimals keeps within 38 digits whatever rows it is of.
@@ -132,6 +139,8 @@ impl Aggregation {
             conditions,
             present: vec![false; builder.accumulators.len()],
             whole: None,
+            packing: None,
+            radix: None,
             bytes_bound,
             sums_fit: false,
             accumulators: builder.accumulators,
@@ -158,11 +167,40 @@ impl Aggregation {
             self.present = (0..self.accumulators.len()).map(|a| self.is_present(a, groups)).collect();
             self.whole = Whole::fit(self, groups, bytes_max);
         }
+        if self.paths.fused && self.whole.is_none() {
+            self.pack(groups, bytes_max);
+        }
         self.bytes_bound = match &self.whole {
             Some(whole) => Some(whole.bytes()),
             None => bound::bytes_of_groups(self, groups),
         };
         self.sums_fit = bound::sums_fit(self, groups);
+    }
+
+    /// Packs the keys, if the zone maps of `groups` say that they fit 64 bits.
+    fn pack(&mut self, groups: &[&RowGroup], bytes_max: usize) {
+        let intervals = self.lanes.intervals(|column| whole::bounds_of(groups, column));
+        let nullable = |column: usize| groups.iter().any(|group| group.chunks[column].null_count() > 0);
+        let key = |key: &Key| {
+            let data_type = key.compiled.data_type().clone();
+            let bounds = match (&data_type, key.compiled.as_column(), key.lane) {
+                (DataType::Boolean, Some(_), _) => (0, 1),
+                (_, _, Some(lane)) => intervals[lane]?,
+                _ => return None,
+            };
+            let has_nulls = key.compiled.columns().iter().any(|column| nullable(*column));
+            Some((data_type, bounds, has_nulls))
+        };
+        self.packing = Packing::of(self.keys.iter().map(key)).map(Arc::new);
+        let rows: usize = groups.iter().map(|group| group.rows).sum();
+        if self.packing.is_some() && rows > self.paths.groups_direct_max {
+            self.radix = Shape::fit(self, &intervals, &nullable, bytes_max);
+        }
+    }
+
+    /// No groups yet (without keys: one).
+    pub(super) fn groups(&self) -> Groups {
+        Groups::new(&self.key_types, self.packing.as_ref())
     }
 
     /// Bytes that the groups of one worker can take, if that is known.

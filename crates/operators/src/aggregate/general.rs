@@ -3,6 +3,7 @@
 use super::compile::{Aggregation, Condition};
 use super::fused::Fused;
 use super::mixed::Mixed;
+use super::radix::Radix;
 use super::spill::Spill;
 use super::store::{Input, Store};
 use super::whole::WholeTable;
@@ -28,6 +29,8 @@ pub(crate) struct Partial {
     pub(super) ids: Vec<u32>,
     /// The groups of the whole-table way, which then holds all.
     pub(super) whole: Option<WholeTable>,
+    /// What the radix way holds, once there were many groups.
+    pub(super) radix: Option<Radix>,
     pub(super) spill: Spill,
 }
 
@@ -46,10 +49,11 @@ impl Aggregation {
     /// An empty partial aggregation.
     pub(crate) fn partial(&self) -> Partial {
         let mut partial = Partial {
-            groups: Groups::new(&self.key_types),
+            groups: self.groups(),
             stores: self.stores(),
             ids: Vec::new(),
             whole: None,
+            radix: None,
             spill: Spill::default(),
         };
         partial.make_room();
@@ -209,7 +213,13 @@ impl Partial {
 
     /// Bytes that groups take that can be let go.
     pub(super) fn group_bytes(&self) -> usize {
-        self.groups.bytes() + self.stores.iter().map(Store::bytes).sum::<usize>()
+        let radix = self.radix.as_ref().map_or(0, Radix::bytes);
+        self.groups.bytes() + self.stores.iter().map(Store::bytes).sum::<usize>() + radix
+    }
+
+    /// Whether there is no group.
+    pub(super) fn is_empty(&self) -> bool {
+        self.groups.len() == 0 && self.radix.as_ref().is_none_or(Radix::is_empty)
     }
 
     /// Lets the groups take `bytes` from now on; more leave early.

@@ -6,6 +6,7 @@
 
 use super::compile::Aggregation;
 use super::general::Partial;
+use super::radix::Partitions;
 use super::store::Store;
 use super::whole::WholeTables;
 use crate::failure;
@@ -14,6 +15,7 @@ use crate::project::Emit;
 use arrow_array::RecordBatch;
 use farpool_model::cast::u32_checked;
 use farpool_model::{Result, limits};
+use std::ops::ControlFlow;
 
 /// Groups up to which one task merges all.
 const GROUPS_PER_TASK: usize = 64 << 10;
@@ -25,6 +27,8 @@ const PARTITION_BITS: u32 = 4;
 pub(crate) struct Merging {
     /// Of the whole-table way, which then has all.
     whole: Option<WholeTables>,
+    /// Of the radix way, likewise.
+    radix: Option<Partitions>,
     partials: Vec<Partial>,
     /// For each partial, its groups by partition.
     partitions: Vec<Vec<Vec<u32>>>,
@@ -38,7 +42,12 @@ impl Merging {
             let tables = partials.into_iter().filter_map(|p| p.whole).collect();
             let whole = WholeTables::new(whole, tables);
             let tasks = whole.tasks();
-            return Merging { whole: Some(whole), partials: Vec::new(), partitions: Vec::new(), tasks };
+            return Merging { whole: Some(whole), ..Merging::of_tasks(tasks) };
+        }
+        if partials.iter().any(|p| p.radix.is_some()) {
+            let radix = Partitions::new(partials);
+            let tasks = radix.tasks();
+            return Merging { radix: Some(radix), ..Merging::of_tasks(tasks) };
         }
         if aggregation.keys.is_empty() {
             if partials.is_empty() {
@@ -57,7 +66,11 @@ impl Merging {
             0 | 1 => Vec::new(),
             _ => partials.iter().map(|p| partitions(&p.groups, tasks)).collect(),
         };
-        Merging { whole: None, partials, partitions, tasks }
+        Merging { partials, partitions, ..Merging::of_tasks(tasks) }
+    }
+
+    fn of_tasks(tasks: usize) -> Self {
+        Merging { whole: None, radix: None, partials: Vec::new(), partitions: Vec::new(), tasks }
     }
 
     /// The number of tasks.
@@ -73,11 +86,15 @@ impl Merging {
         if let (Some(tables), Some(whole)) = (&self.whole, &aggregation.whole) {
             return tables.run(aggregation, whole, task, emit);
         }
+        if let (Some(partitions), Some(shape)) = (&self.radix, &aggregation.radix) {
+            return partitions.run(aggregation, shape, task, emit);
+        }
         if let [partial] = self.partials.as_slice() {
             let groups = partial.groups.len();
             let (first, last) = (groups * task / self.tasks, groups * (task + 1) / self.tasks);
             let mine: Vec<u32> = (u32_checked(first)..u32_checked(last)).collect();
-            return give(aggregation, &partial.groups, &partial.stores, &mine, emit);
+            let _ = give(aggregation, &partial.groups, &partial.stores, &mine, emit)?;
+            return Ok(());
         }
         let mut merged = aggregation.partial();
         let mut to = Vec::new();
@@ -90,12 +107,13 @@ impl Merging {
             }
         }
         let all: Vec<u32> = (0..u32_checked(merged.groups.len())).collect();
-        give(aggregation, &merged.groups, &merged.stores, &all, emit)
+        let _ = give(aggregation, &merged.groups, &merged.stores, &all, emit)?;
+        Ok(())
     }
 }
 
 /// The groups of a partial by the top bits of their hash, for `tasks` tasks, a power of two.
-fn partitions(groups: &Groups, tasks: usize) -> Vec<Vec<u32>> {
+pub(super) fn partitions(groups: &Groups, tasks: usize) -> Vec<Vec<u32>> {
     let all = 0..u32_checked(groups.len());
     if tasks == 1 {
         return vec![all.collect()];
@@ -106,7 +124,7 @@ fn partitions(groups: &Groups, tasks: usize) -> Vec<Vec<u32>> {
     partitions
 }
 
-/// Lets the groups `wanted` go.
+/// Lets the groups `wanted` go; breaks off when `emit` does.
 ///
 /// # Errors
 /// `Invalid` when a sum does not fit its type.
@@ -116,14 +134,14 @@ pub(super) fn give(
     stores: &[Store],
     wanted: &[u32],
     emit: &mut Emit<'_>,
-) -> Result<()> {
+) -> Result<ControlFlow<()>> {
     for wanted in wanted.chunks(limits::BATCH_ROWS) {
         let mut arrays = groups.keys(wanted)?;
         arrays.extend(aggregation.finish(stores, wanted)?);
         let batch = RecordBatch::try_new(aggregation.schema.clone(), arrays).map_err(failure::of_kernel)?;
         if emit(batch).is_break() {
-            break;
+            return Ok(ControlFlow::Break(()));
         }
     }
-    Ok(())
+    Ok(ControlFlow::Continue(()))
 }

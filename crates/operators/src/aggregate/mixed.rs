@@ -1,12 +1,16 @@
 //! The mixed way: what lanes and codes can give is taken from there, the rest is decoded.
 //!
 //! Keys with a domain that is not much larger than the row group get their group through a table from dense
-//! number to group, so that the hash table is asked once per key and row group; other integer keys go to the
-//! hash table from lanes; the rest as arrays. Arguments on lanes are not decoded.
+//! number to group, so that the hash table is asked once per key and row group; other keys that are packed go
+//! to the hash table as one integer, or are set aside ([`super::radix`]) once there are many groups; other
+//! integer keys go from lanes; the rest as arrays. Arguments on lanes are not decoded.
 
 use super::compile::{Aggregation, Key, Kind};
 use super::general::Partial;
 use super::keys::{DenseKeys, KeyBuffers};
+use super::packed::PackedKeys;
+use super::radix::Radix;
+use super::store::Input;
 use crate::bits;
 use crate::evaluate::Frame;
 use crate::group::KeyValues;
@@ -40,11 +44,14 @@ pub(super) struct Mixed<'a> {
     wanted: Vec<LaneId>,
     /// The columns that are decoded.
     decoded: Vec<usize>,
+    /// Whether there are neither groups nor conditions nor lanes, and every argument is a float as it lies.
+    is_maskable: bool,
 }
 
 enum KeyWay<'a> {
     None,
     Dense { keys: DenseKeys<'a>, groups: Vec<u32>, buffers: KeyBuffers, numbers: Vec<u32> },
+    Packed(PackedKeys<'a>),
     Each(Vec<KeySource<'a>>),
 }
 
@@ -83,6 +90,7 @@ impl<'a> Mixed<'a> {
         let mut wanted: Vec<LaneId> = arguments.iter().flatten().copied().collect();
         match &keys {
             KeyWay::Dense { keys, .. } => wanted.extend(keys.lanes()),
+            KeyWay::Packed(keys) => wanted.extend(keys.lanes()),
             KeyWay::Each(sources) => wanted.extend(sources.iter().filter_map(|s| match s {
                 KeySource::Lane(lane) => Some(*lane),
                 _ => None,
@@ -90,7 +98,14 @@ impl<'a> Mixed<'a> {
             KeyWay::None => {}
         }
         let decoded = decoded.into_iter().collect();
-        Ok(Mixed { aggregation, group, lanes, keys, arguments, wanted, decoded })
+        let plain = |argument: usize| {
+            let column = aggregation.arguments[argument].compiled.as_column();
+            column.is_some_and(|column| group.chunks[column].floats().is_some())
+        };
+        let is_maskable = matches!(keys, KeyWay::None)
+            && aggregation.conditions.is_empty()
+            && aggregation.accumulators.iter().all(|a| a.argument.is_none_or(plain));
+        Ok(Mixed { aggregation, group, lanes, keys, arguments, wanted, decoded, is_maskable })
     }
 
     /// Adds the selected rows of one batch.
@@ -103,6 +118,9 @@ impl<'a> Mixed<'a> {
         buffers: &mut LaneBuffers,
         partial: &mut Partial,
     ) -> Result<()> {
+        if let (Some(bits), true) = (&selection.bits, self.is_maskable && !selection.is_sparse()) {
+            return self.add_masked(selection, bits, partial);
+        }
         let mut indices = Vec::new();
         let rows = if selection.bits.is_some() {
             selection.extend_indices(&mut indices);
@@ -111,6 +129,13 @@ impl<'a> Mixed<'a> {
             RowSet::Range(selection.range.start, selection.range.end)
         };
         self.lanes.evaluate(&self.wanted, rows, buffers);
+        if let (KeyWay::Packed(keys), Some(shape)) = (&mut self.keys, &self.aggregation.radix)
+            && (partial.radix.is_some() || partial.groups.len() >= self.aggregation.paths.groups_direct_max)
+        {
+            let codes = keys.codes(self.group, rows, buffers)?;
+            let radix = partial.radix.get_or_insert_with(|| Radix::new(shape));
+            return radix.add_rows(self.aggregation, self.group, (&self.lanes, buffers), rows, codes);
+        }
         let frame = selection.frame(self.group, &self.decoded)?;
         let mut ids = std::mem::take(&mut partial.ids);
         self.identify(rows, &frame, buffers, partial, &mut ids)?;
@@ -121,6 +146,23 @@ impl<'a> Mixed<'a> {
         let stores = &mut partial.stores;
         self.aggregation.add_arrays(&frame, groups, &masks, stores, |a| self.arguments[a].is_none())?;
         partial.ids = ids;
+        Ok(())
+    }
+
+    /// Adds the selected rows of one batch to aggregates without groups of columns as they lie: what is not
+    /// selected is passed over instead of being filtered out first.
+    fn add_masked(&self, selection: &Selection, bits: &[u64], partial: &mut Partial) -> Result<()> {
+        let mask = bits::to_array(bits, selection.range.len());
+        let frame = Selection::all(selection.range.clone()).frame(self.group, &self.decoded)?;
+        for (accumulator, store) in self.aggregation.accumulators.iter().zip(&mut partial.stores) {
+            match accumulator.argument {
+                None => store.count_rows(frame.rows(), None, Some(&mask)),
+                Some(argument) => {
+                    let array = self.aggregation.arguments[argument].compiled.array(&frame)?;
+                    store.update(&Input { array: &array, groups: None, mask: Some(&mask) })?;
+                }
+            }
+        }
         Ok(())
     }
 
@@ -151,6 +193,9 @@ impl<'a> Mixed<'a> {
                 }
                 ids.clear();
                 ids.extend(numbers.iter().map(|number| groups[*number as usize]));
+            }
+            KeyWay::Packed(keys) => {
+                partial.groups.intern_codes(keys.codes(self.group, rows, lanes)?, ids)?;
             }
             KeyWay::Each(sources) => {
                 let values =
@@ -202,14 +247,15 @@ fn key_way<'a>(
     }
     let source = |key: &Key| source_of(key, lanes, group);
     let sources: Vec<KeySource<'a>> = aggregation.keys.iter().map(source).collect();
+    let is_cheap = aggregation.packing.is_some() || matches!(sources[..], [KeySource::Lane(_)]);
     let per_row =
-        if let [KeySource::Lane(_)] = sources[..] { NUMBERS_PER_ROW_MAX_LANE } else { NUMBERS_PER_ROW_MAX };
+        if is_cheap { NUMBERS_PER_ROW_MAX_LANE } else { NUMBERS_PER_ROW_MAX };
     let limit = group.rows.max(64) * per_row;
     if let Some(keys) = DenseKeys::bind(&aggregation.keys, lanes, group, limit)? {
         let groups = vec![UNKNOWN; keys.domain];
         return Ok(KeyWay::Dense { keys, groups, buffers: KeyBuffers::default(), numbers: Vec::new() });
     }
-    Ok(KeyWay::Each(sources))
+    Ok(PackedKeys::bind(aggregation, lanes, group).map_or(KeyWay::Each(sources), KeyWay::Packed))
 }
 
 fn source_of<'a>(key: &Key, lanes: &BoundLanes<'a>, group: &'a RowGroup) -> KeySource<'a> {
@@ -259,7 +305,7 @@ fn values_of<'v>(
 }
 
 /// A bit per row where none of `columns` is NULL; `None` when that is everywhere.
-fn valid_bits(group: &RowGroup, columns: &[usize], rows: RowSet<'_>) -> Option<Vec<u64>> {
+pub(super) fn valid_bits(group: &RowGroup, columns: &[usize], rows: RowSet<'_>) -> Option<Vec<u64>> {
     let mut all: Option<Vec<u64>> = None;
     for column in columns {
         let chunk = &group.chunks[*column];

@@ -10,10 +10,11 @@
 //! neither the order of rows nor the number of workers shows. Equal arguments, filters and accumulators of
 //! different aggregates are computed once: `sum(x)`, `avg(x)` and `count(x)` share all they can.
 //!
-//! There are four ways through a row group, which give the same: [`whole`], into one array indexed by the keys,
+//! There are five ways through a row group, which give the same: [`whole`], into one array indexed by the keys,
 //! when the zone maps of the table give them a domain that is not too large; [`fused`], on packed lanes with
 //! group numbers of the row group, when its domain is small; [`mixed`], which takes from lanes and codes what
-//! is there and decodes the rest; and [`general`], on decoded arrays, for everything.
+//! is there and decodes the rest; [`radix`], which sets rows aside by partition once there are many groups;
+//! and [`general`], on decoded arrays, for everything.
 //!
 //! A worker whose groups outgrow its memory lets them go as they are ([`spill`]): whoever gets the result
 //! then has to merge them, and has been told so before.
@@ -21,11 +22,14 @@
 mod bound;
 mod compile;
 mod finish;
+mod floats;
 mod fused;
 mod general;
 mod keys;
 mod merge;
 mod mixed;
+mod packed;
+mod radix;
 mod spill;
 mod store;
 mod whole;

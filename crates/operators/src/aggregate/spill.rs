@@ -14,7 +14,6 @@ use super::general::Partial;
 use super::merge::give;
 use super::store::Store;
 use crate::failure;
-use crate::group::Groups;
 use crate::project::Emit;
 use crate::selection::Selection;
 use arrow_array::types::{Float32Type, Float64Type};
@@ -55,18 +54,21 @@ impl Aggregation {
     /// # Errors
     /// `Invalid` when a sum does not fit its type.
     pub(super) fn spill(&self, partial: &mut Partial, emit: &mut Emit<'_>) -> Result<bool> {
-        if partial.group_bytes() <= partial.spill.room || self.keys.is_empty() || partial.groups.len() == 0 {
+        if partial.group_bytes() <= partial.spill.room || self.keys.is_empty() || partial.is_empty() {
             return Ok(false);
         }
-        let groups = partial.groups.len();
+        let all: Vec<u32> = (0..u32_checked(partial.groups.len())).collect();
+        let _ = give(self, &partial.groups, &partial.stores, &all, emit)?;
+        let mut groups = all.len();
+        if let (Some(radix), Some(shape)) = (&mut partial.radix, &self.radix) {
+            groups += radix.give(self, shape, emit)?;
+        }
         let (rows, per) = ROWS_PER_GROUP_MIN;
         if u64_from(groups) * rows > partial.spill.rows * per {
             partial.spill.bypass = partial.spill.rows * BYPASS_FACTOR;
         }
         partial.spill.rows = 0;
-        let all: Vec<u32> = (0..u32_checked(groups)).collect();
-        give(self, &partial.groups, &partial.stores, &all, emit)?;
-        partial.groups = Groups::new(&self.key_types);
+        partial.groups = self.groups();
         partial.stores = self.stores();
         Ok(true)
     }

@@ -4,6 +4,7 @@
 //! without values holds the neutral element.
 
 use super::compile::Kind;
+use super::floats;
 use arrow_array::cast::AsArray;
 use arrow_array::types::*;
 use arrow_array::{Array, ArrayRef, BooleanArray};
@@ -135,6 +136,7 @@ impl Store {
             Store::Present => {}
             Store::Count(counts) => input.for_each_valid(|group, _| counts[group] += 1),
             Store::Sum(sums) => return input.for_each_int(|group, value| sums.add(group, value)),
+            Store::FloatSum(values) if input.groups.is_none() => values[0] += input.sum_of_floats()?,
             Store::FloatSum(values) => return input.for_each_float(|group, value| values[group] += value),
             Store::IntExtreme { values, wanted } => {
                 let wanted = *wanted;
@@ -401,6 +403,17 @@ impl Input<'_> {
             other => return Err(Error::internal(format!("{other} does not hold integers"))),
         }
         Ok(())
+    }
+
+    /// The sum of the values that count.
+    fn sum_of_floats(&self) -> Result<f64> {
+        let valid = self.valid().map(|valid| crate::bits::of_buffer(&valid));
+        let valid = valid.as_deref();
+        match self.array.data_type() {
+            DataType::Float32 => Ok(floats::sum(self.array.as_primitive::<Float32Type>().values(), valid)),
+            DataType::Float64 => Ok(floats::sum(self.array.as_primitive::<Float64Type>().values(), valid)),
+            other => Err(Error::internal(format!("{other} does not hold floats"))),
+        }
     }
 
     #[inline]

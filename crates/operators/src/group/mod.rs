@@ -6,11 +6,13 @@
 //! [`Groups::bytes`]. Parallelism: none of its own; tables of different workers hash alike, so that they can
 //! be merged partition by partition. Errors: none but defects.
 //!
-//! One key of fixed width takes a table of integers ([`ints`]), one string a table of strings ([`texts`]),
-//! several keys a table of tuples ([`tuples`]). Arrow's row format would do for all and was measured at ten
+//! Keys that together take 64 bits, as the zone maps of a table have it, are one integer ([`packed`]); one key
+//! of fixed width takes a table of integers ([`ints`]), one string a table of strings ([`texts`]), several
+//! keys a table of tuples ([`tuples`]). Arrow's row format would do for all and was measured at ten
 //! times the cost for two keys.
 
 mod ints;
+mod packed;
 mod texts;
 mod tuples;
 
@@ -19,14 +21,21 @@ use arrow_buffer::NullBuffer;
 use arrow_schema::DataType;
 use farpool_model::{Error, Result, schema};
 use ints::{IntTable, Width};
+use packed::PackedTable;
 use std::borrow::Cow;
+use std::sync::Arc;
 use texts::Texts;
 use tuples::TupleTable;
+
+pub(crate) use ints::fold as hash_of;
+pub(crate) use packed::Packing;
 
 /// The groups seen so far.
 pub(crate) enum Groups {
     /// No keys: one group.
     Single,
+    /// Keys of 64 bits together.
+    Packed(PackedTable),
     /// One key of up to 64 bits.
     Narrow(IntTable<i64>),
     /// One decimal key.
@@ -62,8 +71,11 @@ pub(crate) enum KeyValues<'a> {
 }
 
 impl Groups {
-    /// No groups yet (without keys: one), of keys of these canonical types.
-    pub(crate) fn new(types: &[DataType]) -> Groups {
+    /// No groups yet (without keys: one), of keys of these canonical types, packed if `packing` is given.
+    pub(crate) fn new(types: &[DataType], packing: Option<&Arc<Packing>>) -> Groups {
+        if let Some(packing) = packing {
+            return Groups::Packed(PackedTable::new(packing.clone()));
+        }
         match types {
             [] => Groups::Single,
             [t] if schema::is_bytes(t) => Groups::Text(Texts::new(t.clone())),
@@ -73,10 +85,18 @@ impl Groups {
         }
     }
 
+    /// Makes room for `groups` groups where there are none yet.
+    pub(crate) fn expect(&mut self, groups: usize) {
+        if let Groups::Packed(table) = self {
+            table.table.expect(groups);
+        }
+    }
+
     /// The number of groups.
     pub(crate) fn len(&self) -> usize {
         match self {
             Groups::Single => 1,
+            Groups::Packed(table) => table.table.len(),
             Groups::Narrow(table) => table.len(),
             Groups::Wide(table) => table.len(),
             Groups::Text(table) => table.len(),
@@ -88,6 +108,7 @@ impl Groups {
     pub(crate) fn bytes(&self) -> usize {
         match self {
             Groups::Single => 0,
+            Groups::Packed(table) => table.table.bytes(),
             Groups::Narrow(table) => table.bytes(),
             Groups::Wide(table) => table.bytes(),
             Groups::Text(table) => table.bytes(),
@@ -96,9 +117,10 @@ impl Groups {
     }
 
     /// The most bytes that a group of keys of these types adds to [`Groups::bytes`], strings aside.
-    pub(crate) fn bytes_per_group(types: &[DataType]) -> usize {
+    pub(crate) fn bytes_per_group(types: &[DataType], packed: bool) -> usize {
         match types {
             [] => 0,
+            _ if packed => IntTable::<i64>::BYTES_PER_GROUP,
             [t] if schema::is_bytes(t) => texts::BYTES_PER_VALUE,
             [DataType::Decimal128(..)] => IntTable::<i128>::BYTES_PER_GROUP,
             [_] => IntTable::<i64>::BYTES_PER_GROUP,
@@ -118,6 +140,7 @@ impl Groups {
     ) -> Result<()> {
         ids.clear();
         match (self, keys) {
+            (Groups::Packed(table), keys) => table.intern(keys, rows, ids)?,
             (Groups::Narrow(table), [key]) => {
                 let nulls = key.nulls().cloned();
                 table.intern(&key.narrow()?, nulls.as_ref(), ids);
@@ -130,6 +153,19 @@ impl Groups {
             (Groups::Text(table), [key]) => table.intern(key, ids)?,
             (Groups::Tuples(table), keys) => table.intern(keys, rows, ids)?,
             _ => return Err(Error::internal("keys of another program")),
+        }
+        Ok(())
+    }
+
+    /// Replaces `ids` by the group of each packed key.
+    ///
+    /// # Errors
+    /// None but defects.
+    pub(crate) fn intern_codes(&mut self, codes: &[i64], ids: &mut Vec<u32>) -> Result<()> {
+        ids.clear();
+        match self {
+            Groups::Packed(table) => table.table.intern(codes, None, ids),
+            _ => return Err(Error::internal("packed keys of another program")),
         }
         Ok(())
     }
@@ -152,6 +188,9 @@ impl Groups {
         ids.clear();
         match (self, other) {
             (Groups::Single, Groups::Single) => ids.extend(wanted),
+            (Groups::Packed(table), Groups::Packed(other)) => {
+                table.table.intern_groups(&other.table, wanted, ids);
+            }
             (Groups::Narrow(table), Groups::Narrow(other)) => table.intern_groups(other, wanted, ids),
             (Groups::Wide(table), Groups::Wide(other)) => table.intern_groups(other, wanted, ids),
             (Groups::Text(table), Groups::Text(other)) => {
@@ -167,6 +206,7 @@ impl Groups {
     pub(crate) fn hash(&self, group: u32) -> u64 {
         match self {
             Groups::Single => 0,
+            Groups::Packed(table) => table.table.hash(group),
             Groups::Narrow(table) => table.hash(group),
             Groups::Wide(table) => table.hash(group),
             Groups::Text(table) => table.hash(group),
@@ -181,6 +221,7 @@ impl Groups {
     pub(crate) fn keys(&self, wanted: &[u32]) -> Result<Vec<ArrayRef>> {
         match self {
             Groups::Single => Ok(Vec::new()),
+            Groups::Packed(table) => table.keys(wanted),
             Groups::Narrow(table) => table.keys(wanted).map(|k| vec![k]),
             Groups::Wide(table) => table.keys(wanted).map(|k| vec![k]),
             Groups::Text(table) => table.array(wanted.iter().copied()).map(|k| vec![k]),

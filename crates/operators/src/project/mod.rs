@@ -70,6 +70,11 @@ impl Projection {
         columns.filter(|columns| !columns.is_empty())
     }
 
+    /// The same where all rows of a row group may leave at once: nothing asks for fewer.
+    pub(crate) fn columns_at_once(&self) -> Option<Vec<usize>> {
+        if self.limit == u64::MAX { self.plain_columns() } else { None }
+    }
+
     /// An empty buffer for one worker.
     pub(crate) fn pending(&self) -> Pending {
         let coalescer = || {

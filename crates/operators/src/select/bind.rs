@@ -10,7 +10,7 @@ use crate::evaluate::{Compiled, Frame, Members};
 use crate::lanes::{BoundLanes, LaneId};
 use arrow_array::cast::AsArray;
 use arrow_array::{Array, BooleanArray};
-use farpool_columns::{Chunk, Dictionary, Floats, IntegerSet, Integers, RowGroup};
+use farpool_columns::{Chunk, Dictionary, Floats, IntegerSet, Integers, RowGroup, Texts};
 use farpool_model::{CompareOp, Result};
 
 /// Runs of matching codes or values up to which each run is compared on the packed lanes; above, they are
@@ -55,6 +55,11 @@ pub(super) enum Test<'a> {
     Members {
         integers: Integers<'a>,
         members: &'a Members,
+        chunk: &'a Chunk,
+    },
+    /// Strings in which a pattern is found.
+    Texts {
+        texts: Texts<'a>,
         chunk: &'a Chunk,
     },
     Floats {
@@ -148,12 +153,16 @@ fn bind_leaf<'a>(leaf: &'a Leaf, group: &'a RowGroup, lanes: &BoundLanes<'a>) ->
                 None => general,
             }
         }
-        Form::Bytes { column } => {
+        Form::Bytes { column, texts } => {
             let chunk = &*group.chunks[*column];
-            match chunk.dictionary() {
-                Some(dictionary) if !leaf.general.is_fallible() => {
+            match (chunk.dictionary(), texts) {
+                (Some(dictionary), _) if !leaf.general.is_fallible() => {
                     in_dictionary(&leaf.general, *column, dictionary, chunk)?.unwrap_or(general)
                 }
+                (None, Some(texts)) => match texts.automaton().and_then(|automaton| chunk.texts(automaton)) {
+                    Some(texts) => Outcome::Test(Test::Texts { texts, chunk }),
+                    None => general,
+                },
                 _ => general,
             }
         }

@@ -1,8 +1,9 @@
 //! A filter as a tree of predicates, each in the form that needs the least work.
 
+use super::texts::Texts;
 use crate::evaluate::{Compiled, Members};
 use crate::lanes::{LaneId, Lanes};
-use arrow_schema::Schema;
+use arrow_schema::{DataType, Schema};
 use farpool_model::{CompareOp, Expr, Literal, Result, Value, schema};
 
 /// A compiled filter.
@@ -44,8 +45,9 @@ pub(super) enum Form {
     Float { column: usize, op: CompareOp, literal: f64 },
     /// Membership in a sorted list of integers.
     Members { column: usize, members: Members },
-    /// Any condition on one string or binary column: asked once for each value of a dictionary.
-    Bytes { column: usize },
+    /// Any condition on one string or binary column: asked once for each value of a dictionary. A pattern also
+    /// runs over strings as they lie.
+    Bytes { column: usize, texts: Option<Texts> },
     /// A comparison of two integer expressions on lanes.
     Lanes { op: CompareOp, left: LaneId, right: LaneId },
     /// None.
@@ -246,7 +248,8 @@ fn form_of(expr: &Expr, schema: &Schema) -> Form {
     expr.collect_columns(&mut columns);
     match columns.first() {
         Some(&column) if columns.len() == 1 && schema::is_bytes(schema.field(column).data_type()) => {
-            Form::Bytes { column }
+            let texts = Texts::of(expr).filter(|_| *schema.field(column).data_type() == DataType::Utf8View);
+            Form::Bytes { column, texts }
         }
         _ => Form::General,
     }

@@ -13,6 +13,7 @@ mod bind;
 mod compile;
 mod order;
 mod run;
+mod texts;
 mod verdict;
 
 pub(crate) use bind::BoundFilter;

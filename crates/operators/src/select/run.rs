@@ -114,6 +114,10 @@ impl Run<'_, '_> {
                     }
                 }
             }
+            Test::Texts { texts, chunk } => {
+                self.retain_valid(chunk, true, alive);
+                texts.retain(wanted, start, alive);
+            }
             Test::Floats { floats, op, literal, chunk } => {
                 self.retain_valid(chunk, true, alive);
                 let op = if wanted { *op } else { op.negated() };

@@ -27,9 +27,11 @@ pub(crate) static POOL: LazyLock<Arc<Pool>> =
 
 impl Paths {
     /// None.
-    const NONE: Paths = Paths { encoded: false, fused: false };
+    const NONE: Paths = Paths { encoded: false, fused: false, ..Paths::ALL };
     /// Only predicates.
-    const ENCODED: Paths = Paths { encoded: true, fused: false };
+    const ENCODED: Paths = Paths { fused: false, ..Paths::ALL };
+    /// All, and rows are put aside by partition as soon as they may be.
+    const PARTITIONED: Paths = Paths { groups_direct_max: 0, ..Paths::ALL };
 }
 
 /// A table as the operators see it and as the interpreter does.
@@ -105,9 +107,14 @@ pub(crate) fn run_fitted(program: &Program, table: &TestTable, workers: usize) -
 
 /// A plan for the table, for workers that have `bytes_max` each.
 pub(crate) fn fitted(program: &Program, table: &TestTable, bytes_max: usize) -> Result<Plan> {
+    fitted_with(program, table, bytes_max, Paths::ALL)
+}
+
+/// The same, with a choice of paths.
+fn fitted_with(program: &Program, table: &TestTable, bytes_max: usize, paths: Paths) -> Result<Plan> {
     let groups: Vec<&RowGroup> = table.groups.iter().collect();
     let memory = Memory { bytes_max, workers: 1 };
-    Plan::compile_fitted(program, &table.schema, &groups, memory, Paths::ALL)
+    Plan::compile_fitted(program, &table.schema, &groups, memory, paths)
 }
 
 /// Runs a plan with `workers` states that take row groups in turn and have `room` for groups each.
@@ -126,7 +133,18 @@ pub(crate) fn run_plan(
         ControlFlow::Continue(())
     };
     for (index, group) in table.groups.iter().enumerate() {
-        let work = plan.process(group, &mut states[index % workers], &mut emit)?;
+        let state = &mut states[index % workers];
+        let work = if index % 2 == 0 {
+            plan.process(group, state, &mut emit)?
+        } else {
+            let (work, encoded) = plan.process_encoded(group, state, &mut emit)?;
+            if let Some(rows) = encoded {
+                let columns = rows.chunks.iter().map(|c| c.decode(0..rows.rows)).collect::<Result<_>>()?;
+                let _ =
+                    emit(RecordBatch::try_new(plan.schema().clone(), columns).expect("the result's columns"));
+            }
+            work
+        };
         assert!(work.rows_passed <= work.rows_in);
     }
     let merge = plan.merge(states);
@@ -170,7 +188,11 @@ pub(crate) fn check(program: &Program, table: &TestTable) {
         agree(run(program, table, paths, workers), &format!("{paths:?}, {workers} workers"));
     }
     for workers in [1, 3] {
-        agree(run_fitted(program, table, workers), &format!("fitted, {workers} workers"));
+        for paths in [Paths::ALL, Paths::PARTITIONED] {
+            let plan = fitted_with(program, table, 1 << 30, paths);
+            let got = plan.and_then(|plan| run_plan(&plan, table, workers, usize::MAX));
+            agree(got, &format!("fitted, {paths:?}, {workers} workers"));
+        }
         spill::check_parts(program, table, workers, 5_000 * (workers - 1));
     }
 }

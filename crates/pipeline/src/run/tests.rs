@@ -103,7 +103,7 @@ fn drive(run: &Arc<Run>, threads: usize) -> Result<Vec<RecordBatch>> {
         loop {
             match run.step()? {
                 Step::Batches(more) => batches.extend(more),
-                Step::Whole(group) => batches.push(decoded(&group, run.schema())),
+                Step::Encoded(group) => batches.push(decoded(&group, run.schema())),
                 Step::Worked => {}
                 Step::Busy => std::thread::yield_now(),
                 Step::Done => return Ok(batches),
@@ -369,7 +369,7 @@ fn row_groups_that_pass_whole_are_shipped_and_the_answer_is_the_same() {
         }
     }
     let run = start_shipping(&table, None, plain(), None);
-    assert!(matches!(run.step(), Ok(Step::Whole(group)) if group.chunks.len() == 2));
+    assert!(matches!(run.step(), Ok(Step::Encoded(group)) if group.chunks.len() == 2));
     // What is computed cannot leave as it lies.
     let run = start_shipping(&table, None, sum_and_count_by_k(), None);
     assert!(matches!(run.step(), Ok(Step::Worked)));
@@ -398,7 +398,7 @@ impl Sink for Collected {
     fn batch(&self, batch: RecordBatch) {
         self.batches.lock().push(batch);
     }
-    fn whole(&self, _group: RowGroup) {
+    fn encoded(&self, _group: RowGroup) {
         panic!("nothing here ships row groups");
     }
     fn finish(&self, outcome: Result<Receipt>) {

@@ -99,7 +99,7 @@ impl Sink for Bounded {
         }
         self.batches.fetch_add(1, SeqCst);
     }
-    fn whole(&self, _group: RowGroup) {
+    fn encoded(&self, _group: RowGroup) {
         panic!("nothing here ships row groups");
     }
     fn finish(&self, outcome: Result<Receipt>) {
@@ -107,7 +107,7 @@ impl Sink for Bounded {
     }
 }
 
-const NO_CLOCK: &dyn Fn() -> u64 = &|| 0;
+const NO_CLOCK: &dyn WorkerThread = &|| 0;
 
 #[track_caller]
 fn work(scheduler: &Scheduler, turns: usize) {

@@ -17,10 +17,11 @@
 //!
 //! Invariant: equal states have equal bytes, and bytes that are accepted are those of the state they give.
 
+use super::Sketch;
 use super::basics::{Basics, Sum};
 use super::counters::{Shape, Table};
 use super::distinct::{COUPON_BITS, Coupons, Distinct, RANK_MAX, State, coupons_max};
-use super::{Sketch, hash_of};
+use super::hashed::hash_of;
 use crate::bytes::{Reader, damaged, opened, put, put_signed, sealed};
 use arrow_buffer::i256;
 use arrow_schema::{DataType, TimeUnit};

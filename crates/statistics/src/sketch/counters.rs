@@ -82,8 +82,14 @@ impl Table {
     }
 
     /// The cells of a row.
-    pub fn row(&self, row: usize) -> impl Iterator<Item = u64> {
-        (0..self.shape.width()).map(move |place| self.cell(row, place))
+    pub fn row(&self, row: usize) -> Vec<u64> {
+        let width = self.shape.width();
+        let mut cells =
+            self.cells.get(row * width..(row + 1) * width).map_or(vec![0; width], <[u64]>::to_vec);
+        if let Some(bytes) = self.bytes.get(row) {
+            cells.iter_mut().zip(bytes).for_each(|(cell, byte)| *cell += u64::from(*byte));
+        }
+        cells
     }
 
     fn cell(&self, row: usize, place: usize) -> u64 {
@@ -163,14 +169,15 @@ impl Table {
 
     /// For each row the sum over its counters with signs of the products with those of `other`.
     pub fn products(&self, other: &Table) -> Vec<i128> {
-        let half = self.shape.width() / 2;
-        let counter = |table: &Table, row, place| {
-            i128::from(table.cell(row, place)) - i128::from(table.cell(row, place + half))
-        };
-        let product =
-            |row| (0..half).map(|place| counter(self, row, place) * counter(other, row, place)).sum();
+        let product = |row| product(&self.row(row), &other.row(row));
         (0..usize::from(self.shape.rows)).map(product).collect()
     }
+}
+
+fn product(ours: &[u64], theirs: &[u64]) -> i128 {
+    let half = ours.len() / 2;
+    let counter = |cells: &[u64], place: usize| i128::from(cells[place]) - i128::from(cells[place + half]);
+    (0..half).map(|place| counter(ours, place) * counter(theirs, place)).sum()
 }
 
 /// Counts, in each of up to four rows, the value's lane of that row in `words`.

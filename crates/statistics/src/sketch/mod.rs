@@ -5,11 +5,13 @@
 //! were merged, but for sums of floats and the set of frequent values. No two rows of one table of counters
 //! use the same bit of the hash.
 
+mod answers;
 mod basics;
 mod block;
 mod codec;
 mod counters;
 pub(crate) mod distinct;
+mod hashed;
 mod items;
 mod top;
 mod trust;
@@ -20,18 +22,16 @@ mod tests;
 pub use basics::Total;
 pub use trust::Trust;
 
-use crate::bounds::{self, CONFIDENCE};
-use crate::estimate::Estimate;
-use crate::hash::{self, Hash, SEED};
-use arrow_array::Array;
+use crate::hash::Hash;
 use arrow_array::cast::AsArray;
+use arrow_array::{AnyDictionaryArray, Array};
 use arrow_schema::DataType;
 use basics::Basics;
 use block::{Block, Hashes};
-use counters::{Shape, Table, median};
+use counters::{Shape, Table};
 use distinct::Distinct;
 use farpool_model::{Counters, Error, Literal, Result, SketchParameters, Value, limits, schema};
-use items::Items;
+use hashed::{fill, value};
 use top::Candidates;
 
 /// The state of the sketches of one column.
@@ -141,9 +141,9 @@ impl Sketch {
     /// `Invalid` for an array of another type, `OverLimit` for more rows than a sketch counts.
     pub fn update(&mut self, values: &dyn Array) -> Result<()> {
         if let Some(dictionary) = values.as_any_dictionary_opt() {
-            let counts = occurrences(dictionary.normalized_keys(), values, dictionary.values().len());
-            self.update_counted(dictionary.values().as_ref(), &counts.0)?;
-            return self.count_nulls(counts.1);
+            let (counts, nulls) = occurrences(dictionary);
+            self.update_counted(dictionary.values().as_ref(), &counts)?;
+            return self.count_nulls(nulls);
         }
         self.expect_type(values.data_type())?;
         self.expect_rows(values.len() as u64)?;
@@ -263,166 +263,13 @@ impl Sketch {
             + self.top.bytes_held()
     }
 
-    /// Rows, NULLs included.
-    pub fn rows(&self) -> u64 {
-        self.basics.rows
-    }
-
-    /// Rows that are NULL.
-    pub fn nulls(&self) -> u64 {
-        self.basics.nulls
-    }
-
-    /// The least value; `None` if there is none but NULLs. NaN is greater than any number.
-    pub fn minimum(&self) -> Option<&Literal> {
-        self.basics.range.as_ref().map(|(low, _)| low)
-    }
-
-    /// The greatest value.
-    pub fn maximum(&self) -> Option<&Literal> {
-        self.basics.range.as_ref().map(|(_, high)| high)
-    }
-
-    /// The sum of numbers; `None` for other types, and if there is none but NULLs.
-    pub fn sum(&self) -> Option<Total> {
-        self.basics.total()
-    }
-
-    /// How many distinct values there are, NULL not being one; `None` without HyperLogLog.
-    pub fn distinct(&self) -> Option<Estimate> {
-        let (value, low, high) = self.distinct.as_ref()?.estimate();
-        let values = self.basics.values() as f64;
-        Some(estimate(value.round(), low, high, values.min(1.0), values))
-    }
-
-    /// How often `value` occurs; `None` without Count-Min.
-    ///
-    /// # Errors
-    /// `Invalid` when the value is not of the column's type.
-    pub fn frequency(&self, value: &Literal) -> Result<Option<Estimate>> {
-        self.expect_type(value.data_type())?;
-        if value.is_null() {
-            let nulls = self.basics.nulls as f64;
-            return Ok(Some(Estimate { value: nulls, low: nulls, high: nulls, confidence: 1.0 }));
-        }
-        Ok(self.frequency_of(hash_of(value), self.count_min_trust().trusted))
-    }
-
-    /// The most frequent values, the most frequent first, with how often they occur; up to `count`, of those
-    /// that the parameters said to keep.
-    pub fn top(&self, count: usize) -> Vec<(Literal, Estimate)> {
-        let trusted = self.count_min_trust().trusted;
-        let mut all: Vec<_> = self
-            .top
-            .iter()
-            .filter_map(|(hash, value)| Some((self.frequency_of(hash, trusted)?, hash, value)))
-            .collect();
-        all.sort_by(|one, other| other.0.value.total_cmp(&one.0.value).then(one.1.cmp(&other.1)));
-        let count = count.min(self.parameters.top as usize);
-        all.into_iter().take(count).map(|(estimate, _, value)| (value.clone(), estimate)).collect()
-    }
-
-    /// The least of Count-Min's counters is never too low; the signed counters of Fast-AGMS say from both
-    /// sides how far it may be too high.
-    fn frequency_of(&self, hash: Hash, trusted: bool) -> Option<Estimate> {
-        let shape = self.parameters.frequency?;
-        let values = self.basics.values() as f64;
-        let least = self.count(hash) as f64;
-        let excess = bounds::minimum_excess(shape.rows, 0.025) * (values - least).max(0.0) / width(shape);
-        let (mut value, mut low) = (least, least - excess);
-        if let (Some(table), Some(moment)) = (&self.second_moment, self.parameters.second_moment) {
-            let signed = median(table.signed_at(hash));
-            let most = self.moment_within(0.01)?.high;
-            let deviation = bounds::median_deviations(moment.rows, 0.02) * (most / width(moment)).sqrt();
-            low = low.max(signed - deviation);
-            value = if trusted { least } else { signed };
-        }
-        Some(estimate(value.round(), low.ceil(), least, 0.0, least))
+    /// HyperLogLog by itself.
+    pub(crate) fn distinct_state(&self) -> Option<&Distinct> {
+        self.distinct.as_ref()
     }
 
     fn count(&self, hash: Hash) -> u64 {
         count(&self.parameters, self.frequency.as_ref(), self.second_moment.as_ref(), hash)
-    }
-
-    /// The sum of the squares of how often each value occurs: the size of the column's join with itself.
-    /// `None` without Fast-AGMS.
-    pub fn second_moment(&self) -> Option<Estimate> {
-        self.moment_within(1.0 - CONFIDENCE)
-    }
-
-    fn moment_within(&self, failure: f64) -> Option<Estimate> {
-        let (table, shape) = (self.second_moment.as_ref()?, self.parameters.second_moment?);
-        let value = median(table.products(table));
-        // The variance of a row is at most 2 F2² / 2^P.
-        let error = bounds::median_deviations(shape.rows, failure) * (2.0 / width(shape)).sqrt();
-        let high = if error < 1.0 { value / (1.0 - error) } else { f64::INFINITY };
-        let values = self.basics.values() as f64;
-        let found = estimate(value, value / (1.0 + error), high, values, values * values);
-        Some(Estimate { confidence: 1.0 - failure, ..found })
-    }
-
-    /// How many pairs of rows have equal values: the size of the equi-join of the two columns. `None` if
-    /// either is without Fast-AGMS.
-    ///
-    /// # Errors
-    /// `Invalid` when Fast-AGMS has different shapes, or the columns' values are not hashed alike.
-    pub fn join_size(&self, other: &Sketch) -> Result<Option<Estimate>> {
-        let (Some(ours), Some(theirs)) = (&self.second_moment, &other.second_moment) else { return Ok(None) };
-        let shape = self.parameters.second_moment;
-        let (Some(shape), true) = (shape, shape == other.parameters.second_moment) else {
-            return Err(Error::invalid("the two sketches have Fast-AGMS of different shapes")
-                .advise("make both with the same parameters"));
-        };
-        self.expect_comparable(other)?;
-        let value = median(ours.products(theirs));
-        let moments = self.moment_within(0.02).zip(other.moment_within(0.02));
-        let product = moments.map_or(f64::INFINITY, |(one, two)| one.high * two.high);
-        // The variance of a row is at most (F2 F2' + J²) / 2^P, and J² at most F2 F2'.
-        let error = bounds::median_deviations(shape.rows, 0.03) * (2.0 * product / width(shape)).sqrt();
-        let most = product.sqrt().min(self.basics.values() as f64 * other.basics.values() as f64);
-        Ok(Some(estimate(value.max(0.0).round(), value - error, value + error, 0.0, most)))
-    }
-
-    /// Equal values of the two columns have equal hashes, and different ones different ones.
-    fn expect_comparable(&self, other: &Sketch) -> Result<()> {
-        let (one, two) = (&self.data_type, &other.data_type);
-        let alike = match (one, two) {
-            (DataType::Timestamp(unit, _), DataType::Timestamp(other, _)) => unit == other,
-            (DataType::Decimal128(_, scale), DataType::Decimal128(_, other)) => scale == other,
-            _ if one.is_integer() => two.is_integer() && !self.wraps(other) && !other.wraps(self),
-            _ if one.is_floating() => two.is_floating(),
-            _ => one == two,
-        };
-        if alike {
-            return Ok(());
-        }
-        Err(Error::invalid(format!(
-            "values of {one} and of {two} are not hashed alike: their join is unknown"
-        ))
-        .advise("cast both columns to the same type"))
-    }
-
-    /// Whether this has integers beyond 63 bits and the other negative ones: they have the same 8 bytes.
-    fn wraps(&self, other: &Sketch) -> bool {
-        let beyond = |literal: &Literal| literal.as_int().is_some_and(|v| v > i64::MAX.into());
-        let negative = |literal: &Literal| literal.as_int().is_some_and(|v| v < 0);
-        self.maximum().is_some_and(beyond) && other.minimum().is_some_and(negative)
-    }
-
-    /// What the counts of Count-Min are worth.
-    pub fn count_min_trust(&self) -> Trust {
-        let Some(shape) = self.parameters.frequency else {
-            let reason = "there is no Count-Min".to_string();
-            return Trust { trusted: false, frequent_from: None, reason };
-        };
-        let evidence = trust::Evidence {
-            rows: shape.rows,
-            width: width(shape),
-            values: self.basics.values() as f64,
-            distinct: self.distinct().map(|estimate| estimate.high),
-            second_moment: self.second_moment().map(|estimate| estimate.value),
-        };
-        evidence.verdict()
     }
 }
 
@@ -437,85 +284,18 @@ fn count(parameters: &SketchParameters, own: Option<&Table>, both: Option<&Table
     .unwrap_or(0)
 }
 
-fn width(shape: Counters) -> f64 {
-    f64::from(1_u32 << shape.precision)
-}
-
-/// An estimate whose parts are within what is certain.
-fn estimate(value: f64, low: f64, high: f64, least: f64, most: f64) -> Estimate {
-    let clamp = |v: f64| v.max(least).min(most);
-    let (low, high) = (clamp(low), clamp(high));
-    Estimate { value: clamp(value).max(low).min(high), low, high, confidence: CONFIDENCE }
-}
-
 /// How often each value of a dictionary occurs, and how many keys are NULL.
-fn occurrences(keys: Vec<usize>, array: &dyn Array, values: usize) -> (Vec<u64>, u64) {
-    let mut counts = vec![0; values];
-    for (i, key) in keys.into_iter().enumerate() {
-        if array.is_valid(i) {
+fn occurrences(dictionary: &dyn AnyDictionaryArray) -> (Vec<u64>, u64) {
+    let mut counts = vec![0; dictionary.values().len()];
+    if counts.is_empty() {
+        return (counts, dictionary.len() as u64);
+    }
+    for (i, key) in dictionary.normalized_keys().into_iter().enumerate() {
+        if dictionary.keys().is_valid(i) {
             counts[key] += 1;
         }
     }
-    (counts, array.null_count() as u64)
-}
-
-fn fill(hashes: &mut Hashes, items: &Items<'_>) {
-    match items {
-        Items::Signed(words, _) | Items::Unsigned(words) => hashes.fill_words(words),
-        Items::Floats(bits) => {
-            let mut words = [0; block::BLOCK];
-            let canonical = bits.iter().map(|bits| hash::float_bits(f64::from_bits(*bits)));
-            words.iter_mut().zip(canonical).for_each(|(to, bits)| *to = bits);
-            hashes.fill_words(&words[..bits.len()]);
-        }
-        Items::Wide(values) => fill_wide(hashes, values),
-        Items::Bytes(values) => hashes.fill(values.iter().map(|bytes| hash::murmur3(bytes, SEED))),
-    }
-}
-
-/// Most decimals fit 64 bits.
-fn fill_wide(hashes: &mut Hashes, values: &[i128]) {
-    let mut words = [0; block::BLOCK];
-    words.iter_mut().zip(values).for_each(|(to, value)| *to = *value as u64);
-    if values.iter().all(|value| i128::from(*value as i64) == *value) {
-        hashes.fill_words(&words[..values.len()]);
-    } else {
-        hashes.fill(values.iter().map(|value| hash_of_wide(*value)));
-    }
-}
-
-fn hash_of_wide(value: i128) -> Hash {
-    match i64::try_from(value) {
-        Ok(value) => hash::murmur3_word(value as u64, SEED),
-        Err(_) => hash::murmur3(&value.to_le_bytes(), SEED),
-    }
-}
-
-/// The hash of a constant, the same as of the value in a column.
-fn hash_of(literal: &Literal) -> Hash {
-    match literal.value() {
-        Value::Null => hash::murmur3(&[], SEED),
-        Value::Bool(v) => hash::murmur3_word((*v).into(), SEED),
-        Value::Int(v) if *literal.data_type() == DataType::UInt64 => hash::murmur3_word(*v as u64, SEED),
-        Value::Int(v) => hash_of_wide(*v),
-        Value::Float(v) => hash::murmur3_word(hash::float_bits(*v), SEED),
-        Value::Text(v) => hash::murmur3(v.as_bytes(), SEED),
-        Value::Bytes(v) => hash::murmur3(v, SEED),
-    }
-}
-
-/// The value at a place of a block; `None` if it is too long to be kept.
-fn value(items: &Items<'_>, i: usize, data_type: &DataType) -> Option<Literal> {
-    let value = match items {
-        Items::Signed(words, _) if *data_type == DataType::Boolean => Value::Bool(words[i] != 0),
-        Items::Signed(words, _) => Value::Int((words[i] as i64).into()),
-        Items::Unsigned(words) => Value::Int(words[i].into()),
-        Items::Wide(values) => Value::Int(values[i]),
-        Items::Floats(bits) => Value::Float(f64::from_bits(hash::float_bits(f64::from_bits(bits[i])))),
-        Items::Bytes(values) if values[i].len() > limits::SKETCH_VALUE_BYTES_MAX => return None,
-        Items::Bytes(values) => return Some(basics::bytes_literal(values[i], data_type)),
-    };
-    Some(basics::literal(value, data_type))
+    (counts, dictionary.keys().null_count() as u64)
 }
 
 /// Bytes of memory behind a literal.

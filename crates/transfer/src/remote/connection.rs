@@ -7,9 +7,9 @@
 //! Invariant: a stream that its owner drops before its last message is cancelled at the node.
 
 use super::sender::Sender;
-use bytes::BytesMut;
+use bytes::{BufMut, BytesMut};
 use farpool_model::{Error, Result, limits};
-use farpool_wire::{Assembler, FrameKind, Message, Outgoing, Request, Response, split_frame};
+use farpool_wire::{FrameKind, Intake, Message, Outgoing, Request, Response};
 use parking_lot::Mutex;
 use std::collections::HashMap;
 use std::io;
@@ -18,11 +18,8 @@ use tokio::net::TcpStream;
 use tokio::sync::mpsc::{self, UnboundedReceiver, UnboundedSender};
 use tokio::task::AbortHandle;
 
-/// Bytes to read at a time: below, system calls cost more; above, the bytes leave the CPU caches.
-const READ_BYTES: usize = 256 << 10;
-
 /// A read of so many bytes is followed by a turn for others.
-const YIELD_BYTES: usize = READ_BYTES / 4;
+const YIELD_BYTES: usize = 64 << 10;
 
 /// Streams that a client opens before it makes another connection: fewer than a node allows, because the
 /// node may learn a moment later than the client that a stream has ended.
@@ -140,8 +137,8 @@ impl Streams {
 }
 
 impl Shared {
-    async fn read(&self, mut buffer: BytesMut) {
-        let closed = self.read_messages(&mut buffer).await.err().unwrap_or(Closed::Gone(None));
+    async fn read(&self, received: BytesMut) {
+        let closed = self.read_messages(Intake::new(received)).await.err().unwrap_or(Closed::Gone(None));
         let mut streams = self.streams.lock();
         streams.closed = Some(closed);
         // Whoever waits for a message sees the end of its stream.
@@ -149,20 +146,14 @@ impl Shared {
     }
 
     /// Reads until the other side closes the connection.
-    async fn read_messages(&self, buffer: &mut BytesMut) -> Result<(), Closed> {
-        let mut assembler = Assembler::new();
+    async fn read_messages(&self, mut intake: Intake) -> Result<(), Closed> {
+        let wanted = |stream: u32| stream == 0 || self.streams.lock().open.contains_key(&stream);
         loop {
-            while let Some((header, payload)) = split_frame(buffer).map_err(|e| self.damaged(e))? {
-                self.forget_dropped(&mut assembler);
-                let wanted = header.stream == 0 || self.streams.lock().open.contains_key(&header.stream);
-                if !wanted {
-                    continue;
-                }
-                if let Some(message) = assembler.push(header, payload).map_err(|e| self.damaged(e))? {
-                    self.dispatch(message)?;
-                }
+            self.forget_dropped(&mut intake);
+            while let Some(message) = intake.next(wanted).map_err(|e| self.damaged(e))? {
+                self.dispatch(message)?;
             }
-            match self.fill(buffer).await {
+            match self.fill(&mut intake).await {
                 Ok(0) => return Ok(()),
                 // Whoever decodes what has come may be waiting for this very thread.
                 Ok(bytes) if bytes >= YIELD_BYTES => tokio::task::yield_now().await,
@@ -172,11 +163,14 @@ impl Shared {
         }
     }
 
-    async fn fill(&self, buffer: &mut BytesMut) -> io::Result<usize> {
-        buffer.reserve(READ_BYTES);
+    async fn fill(&self, intake: &mut Intake) -> io::Result<usize> {
         loop {
-            match self.socket.try_read_buf(buffer) {
-                Ok(bytes) => return Ok(bytes),
+            let (buffer, most) = intake.room();
+            match self.socket.try_read_buf(&mut buffer.limit(most)) {
+                Ok(bytes) => {
+                    intake.read(bytes);
+                    return Ok(bytes);
+                }
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
                     self.socket.readable().await?;
                 }
@@ -186,9 +180,9 @@ impl Shared {
         }
     }
 
-    fn forget_dropped(&self, assembler: &mut Assembler) {
+    fn forget_dropped(&self, intake: &mut Intake) {
         let dropped = std::mem::take(&mut self.streams.lock().dropped);
-        dropped.into_iter().for_each(|stream| assembler.forget(stream));
+        dropped.into_iter().for_each(|stream| intake.forget(stream));
     }
 
     fn damaged(&self, error: Error) -> Closed {

@@ -1,9 +1,31 @@
 //! Sketches of known columns against exact counts.
 
+mod bounds_hold;
+mod golden;
+mod properties;
+
 use super::*;
 use arrow_array::{Int32Array, Int64Array, StringViewArray, UInt32Array};
 
 const COUNTERS: Counters = Counters { rows: 6, precision: 13 };
+
+/// A generator of numbers that are the same everywhere (Steele, Lea and Flood 2014: SplitMix64).
+struct Random(u64);
+
+impl Random {
+    fn next(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let z = (self.0 ^ (self.0 >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        let z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        z ^ (z >> 31)
+    }
+
+    /// A number from 1 on, each about as frequent as its power of -`skew`.
+    fn zipf(&mut self, skew: f64) -> u64 {
+        let uniform = ((self.next() >> 11) + 1) as f64 / (1_u64 << 53) as f64;
+        uniform.powf(-1.0 / (skew - 1.0)).min(1e9) as u64
+    }
+}
 
 fn all() -> SketchParameters {
     SketchParameters { distinct: Some(16), frequency: Some(COUNTERS), second_moment: Some(COUNTERS), top: 8 }

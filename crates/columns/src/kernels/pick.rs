@@ -1,0 +1,73 @@
+//! Unpacks selected values and packs them again, without a look at what they are.
+
+use super::{BLOCK_WORDS, Blocks, UnpackBlock};
+use crate::arch::{Kernel, Simd};
+use crate::lanes::{self, Lane};
+use farpool_model::limits::BLOCK_ROWS;
+
+/// Packs the values whose bits are set into `out`, which has room for whole blocks of them; the width is not 0.
+pub(crate) struct Pick<'a, L> {
+    pub blocks: Blocks<'a, L>,
+    pub selected: &'a [u64],
+    pub out: &'a mut [L],
+}
+
+impl<L: Lane> Kernel for Pick<'_, L> {
+    type Output = ();
+
+    #[inline(always)]
+    fn run<S: Simd>(self, simd: S) {
+        let Pick { blocks, selected, out } = self;
+        let width = blocks.width;
+        let mut out = out.chunks_exact_mut(lanes::block_lanes::<L>(width));
+        let mut values = [L::default(); BLOCK_ROWS];
+        // What is picked of one block, behind what did not fill a block before.
+        let mut picked = [L::default(); 2 * BLOCK_ROWS];
+        let mut count = 0;
+        for (index, words) in selected.chunks(BLOCK_WORDS).enumerate() {
+            if words.iter().all(|word| *word == 0) {
+                continue;
+            }
+            UnpackBlock { blocks, index, out: &mut values }.run(simd);
+            for (word, values) in words.iter().zip(values.chunks_exact(64)) {
+                count += pick_word(simd, values, *word, &mut picked[count..]);
+            }
+            if count >= BLOCK_ROWS {
+                let (full, rest) = picked.split_at_mut(BLOCK_ROWS);
+                pack(width, full, out.next());
+                count -= BLOCK_ROWS;
+                full[..count].copy_from_slice(&rest[..count]);
+            }
+        }
+        if count > 0 {
+            picked[count..BLOCK_ROWS].fill(L::default());
+            pack(width, &picked[..BLOCK_ROWS], out.next());
+        }
+    }
+}
+
+/// Moves those of 64 values whose bits are set to the front of `out`, which has room for all; their number.
+#[inline(always)]
+fn pick_word<S: Simd, L: Lane>(simd: S, values: &[L], word: u64, out: &mut [L]) -> usize {
+    if word == u64::MAX {
+        out[..64].copy_from_slice(values);
+        return 64;
+    }
+    let unit_lanes = 512 / L::BITS as usize;
+    let mut count = 0;
+    for unit in 0..64 / unit_lanes {
+        let mask = word >> (unit * unit_lanes) & (u64::MAX >> (64 - unit_lanes));
+        let picked = L::compress(simd, &L::load(values, unit * unit_lanes), mask);
+        // What has no meaning is overwritten, or lies behind the end.
+        out[count..count + unit_lanes].copy_from_slice(picked.as_ref());
+        count += mask.count_ones() as usize;
+    }
+    count
+}
+
+#[inline(always)]
+fn pack<L: Lane>(width: u32, values: &[L], out: Option<&mut [L]>) {
+    if let (Some(values), Some(out)) = (values.first_chunk(), out) {
+        lanes::pack_block(width, values, out);
+    }
+}

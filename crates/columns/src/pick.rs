@@ -1,0 +1,128 @@
+//! Picks rows out of a chunk and leaves them in its form: values keep their distances, codes and symbols, so
+//! that nothing has to be looked at again.
+
+use crate::body::Body;
+use crate::chunk::Chunk;
+use crate::encode::fixed_bytes;
+use crate::ends::Ends;
+use crate::packed::{Packed, with_lane};
+use crate::parcel::pack_array;
+use crate::views::{self, slices};
+use crate::zone::ZoneMap;
+use arrow_array::{Array, ArrayRef, BooleanArray};
+use arrow_buffer::{ArrowNativeType, BooleanBuffer, Buffer};
+use arrow_select::filter::filter;
+use farpool_model::{Error, Result, schema};
+
+/// The `count` rows whose bits are set, of as many as the chunk has.
+pub(crate) fn pick(chunk: &Chunk, selected: &[u64], count: usize) -> Result<Chunk> {
+    let data_type = chunk.data_type();
+    let validity = chunk.validity_bits().map(|bits| filter_bits(bits, selected)).transpose()?;
+    let null_count = match &validity {
+        _ if chunk.is_null_constant() => count,
+        Some(bits) => count - bits.count_set_bits(),
+        None => 0,
+    };
+    let mut text_bytes = 0;
+    let body = match &chunk.body {
+        Body::Constant { value, number } => {
+            text_bytes = count * value_bytes(value);
+            let number = number.as_ref().map(|number| Packed::constant(number.reference, count));
+            Body::Constant { value: value.clone(), number }
+        }
+        Body::Plain { .. } => {
+            let picked =
+                filter(&chunk.decode(0..chunk.rows())?, &mask(selected, chunk.rows())).map_err(failed)?;
+            Body::Plain { values: picked.to_data().buffers()[0].clone() }
+        }
+        Body::BitPacked(packed) => Body::BitPacked(packed.pick(selected, count)),
+        // Of many values few are left: which ones shows in their rows.
+        Body::Dictionary { values, .. } if values.len() > count => {
+            let mut rows = Vec::with_capacity(count);
+            for_each_row(selected, |row| rows.push(row as u32));
+            return pack_array(&chunk.gather(&rows)?);
+        }
+        Body::Dictionary { values, codes } => {
+            let codes = codes.pick(selected, count);
+            text_bytes = coded_bytes(values, &codes);
+            Body::Dictionary { values: values.clone(), codes }
+        }
+        Body::PlainBytes { ends, data } => {
+            let (ends, data) = pick_bytes(ends, data, chunk.rows(), selected, count);
+            text_bytes = data.len();
+            Body::PlainBytes { ends, data }
+        }
+        Body::Fsst { table, ends, lengths, data } => {
+            let (ends, data) = pick_bytes(ends, data, chunk.rows(), selected, count);
+            let lengths = lengths.pick(selected, count);
+            text_bytes = sum(&lengths);
+            Body::Fsst { table: table.clone(), ends, lengths, data }
+        }
+    };
+    let zone = ZoneMap { null_count, ..ZoneMap::default() };
+    let validity = validity.filter(|_| null_count > 0);
+    let bytes_plain = fixed_bytes(data_type, count, null_count > 0) + text_bytes;
+    Ok(Chunk::new(data_type.clone(), count, validity, zone, body, bytes_plain))
+}
+
+/// The bytes of the selected values, one after another, and where they end.
+fn pick_bytes(ends: &Ends, data: &Buffer, rows: usize, selected: &[u64], count: usize) -> (Ends, Buffer) {
+    let bounds = ends.bounds(0..rows);
+    // Room that is not used costs nothing: the bytes leave before long.
+    let (mut picked, mut picked_ends) = (Vec::with_capacity(data.len()), Vec::with_capacity(count));
+    for_each_row(selected, |row| {
+        picked.extend_from_slice(&data[bounds[row] as usize..bounds[row + 1] as usize]);
+        picked_ends.push(picked.len() as u32);
+    });
+    (Ends::new(&picked_ends), Buffer::from_vec(picked))
+}
+
+fn filter_bits(bits: &BooleanBuffer, selected: &[u64]) -> Result<BooleanBuffer> {
+    let bits = BooleanArray::new(bits.clone(), None);
+    let picked = filter(&bits, &mask(selected, bits.len())).map_err(failed)?;
+    Ok(BooleanBuffer::new(picked.to_data().buffers()[0].clone(), 0, picked.len()))
+}
+
+fn mask(selected: &[u64], rows: usize) -> BooleanArray {
+    BooleanArray::new(BooleanBuffer::new(Buffer::from_slice_ref(selected), 0, rows), None)
+}
+
+fn failed(error: arrow_schema::ArrowError) -> Error {
+    Error::internal(format!("picking rows: {error}"))
+}
+
+/// Calls `visit` with each row whose bit is set.
+#[inline]
+fn for_each_row(selected: &[u64], mut visit: impl FnMut(usize)) {
+    for (index, word) in selected.iter().enumerate() {
+        let mut word = *word;
+        while word != 0 {
+            visit(index * 64 + word.trailing_zeros() as usize);
+            word &= word - 1;
+        }
+    }
+}
+
+/// Bytes of a constant that is a string; 0 of others.
+fn value_bytes(value: &ArrayRef) -> usize {
+    let is_text = schema::is_bytes(value.data_type());
+    if is_text && value.is_valid(0) { views::value(value, 0).len() } else { 0 }
+}
+
+/// Bytes of the strings that codes stand for.
+fn coded_bytes(values: &ArrayRef, codes: &Packed) -> usize {
+    let lengths: Vec<usize> = slices(values).iter().map(|value| value.len()).collect();
+    let mut bytes = 0;
+    with_lane!(codes.width, L => codes.for_each_piece::<L>(0..codes.rows, |piece| {
+        bytes += piece.iter().map(|code| lengths[ArrowNativeType::as_usize(*code)]).sum::<usize>();
+    }));
+    bytes
+}
+
+fn sum(numbers: &Packed) -> usize {
+    let mut sum = 0;
+    with_lane!(numbers.width, L => numbers.for_each_piece::<L>(0..numbers.rows, |piece| {
+        sum += piece.iter().map(|number| ArrowNativeType::as_usize(*number)).sum::<usize>();
+    }));
+    sum
+}

@@ -1,0 +1,79 @@
+//! Sums of floats without groups.
+//!
+//! Each value goes to one of [`LANES`] sums by its place, and those are added up at the end: a single sum
+//! would wait four cycles for each value. The order of additions is the same on every processor.
+
+use farpool_columns::{Kernel, Level, Simd};
+
+/// Sums side by side: four registers of eight.
+const LANES: usize = 32;
+
+/// The sum of the values whose bit is set in `valid`; of all without it.
+pub(super) fn sum<T: Copy + Into<f64>>(values: &[T], valid: Option<&[u64]>) -> f64 {
+    Level::best().run(Sum { values, valid })
+}
+
+struct Sum<'a, T> {
+    values: &'a [T],
+    valid: Option<&'a [u64]>,
+}
+
+impl<T: Copy + Into<f64>> Kernel for Sum<'_, T> {
+    type Output = f64;
+
+    #[inline(always)]
+    fn run<S: Simd>(self, _: S) -> f64 {
+        let mut sums = [0.0; LANES];
+        let (whole, rest) = self.values.as_chunks::<LANES>();
+        match self.valid {
+            None => {
+                for values in whole {
+                    sums.iter_mut().zip(values).for_each(|(sum, value)| *sum += (*value).into());
+                }
+                sums.iter_mut().zip(rest).for_each(|(sum, value)| *sum += (*value).into());
+            }
+            Some(valid) => {
+                // What lies under a clear bit may be NaN: it is left out, not multiplied by 0.
+                let bits = |index: usize| valid[index / 2] >> (index % 2 * LANES);
+                for (index, values) in whole.iter().enumerate() {
+                    let bits = bits(index);
+                    for (lane, (sum, value)) in sums.iter_mut().zip(values).enumerate() {
+                        *sum += if bits >> lane & 1 == 1 { (*value).into() } else { 0.0 };
+                    }
+                }
+                for (lane, (sum, value)) in sums.iter_mut().zip(rest).enumerate() {
+                    *sum += if bits(whole.len()) >> lane & 1 == 1 { (*value).into() } else { 0.0 };
+                }
+            }
+        }
+        let mut width = LANES;
+        while width > 1 {
+            width /= 2;
+            let (left, right) = sums.split_at_mut(width);
+            left.iter_mut().zip(right).for_each(|(left, right)| *left += *right);
+        }
+        sums[0]
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sums_are_those_of_a_loop_on_every_level() {
+        for rows in [0, 1, 31, 32, 33, 63, 64, 65, 1000] {
+            // Whole numbers, whose sums are exact in any order; NaN where the bit is clear.
+            let bits = crate::bits::collect(rows, |row| row % 7 != 3 && row % 64 != 63);
+            let value = |row: usize| if crate::bits::get(&bits, row) { row as f64 - 100.0 } else { f64::NAN };
+            let values: Vec<f64> = (0..rows).map(value).collect();
+            let expected: f64 = values.iter().filter(|value| !value.is_nan()).sum();
+            let singles: Vec<f32> = (0..rows).map(|row| row as f32 / 4.0).collect();
+            let of_singles = (0..rows).map(|row| row as f64 / 4.0).sum::<f64>();
+            for level in Level::all() {
+                assert_eq!(level.run(Sum { values: &values, valid: Some(&bits) }), expected, "{level:?}, {rows}");
+                assert_eq!(level.run(Sum { values: &singles, valid: None }), of_singles, "{level:?}, {rows}");
+            }
+        }
+    }
+}

@@ -1,0 +1,143 @@
+//! What all workers put aside and grouped, partition by partition on its way to the result.
+
+use super::part::Part;
+use super::records::Records;
+use super::{PARTITIONS, Radix, Shape};
+use crate::aggregate::compile::Aggregation;
+use crate::aggregate::general::Partial;
+use crate::aggregate::merge::partitions;
+use crate::aggregate::store::Store;
+use crate::failure;
+use crate::group::Groups;
+use crate::project::Emit;
+use arrow_array::RecordBatch;
+use arrow_select::concat::concat_batches;
+use farpool_model::{Result, limits};
+use parking_lot::Mutex;
+use std::ops::ControlFlow;
+
+/// Partitions of one task: enough tasks that two to eight threads end at about the same time.
+const PARTITIONS_PER_TASK: usize = 8;
+
+/// The partitions of all workers.
+pub(crate) struct Partitions {
+    /// Those that were grouped, of each partition; taken by its task.
+    parts: Vec<Mutex<Vec<Part>>>,
+    /// Those that were not, of each worker.
+    records: Vec<Records>,
+    /// The groups of before, of each worker, by partition.
+    before: Vec<(Groups, Vec<Store>, Vec<Vec<u32>>)>,
+}
+
+impl Partitions {
+    /// Takes what the workers have.
+    pub(crate) fn new(partials: Vec<Partial>) -> Self {
+        let mut all = Partitions {
+            parts: (0..PARTITIONS).map(|_| Mutex::default()).collect(),
+            records: Vec::new(),
+            before: Vec::new(),
+        };
+        for partial in partials {
+            if let Some(Radix { records, parts }) = partial.radix {
+                all.records.push(records);
+                let places = all.parts.iter_mut().zip(parts);
+                places.for_each(|(place, part)| place.get_mut().push(part));
+            }
+            let by_partition = partitions(&partial.groups, PARTITIONS);
+            all.before.push((partial.groups, partial.stores, by_partition));
+        }
+        all
+    }
+
+    /// The number of tasks.
+    pub(crate) fn tasks(&self) -> usize {
+        PARTITIONS / PARTITIONS_PER_TASK
+    }
+
+    /// Merges the partitions of one task and lets their groups go.
+    ///
+    /// # Errors
+    /// `Invalid` when a sum does not fit its type.
+    pub(crate) fn run(
+        &self,
+        aggregation: &Aggregation,
+        shape: &Shape,
+        task: usize,
+        emit: &mut Emit<'_>,
+    ) -> Result<()> {
+        let mut batches = Batches::default();
+        let mut expected = 0;
+        for partition in task * PARTITIONS_PER_TASK..(task + 1) * PARTITIONS_PER_TASK {
+            let part = self.merged(aggregation, shape, partition, expected)?;
+            expected = part.groups.len();
+            if part.give(aggregation, &mut |batch| batches.add(batch, emit))?.is_break() {
+                break;
+            }
+        }
+        batches.finish(emit)
+    }
+
+    /// The groups of a partition; about `expected`, if there are none yet.
+    fn merged(
+        &self,
+        aggregation: &Aggregation,
+        shape: &Shape,
+        partition: usize,
+        expected: usize,
+    ) -> Result<Part> {
+        let mut parts = std::mem::take(&mut *self.parts[partition].lock());
+        let mut merged = parts.pop().unwrap_or_else(|| Part::new(aggregation, expected));
+        for other in &parts {
+            merged.add_part(other)?;
+        }
+        for (groups, stores, by_partition) in &self.before {
+            merged.add_groups(groups, stores, &by_partition[partition])?;
+        }
+        for records in &self.records {
+            merged.add_records(shape, records, partition)?;
+        }
+        Ok(merged)
+    }
+}
+
+/// Batches of a few rows, which wait for others: each that leaves costs a message.
+#[derive(Default)]
+pub(super) struct Batches {
+    held: Vec<RecordBatch>,
+    rows: usize,
+    error: Option<farpool_model::Error>,
+}
+
+impl Batches {
+    /// Takes a batch; lets those that wait go if they are many.
+    pub(super) fn add(&mut self, batch: RecordBatch, emit: &mut Emit<'_>) -> ControlFlow<()> {
+        if self.rows + batch.num_rows() > limits::BATCH_ROWS && self.flush(emit).is_break() {
+            return ControlFlow::Break(());
+        }
+        self.rows += batch.num_rows();
+        self.held.push(batch);
+        ControlFlow::Continue(())
+    }
+
+    /// Lets the last go.
+    ///
+    /// # Errors
+    /// None but defects.
+    pub(super) fn finish(mut self, emit: &mut Emit<'_>) -> Result<()> {
+        // There is nothing more to break off.
+        let _ = self.flush(emit);
+        self.error.map_or(Ok(()), Err)
+    }
+
+    fn flush(&mut self, emit: &mut Emit<'_>) -> ControlFlow<()> {
+        self.rows = 0;
+        let Some(first) = self.held.first() else { return ControlFlow::Continue(()) };
+        match concat_batches(&first.schema(), &std::mem::take(&mut self.held)) {
+            Ok(batch) => emit(batch),
+            Err(error) => {
+                self.error = Some(failure::of_kernel(error));
+                ControlFlow::Break(())
+            }
+        }
+    }
+}

@@ -1,0 +1,51 @@
+//! From the lanes of a batch to records.
+
+use super::{Radix, Shape};
+use crate::aggregate::compile::Aggregation;
+use crate::aggregate::mixed::valid_bits;
+use crate::bits;
+use crate::lanes::{BoundLanes, LaneBuffers, RowSet};
+use farpool_columns::RowGroup;
+use farpool_model::Result;
+
+impl Radix {
+    /// Adds rows of `group`, whose packed keys and lanes are at hand.
+    ///
+    /// # Errors
+    /// None but defects.
+    pub(crate) fn add_rows(
+        &mut self,
+        aggregation: &Aggregation,
+        group: &RowGroup,
+        (lanes, buffers): (&BoundLanes<'_>, &LaneBuffers),
+        rows: RowSet<'_>,
+        codes: &[i64],
+    ) -> Result<()> {
+        let Some(shape) = &aggregation.radix else { return Ok(()) };
+        let valid = valid_words(aggregation, shape, group, rows);
+        // A lane that holds in the whole table fails to where its column is all NULL.
+        let is_bound = |lane: &usize| lanes.interval(*lane).is_some();
+        let nothing = vec![0; if shape.lanes.iter().all(is_bound) { 0 } else { rows.len() }];
+        let values = |lane: &usize| match is_bound(lane) {
+            true => &buffers.values(*lane)[..rows.len()],
+            false => nothing.as_slice(),
+        };
+        let mut words: Vec<&[i64]> = shape.lanes.iter().map(values).collect();
+        if !shape.masked.is_empty() {
+            words.push(&valid);
+        }
+        self.add(aggregation, shape, codes, &words)
+    }
+}
+
+/// For each row a bit for each argument that can be NULL and is not.
+fn valid_words(aggregation: &Aggregation, shape: &Shape, group: &RowGroup, rows: RowSet<'_>) -> Vec<i64> {
+    let mut words = vec![0; if shape.masked.is_empty() { 0 } else { rows.len() }];
+    for (bit, argument) in shape.masked.iter().enumerate() {
+        match valid_bits(group, aggregation.arguments[*argument].compiled.columns(), rows) {
+            None => words.iter_mut().for_each(|word| *word |= 1 << bit),
+            Some(valid) => bits::for_each(&valid, |row| words[row] |= 1 << bit),
+        }
+    }
+    words
+}

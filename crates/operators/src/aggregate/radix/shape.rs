@@ -1,0 +1,103 @@
+//! Which aggregations go the radix way, and what their records look like.
+
+use super::PARTITIONS;
+use crate::aggregate::compile::{Accumulator, Aggregation, Kind};
+use crate::lanes::LaneId;
+
+/// Bytes of the records of one worker. With less, tables of groups are fetched into the caches more often
+/// than rows pay for; more leaves the caches that cores share.
+const BYTES_MAX: usize = 64 << 20;
+
+/// The part of a worker's memory that records may take.
+const ROOM_PART: usize = 8;
+
+/// Below this the records of a partition are too few to pay.
+const BYTES_MIN: usize = 8 << 20;
+
+/// Bytes of the tables and lists of all partitions, while they are empty.
+const BYTES_EMPTY: usize = PARTITIONS * (8 << 10);
+
+/// Words of the largest record: a wider one costs more to write and read than a cache miss.
+const WORDS_MAX: usize = 8;
+
+/// What the records of an aggregation are made of: the packed key, the lanes, and, where rows can be NULL,
+/// a word with a bit for each argument that is not.
+#[derive(Debug)]
+pub(crate) struct Shape {
+    /// Words of a record.
+    pub(super) words: usize,
+    /// The lanes whose values are words, in their order.
+    pub(super) lanes: Vec<LaneId>,
+    /// Arguments with a bit in the last word.
+    pub(super) masked: Vec<usize>,
+    /// For each accumulator where its value is.
+    pub(super) sources: Vec<Source>,
+    /// Bytes that the records of a worker may take.
+    pub(super) bytes_max: usize,
+}
+
+/// Where the value that a record has for an accumulator is.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Source {
+    /// The word; `None` where only rows are counted.
+    pub(super) word: Option<usize>,
+    /// The bit that tells whether the row counts; `None` where all do.
+    pub(super) bit: Option<u32>,
+}
+
+impl Shape {
+    /// The records of `aggregation` over a table, whose columns `nullable` tells; `None` when it is not
+    /// eligible. A worker may hold `bytes_max`.
+    pub(crate) fn fit(
+        aggregation: &Aggregation,
+        intervals: &[Option<(i64, i64)>],
+        nullable: &dyn Fn(usize) -> bool,
+        bytes_max: usize,
+    ) -> Option<Shape> {
+        let bytes_max = BYTES_MAX.min(bytes_max / ROOM_PART);
+        if bytes_max < BYTES_MIN || !aggregation.conditions.is_empty() {
+            return None;
+        }
+        let mut shape =
+            Shape { words: 1, lanes: Vec::new(), masked: Vec::new(), sources: Vec::new(), bytes_max };
+        for accumulator in &aggregation.accumulators {
+            let source = shape.source(aggregation, accumulator, intervals, nullable)?;
+            shape.sources.push(source);
+        }
+        shape.words += shape.lanes.len() + usize::from(!shape.masked.is_empty());
+        (shape.words <= WORDS_MAX && shape.masked.len() <= 64).then_some(shape)
+    }
+
+    /// The most bytes that a worker holds besides groups.
+    pub(crate) fn bytes_bound(&self) -> usize {
+        self.bytes_max + BYTES_EMPTY
+    }
+
+    fn source(
+        &mut self,
+        aggregation: &Aggregation,
+        accumulator: &Accumulator,
+        intervals: &[Option<(i64, i64)>],
+        nullable: &dyn Fn(usize) -> bool,
+    ) -> Option<Source> {
+        let Some(index) = accumulator.argument else { return Some(Source { word: None, bit: None }) };
+        let argument = &aggregation.arguments[index];
+        let lane = argument.lane.filter(|lane| intervals[*lane].is_some());
+        let word = match accumulator.kind {
+            Kind::Count if lane.is_some() || argument.compiled.as_column().is_some() => None,
+            Kind::Sum | Kind::Min | Kind::Max => Some(1 + position(&mut self.lanes, lane?)),
+            _ => return None,
+        };
+        let has_nulls = argument.compiled.columns().iter().any(|column| nullable(*column));
+        let bit = has_nulls.then(|| position(&mut self.masked, index) as u32);
+        Some(Source { word, bit })
+    }
+}
+
+/// The place of `item`, which is added if it is not there.
+fn position(items: &mut Vec<usize>, item: usize) -> usize {
+    items.iter().position(|known| *known == item).unwrap_or_else(|| {
+        items.push(item);
+        items.len() - 1
+    })
+}

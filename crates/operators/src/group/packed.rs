@@ -1,0 +1,146 @@
+//! Groups of keys that all together take 64 bits: each key is a field of one code.
+//!
+//! A field holds the distance of the key from its least value in the table, in as many bits as the greatest
+//! distance needs; NULL, where it occurs, has the distance after the greatest. Two keys are equal where
+//! their codes are, so that several keys cost no more than one.
+
+use super::KeyValues;
+use super::ints::{IntTable, Width, array_of_lanes};
+use arrow_array::cast::AsArray;
+use arrow_array::types::Decimal128Type;
+use arrow_array::{Array, ArrayRef};
+use arrow_buffer::NullBuffer;
+use arrow_schema::DataType;
+use farpool_model::Result;
+use std::sync::Arc;
+
+/// Where each key lies in a code.
+#[derive(Debug)]
+pub(crate) struct Packing {
+    fields: Vec<Field>,
+}
+
+/// One key.
+#[derive(Debug)]
+struct Field {
+    data_type: DataType,
+    /// The value of distance 0.
+    min: i64,
+    shift: u32,
+    /// The bits of a distance, not yet shifted.
+    mask: u64,
+    /// The distance that stands for NULL, if there are any.
+    null: Option<u64>,
+}
+
+/// What is known of a key in a whole table: its type, its bounds, and whether it can be NULL.
+pub(crate) type KeyBounds = (DataType, (i64, i64), bool);
+
+impl Packing {
+    /// A place for each key; `None` when they take more than 64 bits.
+    pub(crate) fn of(keys: impl Iterator<Item = Option<KeyBounds>>) -> Option<Packing> {
+        let mut fields = Vec::new();
+        let mut shift = 0;
+        for key in keys {
+            let (data_type, (min, max), nullable) = key?;
+            let null = if nullable { Some(max.abs_diff(min).checked_add(1)?) } else { None };
+            let bits = u64::BITS - null.unwrap_or(max.abs_diff(min)).leading_zeros();
+            if shift + bits > u64::BITS {
+                return None;
+            }
+            // A key of one value takes no bits: it may lie anywhere.
+            let (at, mask) = if bits == 0 { (0, 0) } else { (shift, u64::MAX >> (u64::BITS - bits)) };
+            fields.push(Field { data_type, min, shift: at, mask, null });
+            shift += bits;
+        }
+        Some(Packing { fields })
+    }
+
+    /// Adds the values of one key to the codes; `codes` have been 0 there.
+    pub(crate) fn add_values(&self, key: usize, values: &[i64], codes: &mut [i64]) {
+        let Field { min, shift, mask, .. } = self.fields[key];
+        let pairs = codes.iter_mut().zip(values);
+        // What lies under a NULL may be anything.
+        pairs.for_each(|(code, value)| {
+            *code |= ((value.wrapping_sub(min).cast_unsigned() & mask) << shift).cast_signed();
+        });
+    }
+
+    /// Makes one key of the codes of some rows NULL, whatever it was.
+    pub(crate) fn set_nulls(&self, key: usize, rows: impl Iterator<Item = usize>, codes: &mut [i64]) {
+        let Field { shift, mask, null, .. } = self.fields[key];
+        let null = (null.unwrap_or(0) << shift).cast_signed();
+        let others = !(mask << shift).cast_signed();
+        rows.for_each(|row| codes[row] = codes[row] & others | null);
+    }
+
+    /// The keys in some codes, an array per key.
+    fn arrays(&self, codes: &[i64]) -> Result<Vec<ArrayRef>> {
+        self.fields.iter().map(|field| field.array(codes)).collect()
+    }
+}
+
+impl Field {
+    fn array(&self, codes: &[i64]) -> Result<ArrayRef> {
+        let distances = codes.iter().map(|code| code.cast_unsigned() >> self.shift & self.mask);
+        let nulls = self.null.map(|null| distances.clone().map(|d| d != null).collect::<NullBuffer>());
+        let nulls = nulls.filter(|n| n.null_count() > 0);
+        let values = distances.map(|d| i128::from(self.min.wrapping_add(d.cast_signed())));
+        array_of_lanes(&self.data_type, values, nulls)
+    }
+}
+
+/// A table of groups.
+pub(crate) struct PackedTable {
+    packing: Arc<Packing>,
+    pub(super) table: IntTable<i64>,
+}
+
+impl PackedTable {
+    /// An empty table.
+    pub(crate) fn new(packing: Arc<Packing>) -> Self {
+        PackedTable { packing, table: IntTable::new(DataType::Int64) }
+    }
+
+    /// Adds the group of each row to `ids`.
+    ///
+    /// # Errors
+    /// None but defects.
+    pub(crate) fn intern(
+        &mut self,
+        keys: &[KeyValues<'_>],
+        rows: usize,
+        ids: &mut Vec<u32>,
+    ) -> Result<()> {
+        let mut codes = vec![0; rows];
+        for (index, key) in keys.iter().enumerate() {
+            match key {
+                KeyValues::Array(array) if matches!(array.data_type(), DataType::Decimal128(..)) => {
+                    // Within the bounds of the table, which are of 64 bits.
+                    let values = array.as_primitive::<Decimal128Type>().values();
+                    let values: Vec<i64> = values.iter().map(|value| *value as i64).collect();
+                    self.packing.add_values(index, &values, &mut codes);
+                }
+                KeyValues::Array(array) => {
+                    self.packing.add_values(index, &i64::of_array(array)?, &mut codes);
+                }
+                other => self.packing.add_values(index, &other.narrow()?, &mut codes),
+            }
+            if let Some(nulls) = key.nulls() {
+                let rows = (0..rows).filter(|row| nulls.is_null(*row));
+                self.packing.set_nulls(index, rows, &mut codes);
+            }
+        }
+        self.table.intern(&codes, None, ids);
+        Ok(())
+    }
+
+    /// The keys of the groups `wanted`, an array per key.
+    ///
+    /// # Errors
+    /// None but defects.
+    pub(crate) fn keys(&self, wanted: &[u32]) -> Result<Vec<ArrayRef>> {
+        let codes: Vec<i64> = wanted.iter().map(|group| self.table.key(*group)).collect();
+        self.packing.arrays(&codes)
+    }
+}

@@ -1,0 +1,248 @@
+//! LIKE patterns and regular expressions on one string column as automata, for strings that lie one after
+//! another: their codes are looked at one by one, whatever the pattern, and nothing is decompressed.
+//!
+//! Limits: patterns whose automaton has too many states, or asks for a look at the characters around (`\b` beyond
+//! ASCII), are left to the general evaluator.
+
+use farpool_columns::Automaton as Bytes;
+use farpool_model::Expr;
+use regex_automata::dfa::{Automaton, StartKind, dense};
+use regex_automata::util::primitives::StateID;
+use regex_automata::{Anchored, Input};
+use std::collections::HashMap;
+use std::sync::OnceLock;
+
+/// Bytes that making an automaton may take: some milliseconds.
+const BUILD_BYTES_MAX: usize = 1 << 20;
+
+/// States before those that mean the same are made one.
+const STATES_MAX: usize = 1000;
+
+/// A pattern, made an automaton when it first meets strings that it can run over.
+#[derive(Debug)]
+pub(super) struct Texts {
+    regex: String,
+    automaton: OnceLock<Option<Bytes>>,
+}
+
+impl Texts {
+    /// What `expr` looks for if it is a pattern on a column. Binary columns have none.
+    pub(super) fn of(expr: &Expr) -> Option<Texts> {
+        let (value, regex) = match expr {
+            Expr::Like { value, pattern, case_insensitive: false } => (value, regex_of_like(pattern)),
+            Expr::Regex { value, pattern } => {
+                let flag = if pattern.is_case_insensitive() { "(?i)" } else { "" };
+                (value, format!("{flag}{}", pattern.as_str()))
+            }
+            _ => return None,
+        };
+        matches!(**value, Expr::Column(_)).then(|| Texts { regex, automaton: OnceLock::new() })
+    }
+
+    /// The automaton, if there is one.
+    pub(super) fn automaton(&self) -> Option<&Bytes> {
+        self.automaton.get_or_init(|| automaton_of(&self.regex)).as_ref()
+    }
+}
+
+/// A LIKE pattern, which has to match a whole text, as a regular expression.
+fn regex_of_like(pattern: &str) -> String {
+    let mut regex = String::from("(?s)\\A");
+    let mut chars = pattern.chars();
+    let mut buffer = [0; 4];
+    while let Some(c) = chars.next() {
+        match c {
+            '%' => regex.push_str(".*"),
+            '_' => regex.push('.'),
+            // A backslash at the end stands for itself.
+            '\\' => regex.push_str(&regex::escape(chars.next().unwrap_or('\\').encode_utf8(&mut buffer))),
+            other => regex.push_str(&regex::escape(other.encode_utf8(&mut buffer))),
+        }
+    }
+    regex.push_str("\\z");
+    regex
+}
+
+/// An automaton that says yes at the end of a text in which `regex` matches anywhere.
+fn automaton_of(regex: &str) -> Option<Bytes> {
+    let config = dense::Config::new()
+        .start_kind(StartKind::Unanchored)
+        .dfa_size_limit(Some(BUILD_BYTES_MAX))
+        .determinize_size_limit(Some(BUILD_BYTES_MAX));
+    let dfa = dense::Builder::new().configure(config).build(regex).ok()?;
+    let (next, accepts) = explore(&dfa)?;
+    let classes = equivalent(&next, &accepts)?;
+    let count = usize::from(*classes.iter().max()?) + 1;
+    let mut states = vec![([0; 256], false); count];
+    for (state, class) in classes.iter().enumerate() {
+        let next = std::array::from_fn(|byte| classes[usize::from(next[state][byte])]);
+        states[usize::from(*class)] = (next, accepts[state]);
+    }
+    let (next, accepts) = states.into_iter().unzip();
+    Bytes::new(classes[0], next, accepts)
+}
+
+/// State 0 is the first, 1 the one in which a match has been seen.
+type Explored = (Vec<[u16; 256]>, Vec<bool>);
+
+/// The states that can be reached, a match being the last of them; whether each accepts at the end of the text.
+fn explore<A: Automaton>(dfa: &A) -> Option<Explored> {
+    let start = dfa.start_state_forward(&Input::new("").anchored(Anchored::No)).ok()?;
+    let mut numbers: HashMap<StateID, u16> = HashMap::from([(start, 0)]);
+    // The place of the match state is taken.
+    let mut states = vec![start, start];
+    let (mut next, mut accepts) = (Vec::new(), Vec::new());
+    let mut at = 0;
+    while at < states.len() {
+        if at == 1 {
+            next.push([1; 256]);
+            accepts.push(true);
+            at += 1;
+            continue;
+        }
+        let mut row = [0; 256];
+        for (byte, to) in (0..=u8::MAX).zip(&mut row) {
+            let state = dfa.next_state(states[at], byte);
+            if dfa.is_quit_state(state) || states.len() > STATES_MAX {
+                return None;
+            }
+            // A match shows one byte later than it ends.
+            *to = if dfa.is_match_state(state) {
+                1
+            } else {
+                *numbers.entry(state).or_insert_with(|| {
+                    states.push(state);
+                    (states.len() - 1) as u16
+                })
+            };
+        }
+        next.push(row);
+        accepts.push(dfa.is_match_state(dfa.next_eoi_state(states[at])));
+        at += 1;
+    }
+    Some((next, accepts))
+}
+
+/// For each state the class of those that mean the same (Moore's algorithm); `None` of more than 256 classes.
+fn equivalent(next: &[[u16; 256]], accepts: &[bool]) -> Option<Vec<u8>> {
+    let mut classes: Vec<u8> = accepts.iter().map(|accepts| u8::from(*accepts)).collect();
+    let mut count = 0;
+    loop {
+        let mut known: HashMap<(u8, Vec<u8>), usize> = HashMap::new();
+        let mut finer = Vec::with_capacity(classes.len());
+        for (state, next) in next.iter().enumerate() {
+            let after = next.iter().map(|to| classes[usize::from(*to)]).collect();
+            let number = known.len();
+            finer.push(u8::try_from(*known.entry((classes[state], after)).or_insert(number)).ok()?);
+        }
+        classes = finer;
+        if known.len() == count {
+            return Some(classes);
+        }
+        count = known.len();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use farpool_model::Pattern;
+
+    fn column_is_like(pattern: &str) -> Expr {
+        Expr::Like { value: Box::new(Expr::Column(0)), pattern: pattern.into(), case_insensitive: false }
+    }
+
+    #[test]
+    fn automata_match_as_the_kernels_do() {
+        let texts = [
+            "",
+            "a",
+            "ab",
+            "aab",
+            "fox 12 bar",
+            "fox 1 2 bar",
+            "fox\n12bar",
+            "xfoxy99..bar\n",
+            "\u{fc}ber",
+            "\u{1F98A} fox 77 \u{1F98A}bar",
+            "%",
+            "a%b",
+            "a\\",
+            "A",
+            "FOX 12 bar",
+            "ba",
+            "12",
+            "\n",
+            "fo fox12ba bar",
+        ];
+        let mut automata = 0;
+        for regex in [
+            "fox.*[0-9]{2}.*bar",
+            "^a",
+            "b$",
+            "a|b+c",
+            "",
+            "^$",
+            "\u{fc}",
+            "[^a]b",
+            "(?s)x.1",
+            "\\d\\d",
+            "\\bfox",
+            "(a|aa)*b$",
+        ] {
+            for case_insensitive in [false, true] {
+                let pattern = Pattern::new(regex, case_insensitive).unwrap();
+                let texts_of =
+                    Texts::of(&Expr::Regex { value: Box::new(Expr::Column(0)), pattern: pattern.clone() });
+                let Some(automaton) = texts_of.as_ref().and_then(Texts::automaton) else { continue };
+                automata += 1;
+                for text in texts {
+                    assert_eq!(
+                        automaton.is_match(text.as_bytes()),
+                        pattern.is_match(text),
+                        "{text:?} ~ {regex}"
+                    );
+                }
+            }
+        }
+        assert!(automata >= 18, "{automata}");
+        let array = arrow_array::StringViewArray::from(texts.to_vec());
+        for pattern in [
+            "",
+            "%",
+            "a",
+            "a%",
+            "%b",
+            "%fox%bar%",
+            "_",
+            "a_",
+            "%\\%%",
+            "a\\",
+            "_fox%",
+            "%.%",
+            "%\u{fc}%",
+            "(a|b)%",
+        ] {
+            let expr = column_is_like(pattern);
+            let like = Texts::of(&expr).unwrap();
+            let scalar = arrow_array::Scalar::new(arrow_array::StringViewArray::from(vec![pattern]));
+            let expected = arrow_string::like::like(&array, &scalar).unwrap();
+            for (row, text) in texts.iter().enumerate() {
+                let automaton = like.automaton().unwrap();
+                assert_eq!(
+                    automaton.is_match(text.as_bytes()),
+                    expected.value(row),
+                    "{text:?} LIKE {pattern}"
+                );
+            }
+        }
+    }
+
+    #[test]
+    fn only_patterns_on_columns_become_automata_and_not_endless_ones() {
+        assert!(Texts::of(&Expr::Column(0)).is_none());
+        let pattern = Pattern::new("(a|b){40}c.{60}d", false).unwrap();
+        let endless = Texts::of(&Expr::Regex { value: Box::new(Expr::Column(0)), pattern }).unwrap();
+        assert!(endless.automaton().is_none());
+    }
+}

@@ -1,0 +1,167 @@
+//! Bytes from a socket to messages. What is left of a large payload is read right where its message is put
+//! together: nothing copies it, and it starts at an address for values of any width.
+//!
+//! Invariant: as that of the [`Assembler`]; what was read in advance is one read or one small frame.
+
+use crate::frame::{FRAME_HEADER_BYTES, FrameHeader};
+use crate::message::{Assembler, Incomplete, Message};
+use crate::split::split_frame;
+use bytes::BytesMut;
+use farpool_model::{Result, limits};
+
+/// Payloads below this are waited for and left where they were read.
+const DIRECT_BYTES_MIN: usize = 16 << 10;
+
+/// Bytes to read at a time where it is not known what comes.
+const READ_BYTES: usize = 64 << 10;
+
+/// The same where the next frame of a large message is to be expected: its header, and little of its payload.
+const HEADER_READ_BYTES: usize = 1 << 10;
+
+/// What has come on one connection.
+#[derive(Debug, Default)]
+pub struct Intake {
+    /// Bytes of which no message has been made.
+    buffer: BytesMut,
+    assembler: Assembler,
+    direct: Option<Direct>,
+    /// Whether the last frame said that more of its message follow.
+    more: bool,
+    /// Bytes of the largest message so far that took several frames: the next may be like it.
+    largest: usize,
+}
+
+/// A frame whose payload is being read.
+#[derive(Debug)]
+struct Direct {
+    header: FrameHeader,
+    message: Incomplete,
+    missing: usize,
+}
+
+impl Intake {
+    /// One for a connection on which `received` has come already.
+    pub fn new(received: BytesMut) -> Self {
+        Intake { buffer: received, ..Intake::default() }
+    }
+
+    /// Where to read the next bytes, and how many at most, at least one. There is room for them.
+    pub fn room(&mut self) -> (&mut BytesMut, usize) {
+        match &mut self.direct {
+            Some(direct) => (&mut direct.message.body, direct.missing),
+            None => {
+                let wanted = if self.more { HEADER_READ_BYTES } else { READ_BYTES };
+                self.buffer.reserve(wanted);
+                (&mut self.buffer, wanted)
+            }
+        }
+    }
+
+    /// So many bytes were read into [`Intake::room`].
+    pub fn read(&mut self, bytes: usize) {
+        if let Some(direct) = &mut self.direct {
+            direct.missing = direct.missing.saturating_sub(bytes);
+        }
+    }
+
+    /// The next message that is complete; those of streams that are not `wanted` are left out.
+    ///
+    /// # Errors
+    /// As [`FrameHeader::decode`] and [`Assembler::push`].
+    pub fn next(&mut self, wanted: impl Fn(u32) -> bool) -> Result<Option<Message>> {
+        loop {
+            if let Some(direct) = self.direct.take_if(|direct| direct.missing == 0) {
+                if !wanted(direct.header.stream) {
+                    continue;
+                }
+                let bytes = direct.message.body.len();
+                if let Some(message) = self.assembler.end(direct.header, direct.message)? {
+                    self.largest = self.largest.max(bytes).min(limits::STREAM_WINDOW_BYTES);
+                    return Ok(Some(message));
+                }
+            }
+            if self.direct.is_some() || self.begin_direct()? {
+                return Ok(None);
+            }
+            let Some((header, payload)) = split_frame(&mut self.buffer)? else { return Ok(None) };
+            self.more = header.more;
+            if !wanted(header.stream) {
+                continue;
+            }
+            if let Some(message) = self.assembler.push(header, payload)? {
+                return Ok(Some(message));
+            }
+        }
+    }
+
+    /// Forgets the incomplete message of a stream that has ended, if there is one.
+    pub fn forget(&mut self, stream: u32) {
+        self.assembler.forget(stream);
+    }
+
+    /// Begins to read a payload directly if it is large and has not come yet; what has come of it moves along.
+    fn begin_direct(&mut self) -> Result<bool> {
+        let Some(bytes) = self.buffer.first_chunk::<FRAME_HEADER_BYTES>() else { return Ok(false) };
+        let header = FrameHeader::decode(bytes)?;
+        let payload = header.length as usize;
+        let here = self.buffer.len() - FRAME_HEADER_BYTES;
+        if header.kind.is_control() || payload < DIRECT_BYTES_MIN || payload <= here {
+            return Ok(false);
+        }
+        let mut message = self.assembler.begin(header)?;
+        let expected = if header.more { self.largest } else { 0 };
+        message.body.reserve(payload.max(expected.saturating_sub(message.body.len())));
+        message.body.extend_from_slice(&self.buffer[FRAME_HEADER_BYTES..]);
+        self.buffer.clear();
+        self.more = header.more;
+        self.direct = Some(Direct { header, message, missing: payload - here });
+        Ok(true)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{FrameKind, Outgoing};
+    use bytes::Bytes;
+    use proptest::prelude::*;
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(64))]
+
+        #[test]
+        fn messages_come_out_as_they_went_in_however_they_are_read(
+            sizes in prop::collection::vec(prop_oneof![0..100usize, 10_000..100_000usize, 0..1_700_000usize], 1..6),
+            steps in prop::collection::vec(1..400_000usize, 1..20),
+        ) {
+            let body = |i: usize, size| Bytes::from((0..size).map(|b| (b * 7 + i) as u8).collect::<Vec<_>>());
+            let bodies: Vec<Bytes> = sizes.iter().enumerate().map(|(i, size)| body(i, *size)).collect();
+            let message = |body: &Bytes| Outgoing::new(FrameKind::Parcel, vec![body.clone()]).unwrap();
+            // Frames of a stream that nobody wants lie between the others.
+            let frames = bodies.iter().flat_map(|body| [message(body).frames(1), message(body).frames(2)]);
+            let sent = frames.flatten().collect::<Vec<_>>().concat();
+            let mut intake = Intake::new(BytesMut::from(&sent[..sent.len().min(5)]));
+            let mut at = sent.len().min(5);
+            let mut came = Vec::new();
+            for step in steps.iter().cycle() {
+                while let Some(message) = intake.next(|stream| stream == 1).unwrap() {
+                    came.push(message);
+                }
+                if at == sent.len() {
+                    break;
+                }
+                let (buffer, most) = intake.room();
+                let count = most.min(*step).min(sent.len() - at);
+                buffer.extend_from_slice(&sent[at..at + count]);
+                intake.read(count);
+                at += count;
+            }
+            prop_assert_eq!(came.len(), bodies.len());
+            for (message, body) in came.iter().zip(&bodies) {
+                prop_assert_eq!(&message.body, body);
+                let frames = body.len().div_ceil(limits::FRAME_BYTES_MAX).max(1);
+                prop_assert_eq!(message.bytes_on_wire as usize, body.len() + frames * FRAME_HEADER_BYTES);
+            }
+        }
+    }
+}

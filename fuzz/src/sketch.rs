@@ -1,0 +1,23 @@
+//! States of sketches from anybody.
+
+use farpool_statistics::{Sketch, sealed};
+
+/// Reads a state, with the checksum that it should have; one that comes out answers every question, merges
+/// with itself, and is written as it was read.
+pub fn sketch_decoder(data: &[u8]) {
+    assert!(Sketch::from_bytes(data).is_err() || data.len() > 8);
+    let bytes = sealed(data.to_vec());
+    let Ok(sketch) = Sketch::from_bytes(&bytes) else { return };
+    assert_eq!(sketch.to_bytes(), bytes, "a state has one form");
+    assert!(sketch.nulls() <= sketch.rows());
+    for estimate in [sketch.distinct(), sketch.second_moment()].into_iter().flatten() {
+        assert!(estimate.low <= estimate.value && estimate.value <= estimate.high, "{estimate:?}");
+    }
+    assert!(sketch.top(3).len() <= sketch.parameters().top as usize);
+    let _ = (sketch.sum(), sketch.count_min_trust(), sketch.join_size(&sketch));
+    let mut twice = sketch.clone();
+    if twice.merge(&sketch).is_ok() {
+        assert_eq!(twice.rows(), 2 * sketch.rows());
+        assert_eq!(twice.distinct().map(|e| e.value >= 1.0), sketch.distinct().map(|e| e.value >= 1.0));
+    }
+}
