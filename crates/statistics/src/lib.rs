@@ -22,7 +22,7 @@ pub use bytes::sealed;
 pub use datasketches::HyperLogLog;
 pub use estimate::Estimate;
 pub use histogram::{BINS_MAX, Bin, Histogram};
-pub use moments::{Form, MOMENTS_VERSION, Moments, Regression};
+pub use moments::{Form, MOMENTS_VERSION, Moments, Regression, sealed_moments};
 pub use profile::{ColumnMoments, ColumnProfile, Profile, is_numeric};
 pub use rank::{kendall, spearman};
 pub use sketch::{Sketch, Total, Trust, check};

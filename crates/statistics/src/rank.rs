@@ -170,13 +170,69 @@ fn merge_counting_swaps(left: &[u64], right: &[u64], to: &mut [u64]) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use arrow_array::{Float64Array, Int32Array};
+    use arrow_array::{Decimal128Array, Float64Array, Int32Array, StringArray, UInt64Array};
+    use proptest::prelude::*;
 
     #[test]
     fn ranks_of_scipy() {
         let x = Int32Array::from(vec![Some(12), Some(2), Some(1), Some(12), Some(2), None]);
         let y = Float64Array::from(vec![1.0, 4.0, 7.0, 1.0, 0.0, 9.0]);
-        // scipy.stats.kendalltau and spearmanr of the first five rows.
+        // scipy.stats.kendalltau of the first five rows.
         assert!((kendall(&x, &y).unwrap() - -0.471_404_520_791_031_7).abs() < 1e-15);
+    }
+
+    #[test]
+    fn edges() {
+        let ramp = Float64Array::from(vec![1.0, 2.0, 3.0]);
+        let both = |x: &dyn Array, y: &dyn Array| (spearman(x, y).unwrap(), kendall(x, y).unwrap());
+        let nothing = |(rho, tau): (f64, f64)| rho.is_nan() && tau.is_nan();
+        assert!(nothing(both(&ramp, &Float64Array::from(vec![0.0, -0.0, 0.0]))));
+        assert!(nothing(both(&ramp, &Float64Array::from(vec![1.0, f64::NAN, 0.0]))));
+        assert!(nothing(both(&ramp.slice(0, 1), &ramp.slice(1, 1))));
+        // Neighbours that are one float, and infinities, keep their order.
+        let large = UInt64Array::from(vec![u64::MAX - 2, u64::MAX - 1, u64::MAX]);
+        let infinite = Float64Array::from(vec![f64::NEG_INFINITY, 0.0, f64::INFINITY]);
+        assert_eq!(both(&large, &infinite), (1.0, 1.0));
+        let decimals = Decimal128Array::from(vec![Some(-3), None, Some(-30)]);
+        assert_eq!(both(&large, &decimals), (-1.0, -1.0));
+        assert!(spearman(&ramp, &ramp.slice(0, 2)).is_err());
+        assert!(kendall(&ramp, &StringArray::from(vec!["a", "b", "c"])).is_err());
+    }
+
+    /// Every pair of rows, as tau-b is defined.
+    fn kendall_twin(x: &[i32], y: &[i32]) -> f64 {
+        let (mut agreement, mut untied) = (0, [0.0, 0.0]);
+        for j in 0..x.len() {
+            for i in 0..j {
+                let (a, b) = ((x[i] - x[j]).signum(), (y[i] - y[j]).signum());
+                agreement += a * b;
+                untied[0] += f64::from(a.abs());
+                untied[1] += f64::from(b.abs());
+            }
+        }
+        f64::from(agreement) / (untied[0] * untied[1]).sqrt()
+    }
+
+    /// Pearson's coefficient of average ranks, each found by counting.
+    fn spearman_twin(x: &[i32], y: &[i32]) -> f64 {
+        let ranks = |values: &[i32]| -> Vec<f64> {
+            let count = |test: &dyn Fn(&i32) -> bool| values.iter().filter(|v| test(v)).count() as f64;
+            values.iter().map(|v| count(&|w| w < v) + (count(&|w| w == v) + 1.0) / 2.0).collect()
+        };
+        let (x, y, mean) = (ranks(x), ranks(y), (x.len() as f64 + 1.0) / 2.0);
+        let around =
+            |a: &[f64], b: &[f64]| a.iter().zip(b).map(|(a, b)| (a - mean) * (b - mean)).sum::<f64>();
+        around(&x, &y) / (around(&x, &x) * around(&y, &y)).sqrt()
+    }
+
+    proptest! {
+        #[test]
+        fn agree_with_the_plain_twins(rows in proptest::collection::vec((0i32..9, -40i32..40), 0..120)) {
+            let (x, y): (Vec<i32>, Vec<i32>) = rows.into_iter().unzip();
+            let arrays = (Int32Array::from(x.clone()), Int32Array::from(y.clone()));
+            let same = |ours: f64, twin: f64| (ours - twin).abs() < 1e-12 || (ours.is_nan() && twin.is_nan());
+            prop_assert!(same(kendall(&arrays.0, &arrays.1).unwrap(), kendall_twin(&x, &y)));
+            prop_assert!(same(spearman(&arrays.0, &arrays.1).unwrap(), spearman_twin(&x, &y)));
+        }
     }
 }

@@ -68,7 +68,7 @@ pub(crate) fn add_shared(layout: &Layout, arrays: &[ArrayRef], room: &mut Room, 
 
 /// Adds the rows of a block in which a NULL leaves the others of its row alone.
 pub(crate) fn add_split(layout: &Layout, arrays: &[ArrayRef], room: &mut Room, split: &mut Split) {
-    let masks: Vec<Option<Vec<u8>>> = arrays.iter().map(|array| mask(array)).collect();
+    let masks: Vec<Option<Vec<u8>>> = arrays.iter().map(mask).collect();
     if exact::add_split(layout, arrays, &masks, &mut room.exact, split) {
         floats::add_split(layout, arrays, &masks, &mut room.floats, split);
     } else {

@@ -42,9 +42,13 @@ pub(crate) fn write(moments: &Moments) -> Vec<u8> {
         None => write_shared(&mut to, &moments.whole),
         Some(split) => write_split(&mut to, &split),
     }
-    let sum = checksum(&to);
-    to.extend(sum.to_le_bytes());
-    to
+    sealed_moments(&to)
+}
+
+/// A state's bytes without their checksum, and the checksum behind them: for tests of what decodes them.
+#[doc(hidden)]
+pub fn sealed_moments(body: &[u8]) -> Vec<u8> {
+    [body, &checksum(body).to_le_bytes()].concat()
 }
 
 pub(crate) fn read(bytes: &[u8]) -> Result<Moments> {

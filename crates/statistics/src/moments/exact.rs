@@ -228,11 +228,16 @@ pub(crate) fn add_shared(
         column.settle(&room.sums, count);
         sums.add(place, column.sum);
     }
-    room.each_pair(level, &tiles, |to, p, q| {
-        let (left, right) = (&columns[p], &columns[q]);
-        let product = to.total((left.first, left.bytes), (right.first, right.bytes));
-        products.add(pair_at(p, q), left.product(right, product, layout.words));
-    });
+    if layout.words == 2 {
+        let columns: Vec<NarrowColumn> = columns.iter().map(NarrowColumn::of).collect();
+        room.each_pair(level, &tiles, |to, p, q| {
+            products.add_narrow(pair_at(p, q), columns[p].product(&columns[q], to));
+        });
+    } else {
+        room.each_pair(level, &tiles, |to, p, q| {
+            products.add(pair_at(p, q), columns[p].product(&columns[q], to, layout.words));
+        });
+    }
 }
 
 /// Sums of the rows that two masks leave, for each pair, as long as values fit 64 bits above the least one:
@@ -287,17 +292,13 @@ impl Column {
     }
 
     /// The sum of products with another: that above the least values and what these add.
-    fn product(&self, other: &Column, above: Wide, words: usize) -> Wide {
+    fn product(&self, other: &Column, to: &Products, words: usize) -> Wide {
+        // The block's sums of integers of 64 bits are of 128.
         let times = |low: i128, sum: Wide| match words {
-            // The block's sums of integers of 64 bits are of 128.
-            2 | 4 => Wide::product(low, sum.low_i128()),
+            4 => Wide::product(low, sum.low_i128()),
             _ => Wide::from(low) * sum,
         };
-        if words == 2 {
-            let product =
-                above.low_i128() + self.low * other.above.low_i128() + other.low * self.sum.low_i128();
-            return product.into();
-        }
+        let above = to.total(self.value(), other.value());
         above + times(self.low, other.above) + times(other.low, self.sum)
     }
 
@@ -370,6 +371,28 @@ impl Room {
     }
 }
 
+/// A column of a block whose type has 32 bits at most: its sums fit 128.
+struct NarrowColumn {
+    low: i128,
+    first: usize,
+    bytes: usize,
+    above: i128,
+    sum: i128,
+}
+
+impl NarrowColumn {
+    fn of(column: &Column) -> NarrowColumn {
+        let Column { low, first, bytes, above, sum } = *column;
+        NarrowColumn { low, first, bytes, above: above.low_i128(), sum: sum.low_i128() }
+    }
+
+    #[inline]
+    fn product(&self, other: &NarrowColumn, to: &Products) -> i128 {
+        let above = to.narrow_total((self.first, self.bytes), (other.first, other.bytes));
+        above + self.low * other.above + other.low * self.sum
+    }
+}
+
 /// The products of the bytes of two tiles.
 struct Products<'a> {
     all: &'a [u32],
@@ -378,6 +401,19 @@ struct Products<'a> {
 }
 
 impl Products<'_> {
+    /// The same for four bytes of each value at most.
+    #[inline]
+    fn narrow_total(&self, left: (usize, usize), right: (usize, usize)) -> i128 {
+        let from = (left.0 - self.at.0) * self.width + right.0 - self.at.1;
+        let mut total = 0u128;
+        for a in 0..left.1 {
+            let row = &self.all[from + a * self.width..][..right.1];
+            let sum = row.iter().rev().fold(0u128, |sum, product| (sum << 8) + u128::from(*product));
+            total += sum << (8 * a);
+        }
+        total.cast_signed()
+    }
+
     /// The sum of products of two values, each given by its first byte and their number.
     #[inline]
     fn total(&self, left: (usize, usize), right: (usize, usize)) -> Wide {

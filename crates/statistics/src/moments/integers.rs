@@ -43,6 +43,15 @@ impl Integers {
         }
     }
 
+    /// Adds to one of two words.
+    #[inline]
+    pub(crate) fn add_narrow(&mut self, index: usize, value: i128) {
+        let at = &mut self.all[2 * index..][..2];
+        let old = u128::from(at[0]) | u128::from(at[1]) << 64;
+        let new = old.wrapping_add(value.cast_unsigned());
+        (at[0], at[1]) = (new as u64, (new >> 64) as u64);
+    }
+
     pub(crate) fn clear(&mut self) {
         self.all.fill(0);
     }

@@ -33,7 +33,8 @@ impl Bytes {
         self.lines = rows.div_ceil(LINE);
         let plain = self.columns * self.stride();
         grow(&mut self.plain, plain + LINE);
-        grow(&mut self.interleaved, self.columns * self.lines * LINE + LINE);
+        let interleaved = self.columns / GROUP * self.group_stride();
+        grow(&mut self.interleaved, interleaved + LINE);
     }
 
     pub(crate) fn columns(&self) -> usize {
@@ -65,14 +66,19 @@ impl Bytes {
     }
 
     pub(crate) fn interleaved(&self, group: usize) -> &[u8] {
-        let length = self.lines * LINE * GROUP;
-        &self.interleaved[aligned(&self.interleaved)..][group * length..][..length]
+        let (start, stride) = (aligned(&self.interleaved), self.group_stride());
+        &self.interleaved[start..][group * stride..][..self.lines * LINE * GROUP]
+    }
+
+    /// Bytes from an interleaved group to the next, for the same reason.
+    pub(crate) fn group_stride(&self) -> usize {
+        self.stride() * GROUP
     }
 
     /// All columns, and the room for them interleaved.
     pub(crate) fn both_mut(&mut self) -> (&[u8], &mut [u8]) {
         let (plain, interleaved) = (aligned(&self.plain), aligned(&self.interleaved));
-        let length = self.columns * self.lines * LINE;
+        let length = self.columns / GROUP * self.group_stride();
         (&self.plain[plain..], &mut self.interleaved[interleaved..][..length])
     }
 
@@ -149,9 +155,10 @@ impl Floats {
         let stride = self.stride();
         for (group, to) in self.interleaved.chunks_exact_mut(self.rows).take(self.columns / LANES).enumerate()
         {
-            for lane in 0..LANES {
-                let from = &self.plain[(group * LANES + lane) * stride..][..self.rows];
-                to.iter_mut().zip(from).for_each(|(to, from)| to[lane] = *from);
+            let from: [&[f64]; LANES] =
+                std::array::from_fn(|lane| &self.plain[(group * LANES + lane) * stride..][..self.rows]);
+            for (row, to) in to.iter_mut().enumerate() {
+                *to = std::array::from_fn(|lane| from[lane][row]);
             }
         }
     }

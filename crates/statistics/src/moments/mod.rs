@@ -30,7 +30,7 @@ mod wide;
 #[cfg(test)]
 mod tests;
 
-pub use codec::MOMENTS_VERSION;
+pub use codec::{MOMENTS_VERSION, sealed_moments};
 pub use pair::{Form, Regression};
 
 use arrow_array::ArrayRef;

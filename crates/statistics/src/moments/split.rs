@@ -165,9 +165,9 @@ impl FloatSums {
         let (here, there) = (self.count as f64, other.count as f64);
         let share = there / (here + there);
         let apart: [f64; 2] = std::array::from_fn(|k| other.mean[k].minus(self.mean[k]));
-        for k in 0..2 {
-            self.squares[k] += other.squares[k] + apart[k] * apart[k] * here * share;
-            self.mean[k] = self.mean[k].plus(apart[k] * share);
+        for (k, apart) in apart.iter().enumerate() {
+            self.squares[k] += other.squares[k] + apart * apart * here * share;
+            self.mean[k] = self.mean[k].plus(apart * share);
         }
         self.products += other.products + apart[0] * apart[1] * here * share;
         self.count += other.count;

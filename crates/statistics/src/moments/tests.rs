@@ -287,7 +287,7 @@ fn others_are_refused() {
     let many = Moments::new(&vec![DataType::Int8; limits::MOMENT_COLUMNS_MAX + 1], NullHandling::Pairwise);
     assert_eq!(many.unwrap_err().kind, farpool_model::ErrorKind::OverLimit);
     let column: ArrayRef = Arc::new(Int32Array::from(vec![1]));
-    let mut moments = moments(&[column.clone()], NullHandling::Pairwise);
+    let mut moments = moments(std::slice::from_ref(&column), NullHandling::Pairwise);
     assert!(moments.update(&[column.clone(), column.clone()]).is_err());
     assert!(moments.update(&[Arc::new(Int64Array::from(vec![1]))]).is_err());
     assert!(moments.merge(&Moments::new(&[DataType::Int32], NullHandling::Listwise).unwrap()).is_err());

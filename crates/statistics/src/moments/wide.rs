@@ -115,12 +115,12 @@ impl Add for Wide {
     #[inline]
     fn add(self, other: Wide) -> Wide {
         let mut sum = Wide::default();
-        let mut carry = false;
+        let mut carry = 0;
         for k in 0..WORDS {
             let (partial, first) = self.0[k].overflowing_add(other.0[k]);
-            let (total, second) = partial.overflowing_add(u64::from(carry));
+            let (total, second) = partial.overflowing_add(carry);
             sum.0[k] = total;
-            carry = first | second;
+            carry = u64::from(first) + u64::from(second);
         }
         sum
     }
@@ -132,12 +132,12 @@ impl Sub for Wide {
     #[inline]
     fn sub(self, other: Wide) -> Wide {
         let mut difference = Wide::default();
-        let mut borrow = false;
+        let mut borrow = 0;
         for k in 0..WORDS {
             let (partial, first) = self.0[k].overflowing_sub(other.0[k]);
-            let (total, second) = partial.overflowing_sub(u64::from(borrow));
+            let (total, second) = partial.overflowing_sub(borrow);
             difference.0[k] = total;
-            borrow = first | second;
+            borrow = u64::from(first) + u64::from(second);
         }
         difference
     }

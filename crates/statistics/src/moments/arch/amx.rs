@@ -37,6 +37,9 @@ static CONFIGURATION: Configuration = {
     Configuration(bytes)
 };
 
+/// Lines of rows that are taken at once: as much of two groups on either side stays in the L1 cache.
+const CHUNK: usize = 16;
+
 /// Products of columns of bytes.
 ///
 /// # Safety
@@ -50,15 +53,19 @@ pub(super) unsafe fn byte_products(
 ) {
     // SAFETY: the configuration has the form that the instruction reads.
     unsafe { asm!("ldtilecfg [{}]", in(reg) &raw const CONFIGURATION, options(nostack, readonly)) };
-    for i in left.clone().step_by(2 * GROUP) {
-        for j in right.clone().step_by(2 * GROUP) {
-            // A last group that is alone takes the place of both: it is calculated twice.
-            let i_next = if i + GROUP < left.end { i + GROUP } else { i };
-            let j_next = if j + GROUP < right.end { j + GROUP } else { j };
-            let at = |i: usize, j: usize| (i - left.start) * width + j - right.start;
-            let tiles = [at(i, j), at(i, j_next), at(i_next, j), at(i_next, j_next)];
-            // SAFETY: the caller's promise.
-            unsafe { four_tiles(matrix, [i, i_next], [j / GROUP, j_next / GROUP], to, tiles, width) };
+    for first in (0..matrix.lines()).step_by(CHUNK) {
+        let lines = first..matrix.lines().min(first + CHUNK);
+        for i in left.clone().step_by(2 * GROUP) {
+            for j in right.clone().step_by(2 * GROUP) {
+                // A last group that is alone takes the place of both: it is calculated twice.
+                let i_next = if i + GROUP < left.end { i + GROUP } else { i };
+                let j_next = if j + GROUP < right.end { j + GROUP } else { j };
+                let at = |i: usize, j: usize| (i - left.start) * width + j - right.start;
+                let tiles = [at(i, j), at(i, j_next), at(i_next, j), at(i_next, j_next)];
+                let groups = ([i, i_next], [j / GROUP, j_next / GROUP]);
+                // SAFETY: the caller's promise.
+                unsafe { four_tiles(matrix, lines.clone(), groups, to, tiles, width) };
+            }
         }
     }
     // SAFETY: it has no operands; nothing of the tiles is needed any more.
@@ -71,20 +78,32 @@ pub(super) unsafe fn byte_products(
 /// As [`byte_products`], with the tiles configured.
 unsafe fn four_tiles(
     matrix: &Bytes,
-    left: [usize; 2],
-    right: [usize; 2],
+    lines: Range<usize>,
+    (left, right): ([usize; 2], [usize; 2]),
     to: &mut [u32],
     tiles: [usize; 4],
     width: usize,
 ) {
-    let left = left.map(|i| matrix.columns_from(i, GROUP).as_ptr());
-    let right = right.map(|group| matrix.interleaved(group).as_ptr());
-    let to = to.as_mut_ptr();
+    let left = left.map(|i| matrix.columns_from(i, GROUP)[lines.start * LINE..].as_ptr());
+    let right = right.map(|group| matrix.interleaved(group)[lines.start * LINE * GROUP..].as_ptr());
+    let to = tiles.map(|at| to[at..].as_mut_ptr());
     // SAFETY: each step reads 64 bytes of the 16 columns of each side, of which there are as many as lines;
-    // each tile is stored into 16 rows of 16 numbers, for which there is room.
+    // each tile is loaded from and stored into 16 rows of 16 numbers, for which there is room.
     unsafe {
+        if lines.start == 0 {
+            asm!("tilezero tmm0", "tilezero tmm1", "tilezero tmm2", "tilezero tmm3", options(nostack, nomem));
+        } else {
+            asm!(
+                "tileloadd tmm0, [{t0} + {width} * 1]",
+                "tileloadd tmm1, [{t1} + {width} * 1]",
+                "tileloadd tmm2, [{t2} + {width} * 1]",
+                "tileloadd tmm3, [{t3} + {width} * 1]",
+                t0 = in(reg) to[0], t1 = in(reg) to[1], t2 = in(reg) to[2], t3 = in(reg) to[3],
+                width = in(reg) 4 * width,
+                options(nostack, readonly),
+            );
+        }
         asm!(
-            "tilezero tmm0", "tilezero tmm1", "tilezero tmm2", "tilezero tmm3",
             "2:",
             "tileloadd tmm4, [{a0} + {stride} * 1]",
             "tileloadd tmm6, [{b0} + {line} * 1]",
@@ -97,18 +116,19 @@ unsafe fn four_tiles(
             "add {a0}, 64", "add {a1}, 64", "add {b0}, 1024", "add {b1}, 1024",
             "dec {lines}",
             "jnz 2b",
+            a0 = inout(reg) left[0] => _, a1 = inout(reg) left[1] => _,
+            b0 = inout(reg) right[0] => _, b1 = inout(reg) right[1] => _,
+            lines = inout(reg) lines.len() => _,
+            stride = in(reg) matrix.stride(), line = in(reg) LINE,
+            options(nostack, readonly),
+        );
+        asm!(
             "tilestored [{t0} + {width} * 1], tmm0",
             "tilestored [{t1} + {width} * 1], tmm1",
             "tilestored [{t2} + {width} * 1], tmm2",
             "tilestored [{t3} + {width} * 1], tmm3",
-            a0 = inout(reg) left[0] => _, a1 = inout(reg) left[1] => _,
-            b0 = inout(reg) right[0] => _, b1 = inout(reg) right[1] => _,
-            lines = inout(reg) matrix.lines() => _,
-            stride = in(reg) matrix.stride(), line = in(reg) LINE, width = in(reg) 4 * width,
-            t0 = in(reg) to.add(tiles[0]), t1 = in(reg) to.add(tiles[1]),
-            t2 = in(reg) to.add(tiles[2]), t3 = in(reg) to.add(tiles[3]),
-            out("tmm0") _, out("tmm1") _, out("tmm2") _, out("tmm3") _,
-            out("tmm4") _, out("tmm5") _, out("tmm6") _, out("tmm7") _,
+            t0 = in(reg) to[0], t1 = in(reg) to[1], t2 = in(reg) to[2], t3 = in(reg) to[3],
+            width = in(reg) 4 * width,
             options(nostack),
         );
     }

@@ -22,10 +22,10 @@ pub(super) unsafe fn run<K: Kernel>(kernel: K) -> K::Output {
 /// The processor has AVX-512.
 #[target_feature(enable = "avx512f")]
 pub(super) unsafe fn interleave(matrix: &mut Bytes) {
-    let (stride, lines) = (matrix.stride(), matrix.lines());
+    let (stride, group_stride, lines) = (matrix.stride(), matrix.group_stride(), matrix.lines());
     let (plain, interleaved) = matrix.both_mut();
-    for (group, to) in interleaved.chunks_exact_mut(lines * GROUP * LINE).enumerate() {
-        for (line, to) in to.as_chunks_mut::<{ GROUP * LINE }>().0.iter_mut().enumerate() {
+    for (group, to) in interleaved.chunks_exact_mut(group_stride).enumerate() {
+        for (line, to) in to.as_chunks_mut::<{ GROUP * LINE }>().0[..lines].iter_mut().enumerate() {
             let from = &plain[group * GROUP * stride + line * LINE..][..(GROUP - 1) * stride + LINE];
             // SAFETY: 16 lines, `stride` bytes apart, lie in `from`.
             unsafe { transpose(from.as_ptr(), stride, to) };
