@@ -39,7 +39,7 @@ fn some_f64() -> impl Strategy<Value = f64> {
         2 => any::<f64>(),
         1 => Just(-0.0),
         1 => Just(f64::NEG_INFINITY),
-        1 => (-1e-300f64..1e-300),
+        1 => -1e-300_f64..1e-300,
     ]
 }
 

@@ -314,7 +314,8 @@ fn a_tap_finds_out_what_the_rows_hold_and_appends_add_to_it() {
     let both = gathered(&catalog, LoadMode::Append, 0..10);
     assert_eq!((one.rows(), both.rows()), (rows as u64, rows as u64 + 10));
     let (before, after) = (&one.columns()[0].sketch, &both.columns()[0].sketch);
-    assert_eq!(before.distinct(), after.distinct());
+    // The ten rows were there before; what is certain of the number of rows is not the same.
+    assert_eq!(before.distinct().map(|d| d.low), after.distinct().map(|d| d.low));
     assert_eq!(after.sum().map(|sum| sum.as_f64()), Some((rows * (rows - 1) / 2 + 45) as f64));
     let info = catalog.info(&tenant(), &name("t")).unwrap();
     for column in &info.columns {
