@@ -318,7 +318,8 @@ fn message_seeds() -> Vec<Vec<u8>> {
         Response::Batch(rows()),
         Response::Parcel(parcel_seeds().swap_remove(0).into()),
         Response::Receipt(Receipt { operators: vec![answer], ..Default::default() }),
-        Response::Tables(vec![table]),
+        Response::Tables(vec![table.clone()]),
+        Response::Statistics(Box::new(statistics(table))),
         Response::Status(Status { tenants: vec![Default::default()], ..Default::default() }),
         Response::Error(Error::invalid("m").advise("a")),
     ];
@@ -333,6 +334,13 @@ fn message_seeds() -> Vec<Vec<u8>> {
     // A message by itself is its kind and its body: a frame without the rest of its header.
     let single = frames.iter().map(|frame| [&frame[4..5], &frame[12..]].concat());
     single.chain([connection]).collect()
+}
+
+fn statistics(table: TableInfo) -> TableStatistics {
+    let states = |bytes: &'static [u8]| ColumnStates { sketch: Some(bytes.into()), histogram: None };
+    let columns = vec![states(b"state"); table.columns.len()];
+    let moments = Some(MomentsState { columns: vec![0], state: (&b"moments"[..]).into() });
+    TableStatistics { table, columns, moments }
 }
 
 fn chunk_seeds() -> Vec<Vec<u8>> {

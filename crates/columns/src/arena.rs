@@ -5,6 +5,7 @@
 
 use crate::chunk::Chunk;
 use arrow_buffer::Buffer;
+use bytes::Bytes;
 use farpool_memory::{Extent, Pool};
 use farpool_model::{Result, TenantName};
 use parking_lot::Mutex;
@@ -58,9 +59,33 @@ impl Arena {
                 return Buffer::default();
             }
             let start = starts.next().expect("buffers are visited in the same order");
-            Buffer::from(bytes::Bytes::from_owner(lease.slice(start..start + buffer.len())))
+            Buffer::from(Bytes::from_owner(lease.slice(start..start + buffer.len())))
         };
         Ok(chunks.into_iter().map(|chunk| Arc::new(chunk.map_buffers(&mut leased))).collect())
+    }
+
+    /// Copies of `pieces` in the pool.
+    ///
+    /// # Errors
+    /// `OverLimit` when the pool or the tenant has not so much memory left.
+    pub fn keep(&self, pieces: &[Vec<u8>]) -> Result<Vec<Bytes>> {
+        let bytes = pieces.iter().map(Vec::len).sum();
+        if bytes == 0 {
+            return Ok(vec![Bytes::new(); pieces.len()]);
+        }
+        // The next chunks begin on a boundary again.
+        let mut extent = self.allocate(usize::next_multiple_of(bytes, ALIGNMENT))?;
+        let target = extent.as_mut_slice();
+        let mut ends = Vec::with_capacity(pieces.len());
+        let mut end = 0;
+        for piece in pieces {
+            target[end..end + piece.len()].copy_from_slice(piece);
+            end += piece.len();
+            ends.push(end);
+        }
+        let lease = extent.freeze(bytes);
+        let slice = |(piece, end): (&Vec<u8>, usize)| Bytes::from_owner(lease.slice(end - piece.len()..end));
+        Ok(pieces.iter().zip(ends).map(slice).collect())
     }
 
     /// Exactly `bytes` bytes, from the rest of earlier pages if they fit there.

@@ -276,7 +276,10 @@ fn concatenate(pieces: &[ArrayRef]) -> ArrayRef {
 }
 
 /// The values as `data_type`, the canonical form of their own type.
-fn to_canonical(column: &ArrayRef, data_type: &DataType) -> Result<ArrayRef> {
+///
+/// # Errors
+/// `Invalid` when it is not, or a value does not fit it.
+pub fn to_canonical(column: &ArrayRef, data_type: &DataType) -> Result<ArrayRef> {
     if column.data_type() == data_type {
         return Ok(Arc::clone(column));
     }

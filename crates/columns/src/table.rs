@@ -5,6 +5,7 @@ use crate::chunk::{Chunk, RowGroup};
 use crate::distinct::Distinct;
 use arrow_array::{Array, ArrayRef};
 use arrow_schema::{DataType, SchemaRef};
+use bytes::Bytes;
 use farpool_memory::Pool;
 use farpool_model::cast::u64_from;
 use farpool_model::{ColumnStatistics, Error, Literal, Result, TenantName, Value};
@@ -61,6 +62,7 @@ fn statistics(row_groups: &[Arc<RowGroup>], column: usize, distinct: &Distinct) 
         min,
         max,
         distinct_count: boolean.or_else(|| distinct.count()),
+        distinct_estimate: None,
         bytes_encoded: chunks().map(|chunk| u64_from(chunk.bytes_encoded())).sum(),
     }
 }
@@ -116,6 +118,16 @@ impl Encoder {
             chunks.push(crate::encode::encode(column).map_err(|error| error.at(field.name()))?);
         }
         Ok(RowGroup { rows, chunks: self.arena.place(chunks)? })
+    }
+}
+
+impl Encoder {
+    /// Puts bytes that belong to the table beside its chunks, to count and to be freed with them.
+    ///
+    /// # Errors
+    /// `OverLimit` when memory is short.
+    pub fn keep(&self, pieces: &[Vec<u8>]) -> Result<Vec<Bytes>> {
+        self.arena.keep(pieces)
     }
 }
 

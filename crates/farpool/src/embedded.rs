@@ -5,7 +5,9 @@
 use crate::morsels;
 use arrow::datatypes::SchemaRef;
 use async_trait::async_trait;
-use farpool_model::{LoadMode, Prepared, Program, Result, Status, TableInfo, TableName, TenantName, limits};
+use farpool_model::{
+    LoadMode, Prepared, Program, Result, Status, TableInfo, TableName, TableStatistics, TenantName, limits,
+};
 use farpool_node::{Node, NodeConfig};
 use farpool_transfer::{BatchStream, Execution, Pool};
 use futures::StreamExt;
@@ -35,6 +37,7 @@ use std::sync::Arc;
 pub struct EmbeddedPool {
     node: Arc<Node>,
     tenant: TenantName,
+    taps: bool,
 }
 
 impl EmbeddedPool {
@@ -57,9 +60,16 @@ impl EmbeddedPool {
         Ok(Self::over(node, TenantName::default()))
     }
 
+    /// The same for files that are loaded for a query: their columns go to the pool as fast as they can be
+    /// encoded, and nothing is found out about them on the way.
+    pub(crate) fn open_for_queries(memory_bytes: usize, group_bytes: usize) -> Result<Arc<Self>> {
+        let pool = Self::open_within(memory_bytes, group_bytes)?;
+        Ok(Arc::new(EmbeddedPool { taps: false, ..(*pool).clone() }))
+    }
+
     /// The pool that `tenant` has at `node`, for programs that serve a node and query it too.
     pub fn over(node: Arc<Node>, tenant: TenantName) -> Arc<Self> {
-        Arc::new(EmbeddedPool { node, tenant })
+        Arc::new(EmbeddedPool { node, tenant, taps: true })
     }
 
     /// The node underneath.
@@ -86,6 +96,10 @@ impl Pool for EmbeddedPool {
         self.node.catalog().info(&self.tenant, name)
     }
 
+    async fn statistics(&self, name: &TableName) -> Result<TableStatistics> {
+        self.node.catalog().statistics(&self.tenant, name)
+    }
+
     async fn prepare(&self, program: &Program) -> Result<Prepared> {
         self.node.prepare(&self.tenant, program)
     }
@@ -104,6 +118,9 @@ impl Pool for EmbeddedPool {
         mut batches: BatchStream,
     ) -> Result<TableInfo> {
         let mut load = self.node.catalog().begin_load(&self.tenant, name, &schema, mode, rows_hint)?;
+        if !self.taps {
+            load.without_tap();
+        }
         while let Some(batch) = batches.next().await {
             load.push(&batch?)?;
         }

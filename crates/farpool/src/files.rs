@@ -91,7 +91,8 @@ impl FileLoad {
         pool.load(table, mode, schema, rows_hint, batches).await
     }
 
-    fn batches(self) -> impl Iterator<Item = Result<RecordBatch>> {
+    /// Reads the files, on the calling thread.
+    pub fn batches(self) -> impl Iterator<Item = Result<RecordBatch>> + Send {
         let FileLoad { source, columns, rows_read } = self;
         let batches = source.batches(columns.as_deref());
         batches.inspect(move |batch| {

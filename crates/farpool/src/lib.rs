@@ -31,6 +31,7 @@ mod embedded;
 mod files;
 mod machine;
 mod morsels;
+mod profile;
 mod query_files;
 
 pub use calibration::{calibrated_rates, calibration_file, keep_rates};
@@ -44,9 +45,11 @@ pub use farpool_model::{
     TenantName,
 };
 pub use farpool_node as node;
+pub use farpool_statistics as statistics;
 pub use farpool_transfer::{BatchStream, Execution, Pool, PoolUrl, RemotePool};
 pub use files::{FileLoad, load_files, stream_blocking};
 pub use machine::{memory_bytes_default, processors};
+pub use profile::{Profiling, TableProfile, profile_table};
 pub use query_files::QueryFiles;
 
 use std::sync::Arc;

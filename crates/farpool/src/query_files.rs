@@ -129,7 +129,7 @@ impl FileOpener for QueryFiles {
         let pool = match &state.pool {
             Some(pool) => pool.clone(),
             None => {
-                let pool = EmbeddedPool::open_within(self.memory_bytes, self.group_bytes)?;
+                let pool = EmbeddedPool::open_for_queries(self.memory_bytes, self.group_bytes)?;
                 state.pool.insert(pool).clone()
             }
         };

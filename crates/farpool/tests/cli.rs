@@ -15,7 +15,7 @@ fn folder() -> tempfile::TempDir {
 fn help_and_version_are_there_for_every_command() {
     assert!(farpool(&["--version"]).ok().starts_with("farpool 0."));
     let help = farpool(&["--help"]).ok();
-    for command in ["demo", "sql", "serve", "load", "tables", "drop", "status", "calibrate"] {
+    for command in ["demo", "sql", "serve", "load", "profile", "tables", "drop", "status", "calibrate"] {
         assert!(help.contains(command), "{command} is missing in:\n{help}");
         let own = farpool(&[command, "--help"]).ok();
         assert!(own.contains("Example"), "no example in:\n{own}");

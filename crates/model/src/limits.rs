@@ -113,6 +113,14 @@ pub const SKETCH_VALUE_BYTES_MAX: usize = 1 << 10;
 /// Rows that one sketch may count: squares of their number fit 128 bits.
 pub const SKETCH_ROWS_MAX: u64 = 1 << 62;
 
+/// Numeric columns of a table whose moments are gathered while it is loaded: the products of 64 columns are
+/// 2 080, which cost about as much as encoding the columns.
+pub const TAP_MOMENT_COLUMNS_MAX: usize = 64;
+
+/// Columns of a table up to which everything is gathered while it is loaded; of wider ones only the number
+/// of distinct values. A column takes some 100 KiB at each worker, and half as much in the pool.
+pub const TAP_COLUMNS_MAX: usize = 128;
+
 /// Milliseconds a peer may take to say hello, and to accept a connection.
 pub const HANDSHAKE_MS_MAX: u64 = 10_000;
 
@@ -125,6 +133,7 @@ const _: () = assert!(STREAM_WINDOW_BYTES <= MESSAGE_BYTES_MAX);
 const _: () = assert!(STRING_BYTES_MAX <= MESSAGE_BYTES_MAX);
 const _: () = assert!(PATTERN_BYTES_MAX <= PLAN_BYTES_MAX);
 const _: () = assert!(SORT_KEYS_MAX <= COLUMNS_MAX);
+const _: () = assert!(TAP_COLUMNS_MAX <= COLUMNS_MAX && TAP_MOMENT_COLUMNS_MAX <= TAP_COLUMNS_MAX);
 const _: () = assert!(MOMENT_COLUMNS_MAX <= COLUMNS_MAX);
 const _: () = assert!(PAGE_BYTES.is_power_of_two());
 const _: () = assert!(ROW_GROUP_ROWS <= u32::MAX as usize);

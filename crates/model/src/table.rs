@@ -2,6 +2,7 @@
 
 use crate::{Literal, TableName, Version};
 use arrow_schema::SchemaRef;
+use bytes::Bytes;
 
 /// A version of a table: its schema, size and statistics.
 #[derive(Clone, Debug, PartialEq)]
@@ -22,7 +23,7 @@ pub struct TableInfo {
     pub columns: Vec<ColumnStatistics>,
 }
 
-/// What is known about a column; every number is exact.
+/// What is known about a column; every number is exact but the estimate.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct ColumnStatistics {
     /// NULLs.
@@ -33,8 +34,40 @@ pub struct ColumnStatistics {
     pub max: Option<Literal>,
     /// Distinct values, NULL not counted; `None` when not known.
     pub distinct_count: Option<u64>,
+    /// About how many distinct values there are, NULL not counted, where it is not known exactly.
+    pub distinct_estimate: Option<u64>,
     /// Bytes of the encoded chunks.
     pub bytes_encoded: u64,
+}
+
+/// The statistics that were gathered of a version of a table while it was loaded: states of
+/// `farpool_statistics`, as they travel.
+#[derive(Clone, Debug, PartialEq)]
+pub struct TableStatistics {
+    /// The version that they are about.
+    pub table: TableInfo,
+    /// A column each, in the order of the schema.
+    pub columns: Vec<ColumnStates>,
+    /// The moments of some of the columns together.
+    pub moments: Option<MomentsState>,
+}
+
+/// The states of one column; none where nothing was gathered.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct ColumnStates {
+    /// A sketch.
+    pub sketch: Option<Bytes>,
+    /// A histogram.
+    pub histogram: Option<Bytes>,
+}
+
+/// The state of the moments of several columns.
+#[derive(Clone, Debug, PartialEq)]
+pub struct MomentsState {
+    /// The columns, by their positions in the schema.
+    pub columns: Vec<u32>,
+    /// The state.
+    pub state: Bytes,
 }
 
 /// What a load does when the table exists already.

@@ -92,7 +92,7 @@ pub fn distinct_values(expr: &Expr, info: &TableInfo) -> f64 {
 
 fn distinct(column: &ColumnStatistics, info: &TableInfo) -> f64 {
     let rows = (info.rows as f64).max(1.0);
-    if let Some(distinct) = column.distinct_count {
+    if let Some(distinct) = column.distinct_count.or(column.distinct_estimate) {
         return (distinct as f64).clamp(1.0, rows);
     }
     // Not counted: more than were tracked, but no more than the domain has.

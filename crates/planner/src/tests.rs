@@ -26,6 +26,7 @@ fn info() -> TableInfo {
         max,
         distinct_count,
         bytes_encoded: 1000,
+        distinct_estimate: None,
     };
     let date = |v| Literal::new(Value::Int(v), DataType::Date32).ok();
     let float = |v| Literal::new(Value::Float(v), DataType::Float64).ok();

@@ -5,7 +5,7 @@ use crate::ReceiptHandle;
 use arrow_array::RecordBatch;
 use arrow_schema::SchemaRef;
 use async_trait::async_trait;
-use farpool_model::{LoadMode, Prepared, Program, Result, Status, TableInfo, TableName};
+use farpool_model::{LoadMode, Prepared, Program, Result, Status, TableInfo, TableName, TableStatistics};
 use futures::Stream;
 use std::fmt;
 use std::pin::Pin;
@@ -27,6 +27,9 @@ pub trait Pool: Send + Sync + fmt::Debug {
 
     /// One table; `NotFound` names similar ones.
     async fn table(&self, name: &TableName) -> Result<TableInfo>;
+
+    /// What was gathered about a table while it was loaded.
+    async fn statistics(&self, name: &TableName) -> Result<TableStatistics>;
 
     /// How far the pool would carry out each operator of `program`; runs nothing.
     async fn prepare(&self, program: &Program) -> Result<Prepared>;

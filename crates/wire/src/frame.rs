@@ -122,6 +122,8 @@ frame_kinds! {
     Drop = 11,
     /// Report the state of the pool.
     Status = 12,
+    /// What was gathered about a table while it was loaded?
+    Statistics = 13,
     /// Who the node is; answers `Hello`.
     Welcome = 129,
     /// The answers to a plan; answers `Prepare`, and comes first after `Execute`.
@@ -144,6 +146,8 @@ frame_kinds! {
     Error = 138,
     /// Rows of a result, packed.
     Parcel = 139,
+    /// Answers `Statistics`.
+    TableStatistics = 140,
 }
 
 impl FrameKind {
@@ -176,7 +180,8 @@ impl FrameKind {
     /// Bytes that a message of this kind may have when put together.
     pub fn message_bytes_max(self) -> usize {
         match self {
-            FrameKind::Hello | FrameKind::Welcome | FrameKind::Table | FrameKind::Drop => 64 << 10,
+            FrameKind::Hello | FrameKind::Welcome => 64 << 10,
+            FrameKind::Table | FrameKind::Drop | FrameKind::Statistics => 64 << 10,
             FrameKind::Cancel | FrameKind::Credit | FrameKind::Tables => 64,
             FrameKind::LoadEnd | FrameKind::Status | FrameKind::Dropped => 64,
             FrameKind::Error => limits::FRAME_BYTES_MAX,
@@ -189,7 +194,7 @@ impl FrameKind {
             FrameKind::Prepared | FrameKind::TableInfo | FrameKind::Loaded | FrameKind::StatusInfo => {
                 16 << 20
             }
-            FrameKind::TableList => 64 << 20,
+            FrameKind::TableList | FrameKind::TableStatistics => 64 << 20,
             FrameKind::LoadBatch | FrameKind::Batch | FrameKind::Parcel => limits::MESSAGE_BYTES_MAX,
         }
     }

@@ -67,7 +67,7 @@ pub struct Credit {
     pub bytes: u64,
 }
 
-/// `Table` and `Drop`
+/// `Table`, `Drop` and `Statistics`
 #[derive(Clone, PartialEq, Eq, Message)]
 pub struct TableRequest {
     #[prost(string, tag = "1")]
@@ -203,6 +203,8 @@ pub struct ColumnStatistics {
     pub distinct_count: Option<u64>,
     #[prost(uint64, tag = "5")]
     pub bytes_encoded: u64,
+    #[prost(uint64, optional, tag = "6")]
+    pub distinct_estimate: Option<u64>,
 }
 
 /// `TableInfo` and `Loaded`
@@ -229,6 +231,35 @@ pub struct TableInfo {
 pub struct TableList {
     #[prost(bytes = "bytes", repeated, tag = "1")]
     pub tables: Vec<Bytes>,
+}
+
+/// The states of one column.
+#[derive(Clone, PartialEq, Eq, Message)]
+pub struct ColumnStates {
+    #[prost(bytes = "bytes", optional, tag = "1")]
+    pub sketch: Option<Bytes>,
+    #[prost(bytes = "bytes", optional, tag = "2")]
+    pub histogram: Option<Bytes>,
+}
+
+/// The moments of several columns.
+#[derive(Clone, PartialEq, Eq, Message)]
+pub struct MomentsState {
+    #[prost(uint32, repeated, tag = "1")]
+    pub columns: Vec<u32>,
+    #[prost(bytes = "bytes", tag = "2")]
+    pub state: Bytes,
+}
+
+/// `TableStatistics`
+#[derive(Clone, PartialEq, Eq, Message)]
+pub struct TableStatistics {
+    #[prost(bytes = "bytes", tag = "1")]
+    pub table: Bytes,
+    #[prost(bytes = "bytes", repeated, tag = "2")]
+    pub columns: Vec<Bytes>,
+    #[prost(bytes = "bytes", optional, tag = "3")]
+    pub moments: Option<Bytes>,
 }
 
 /// What a tenant holds and has used.

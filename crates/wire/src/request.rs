@@ -69,6 +69,11 @@ pub enum Request {
         /// Which.
         table: TableName,
     },
+    /// Tell the statistics that were gathered of a table while it was loaded.
+    Statistics {
+        /// Which.
+        table: TableName,
+    },
     /// Report the state of the pool.
     Status,
 }
@@ -88,6 +93,7 @@ impl Request {
             Request::LoadBatch(_) => FrameKind::LoadBatch,
             Request::LoadEnd => FrameKind::LoadEnd,
             Request::Drop { .. } => FrameKind::Drop,
+            Request::Statistics { .. } => FrameKind::Statistics,
             Request::Status => FrameKind::Status,
         }
     }
@@ -108,7 +114,7 @@ impl Request {
             Request::Prepare { plan } => write_plan(plan, ResultForm::Plain)?,
             Request::Execute { plan, results } => write_plan(plan, *results)?,
             Request::Credit { bytes } => body(&proto::Credit { bytes: *bytes }),
-            Request::Table { name } | Request::Drop { table: name } => {
+            Request::Table { name } | Request::Drop { table: name } | Request::Statistics { table: name } => {
                 body(&proto::TableRequest { name: name.as_str().to_string() })
             }
             Request::LoadBegin { table, mode, schema, rows_hint } => body(&proto::LoadBegin {
@@ -161,6 +167,7 @@ impl Request {
             }
             FrameKind::LoadEnd => read(body).map(|proto::Empty {}| Request::LoadEnd)?,
             FrameKind::Drop => Request::Drop { table: read_name(body)? },
+            FrameKind::Statistics => Request::Statistics { table: read_name(body)? },
             FrameKind::Status => read(body).map(|proto::Empty {}| Request::Status)?,
             _ => return Err(Error::invalid("not a request")),
         })

@@ -9,8 +9,9 @@ use arrow_schema::SchemaRef;
 use bytes::Bytes;
 use farpool_model::status::TenantStatus;
 use farpool_model::{
-    Answer, ColumnStatistics, Encoding, Error, ErrorKind, Expr, Literal, OperatorAnswer, Prepared, Program,
-    Receipt, Result, Status, TableInfo, TableName, TenantName, Value, Version,
+    Answer, ColumnStates, ColumnStatistics, Encoding, Error, ErrorKind, Expr, Literal, MomentsState,
+    OperatorAnswer, Prepared, Program, Receipt, Result, Status, TableInfo, TableName, TableStatistics,
+    TenantName, Value, Version,
 };
 use std::sync::Arc;
 
@@ -43,6 +44,8 @@ pub enum Response {
     Tables(Vec<TableInfo>),
     /// One table.
     Table(TableInfo),
+    /// What was gathered about a table while it was loaded.
+    Statistics(Box<TableStatistics>),
     /// The load is complete, and this the table.
     Loaded(TableInfo),
     /// The table is gone.
@@ -69,6 +72,7 @@ impl Response {
             Response::Receipt(_) => FrameKind::Receipt,
             Response::Tables(_) => FrameKind::TableList,
             Response::Table(_) => FrameKind::TableInfo,
+            Response::Statistics(_) => FrameKind::TableStatistics,
             Response::Loaded(_) => FrameKind::Loaded,
             Response::Dropped => FrameKind::Dropped,
             Response::Credit { .. } => FrameKind::Credit,
@@ -98,6 +102,7 @@ impl Response {
                 body(&proto::TableList { tables })
             }
             Response::Table(table) | Response::Loaded(table) => body(&write_table(table)?),
+            Response::Statistics(statistics) => body(&write_statistics(statistics)?),
             Response::Dropped => Bytes::new(),
             Response::Credit { bytes } => body(&proto::Credit { bytes: *bytes }),
             Response::Status(status) => body(&write_status(status)),
@@ -138,6 +143,7 @@ impl Response {
             }
             FrameKind::TableInfo => Response::Table(read_table(read(body)?)?),
             FrameKind::Loaded => Response::Loaded(read_table(read(body)?)?),
+            FrameKind::TableStatistics => Response::Statistics(Box::new(read_statistics(&read(body)?)?)),
             FrameKind::Dropped => read(body).map(|proto::Empty {}| Response::Dropped)?,
             FrameKind::Credit => read(body).map(|proto::Credit { bytes }| Response::Credit { bytes })?,
             FrameKind::StatusInfo => Response::Status(read_status(read(body)?)?),
@@ -277,6 +283,7 @@ fn write_table(table: &TableInfo) -> Result<proto::TableInfo> {
         max: column.max.as_ref().and_then(write_value),
         distinct_count: column.distinct_count,
         bytes_encoded: column.bytes_encoded,
+        distinct_estimate: column.distinct_estimate,
     };
     Ok(proto::TableInfo {
         name: table.name.as_str().to_string(),
@@ -309,6 +316,7 @@ fn read_table(table: proto::TableInfo) -> Result<TableInfo> {
             min: value(column.min)?,
             max: value(column.max)?,
             distinct_count: column.distinct_count,
+            distinct_estimate: column.distinct_estimate,
             bytes_encoded: column.bytes_encoded,
         })
     });
@@ -322,6 +330,47 @@ fn read_table(table: proto::TableInfo) -> Result<TableInfo> {
         bytes_encoded: table.bytes_encoded,
         columns,
     })
+}
+
+fn write_statistics(statistics: &TableStatistics) -> Result<proto::TableStatistics> {
+    let column = |states: &ColumnStates| {
+        body(&proto::ColumnStates { sketch: states.sketch.clone(), histogram: states.histogram.clone() })
+    };
+    let moments = statistics.moments.as_ref();
+    Ok(proto::TableStatistics {
+        table: body(&write_table(&statistics.table)?),
+        columns: statistics.columns.iter().map(column).collect(),
+        moments: moments
+            .map(|m| body(&proto::MomentsState { columns: m.columns.clone(), state: m.state.clone() })),
+    })
+}
+
+/// The states themselves stay bytes: who uses them reads them.
+fn read_statistics(statistics: &proto::TableStatistics) -> Result<TableStatistics> {
+    let table = read_table(read(&statistics.table)?)?;
+    let columns_of_table = table.columns.len();
+    if statistics.columns.len() != columns_of_table {
+        let states = statistics.columns.len();
+        return Err(Error::corrupt(format!(
+            "a table of {columns_of_table} columns came with states of {states}"
+        )));
+    }
+    let column = |bytes: &Bytes| -> Result<ColumnStates> {
+        let proto::ColumnStates { sketch, histogram } = read(bytes)?;
+        Ok(ColumnStates { sketch, histogram })
+    };
+    let moments = match &statistics.moments {
+        Some(bytes) => {
+            let proto::MomentsState { columns, state } = read(bytes)?;
+            if columns.iter().any(|c| *c as usize >= columns_of_table) {
+                return Err(Error::corrupt("moments of a column that the table does not have"));
+            }
+            Some(MomentsState { columns, state })
+        }
+        None => None,
+    };
+    let columns = statistics.columns.iter().map(column).collect::<Result<_>>()?;
+    Ok(TableStatistics { table, columns, moments })
 }
 
 /// Bytes of the longest bound of strings or binaries that travels. Bounds are for estimates; a longer one

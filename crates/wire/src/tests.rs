@@ -75,6 +75,7 @@ fn every_request_round_trips() {
         Request::LoadBatch(rows()),
         Request::LoadEnd,
         Request::Drop { table: name("t") },
+        Request::Statistics { table: name("t") },
         Request::Status,
     ];
     for request in requests {
@@ -89,8 +90,14 @@ fn every_request_round_trips() {
 fn table_info() -> TableInfo {
     let literal =
         |value, field: usize| Literal::new(value, schema().field(field).data_type().clone()).unwrap();
-    let column =
-        |min, max| ColumnStatistics { null_count: 3, min, max, distinct_count: Some(0), bytes_encoded: 99 };
+    let column = |min, max| ColumnStatistics {
+        null_count: 3,
+        min,
+        max,
+        distinct_count: Some(0),
+        distinct_estimate: Some(7),
+        bytes_encoded: 99,
+    };
     TableInfo {
         name: name("t"),
         version: Version(u64::MAX),
@@ -104,6 +111,23 @@ fn table_info() -> TableInfo {
             column(None, Some(literal(Value::Text("zz".into()), 2))),
             ColumnStatistics::default(),
         ],
+    }
+}
+
+fn statistics(columns: usize, of: &[u32]) -> TableStatistics {
+    let state = |byte: u8| Some(Bytes::from(vec![byte; 3]));
+    let mut states = vec![ColumnStates { sketch: state(1), histogram: state(2) }; columns];
+    states[1] = ColumnStates::default();
+    let moments = Some(MomentsState { columns: of.to_vec(), state: Bytes::from_static(b"m") });
+    TableStatistics { table: table_info(), columns: states, moments }
+}
+
+#[test]
+fn states_are_of_columns_that_the_table_has() {
+    for (columns, of) in [(3, [0, 1]), (5, [0, 1]), (4, [0, 4])] {
+        let response = Response::Statistics(Box::new(statistics(columns, &of)));
+        let messages = receive(&send(response.encode().unwrap(), 9)).unwrap();
+        assert_eq!(Response::decode(&messages[0], None).unwrap_err().kind, ErrorKind::Corrupt);
     }
 }
 
@@ -162,6 +186,7 @@ fn every_response_round_trips() {
         Response::Tables(vec![]),
         Response::Table(table_info()),
         Response::Loaded(table_info()),
+        Response::Statistics(Box::new(statistics(4, &[0, 3]))),
         Response::Dropped,
         Response::Credit { bytes: 0 },
         Response::Status(status),

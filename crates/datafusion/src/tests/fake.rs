@@ -12,9 +12,9 @@ use datafusion::logical_expr::expr::{InList, Like};
 use datafusion::logical_expr::{Expr as Logical, ExprFunctionExt, Operator, binary_expr, cast, lit, when};
 use datafusion::prelude::SessionContext;
 use farpool_model::{
-    AggregateFunction, Answer, ArithmeticOp, ColumnStatistics, CompareOp, Error, Expr, Literal, LoadMode,
-    OperatorAnswer, Output, Prepared, Program, Receipt, Result, Status, TableInfo, TableName, Value, Version,
-    Weakened, schema, weaken,
+    AggregateFunction, Answer, ArithmeticOp, ColumnStates, ColumnStatistics, CompareOp, Error, Expr, Literal,
+    LoadMode, OperatorAnswer, Output, Prepared, Program, Receipt, Result, Status, TableInfo, TableName,
+    TableStatistics, Value, Version, Weakened, schema, weaken,
 };
 use farpool_transfer::{BatchStream, Execution, Pool, ReceiptHandle};
 use futures::{StreamExt, TryStreamExt};
@@ -92,7 +92,7 @@ fn statistics(batches: &[RecordBatch], column: usize) -> ColumnStatistics {
             high = Some(value);
         }
     }
-    ColumnStatistics { null_count, min: low, max: high, distinct_count: None, bytes_encoded: 100 }
+    ColumnStatistics { null_count, min: low, max: high, bytes_encoded: 100, ..ColumnStatistics::default() }
 }
 
 #[async_trait]
@@ -113,6 +113,12 @@ impl Pool for Fake {
     async fn table(&self, name: &TableName) -> Result<TableInfo> {
         self.described.fetch_add(1, Ordering::Relaxed);
         self.info(name)
+    }
+
+    async fn statistics(&self, name: &TableName) -> Result<TableStatistics> {
+        let table = self.info(name)?;
+        let columns = vec![ColumnStates::default(); table.columns.len()];
+        Ok(TableStatistics { table, columns, moments: None })
     }
 
     async fn prepare(&self, program: &Program) -> Result<Prepared> {

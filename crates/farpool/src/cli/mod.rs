@@ -10,6 +10,7 @@ mod drop;
 mod load;
 mod output;
 mod pool_args;
+mod profile;
 mod progress;
 mod serve;
 mod size;
@@ -30,6 +31,7 @@ Examples:
   farpool sql -c \"select count(*) from 'trips.parquet'\"   query a file, no server needed
   farpool serve --memory 8GiB                             run a memory node
   farpool load trips 'trips-*.parquet'                    put a table into it
+  farpool profile trips.parquet                           learn what a file holds
   farpool sql --pool farpool://127.0.0.1:9797 -c \"select max(fare) from trips\"
 
 'farpool help COMMAND' tells more about each command.
@@ -52,6 +54,7 @@ enum Command {
     Sql(sql::Args),
     Serve(serve::Args),
     Load(load::Args),
+    Profile(profile::Args),
     Tables(tables::Args),
     Drop(drop::Args),
     Status(status::Args),
@@ -67,6 +70,7 @@ pub fn main() -> ExitCode {
         Command::Sql(args) => sql::run(args),
         Command::Serve(args) => serve::run(args),
         Command::Load(args) => load::run(args),
+        Command::Profile(args) => profile::run(args),
         Command::Tables(args) => tables::run(args),
         Command::Drop(args) => drop::run(args),
         Command::Status(args) => status::run(args),

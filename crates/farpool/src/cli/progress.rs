@@ -17,6 +17,8 @@ pub enum Unit {
     Bytes,
     /// Rows.
     Rows,
+    /// Rows of a stream, whose end nobody knows.
+    Stream,
 }
 
 /// A bar that follows a counter until it is dropped. Nothing of it remains on the screen.
@@ -83,8 +85,12 @@ fn paint(bar: &ProgressBar, stop: &AtomicBool, done: &AtomicU64, rows: Option<&A
 fn style(unit: Unit, with_rows: bool) -> ProgressStyle {
     let amounts = match unit {
         Unit::Bytes => "{binary_bytes}/{binary_total_bytes} {binary_bytes_per_sec}",
-        Unit::Rows => "{human_pos}/{human_len} rows, {per_sec}",
+        Unit::Rows | Unit::Stream => "{human_pos}/{human_len} rows, {per_sec}",
     };
+    if unit == Unit::Stream {
+        return ProgressStyle::with_template("{prefix} {human_pos} rows, {per_sec}")
+            .unwrap_or_else(|_| ProgressStyle::default_spinner());
+    }
     let rows = if with_rows { " {msg}" } else { "" };
     let template = format!("{{prefix}} [{{bar:24}}] {amounts}{rows} {{eta}} left");
     ProgressStyle::with_template(&template)

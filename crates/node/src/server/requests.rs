@@ -52,6 +52,7 @@ fn outcome(connection: &Arc<Connection>, message: &Message) -> Result<Option<Res
         }
         Request::Tables => Response::Tables(catalog.tables(tenant)),
         Request::Table { name } => Response::Table(catalog.info(tenant, &name)?),
+        Request::Statistics { table } => Response::Statistics(Box::new(catalog.statistics(tenant, &table)?)),
         Request::Drop { table } => {
             catalog.drop_table(tenant, &table)?;
             Response::Dropped

@@ -4,14 +4,19 @@
 //! added in the order in which the rows came. An append encodes its rows on their own and puts them behind
 //! whatever the newest version is when it commits, so that appends at the same time lose nothing.
 //!
+//! A tap on the same threads finds out what the rows hold; its profile is kept with the version, and an append
+//! adds its own to that of the version it extends.
+//!
 //! Invariant: a load that is dropped, for whatever reason, gives back all its pages: they belong to the
 //! row groups that it holds.
 
-use super::{Catalog, Expected, Refused};
+use super::tap::{Gathered, Tap};
+use super::{Catalog, Current, Expected, Refused};
 use arrow_array::{ArrayRef, RecordBatch};
 use arrow_schema::Schema;
 use farpool_columns::{Encoder, RowGroup, Table, TableBuilder};
 use farpool_model::{Error, ErrorKind, LoadMode, Result, TableInfo, TableName, TenantName, schema};
+use farpool_statistics::Profile;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
@@ -27,6 +32,7 @@ pub struct Load {
     mode: LoadMode,
     builder: TableBuilder,
     encoder: Encoder,
+    tap: Tap,
     /// Full row groups that wait until there is one for each worker.
     waiting: Vec<Vec<ArrayRef>>,
     workers: usize,
@@ -49,15 +55,21 @@ impl Load {
         }
         let builder = TableBuilder::new(catalog.pool().clone(), tenant.clone(), &canonical, rows_hint)?;
         let encoder = builder.encoder();
+        let tap = Tap::new(builder.schema().clone());
         let workers = std::thread::available_parallelism().map_or(1, usize::from).min(WORKERS_DEFAULT_MAX);
         let waiting = Vec::new();
-        Ok(Load { catalog, tenant, name, mode, builder, encoder, waiting, workers, failed: None })
+        Ok(Load { catalog, tenant, name, mode, builder, encoder, tap, waiting, workers, failed: None })
     }
 
     /// Encodes on up to `workers` threads at once, the caller's among them. By default as many as the
     /// machine has cores, up to eight.
     pub fn set_workers(&mut self, workers: usize) {
         self.workers = workers.max(1);
+    }
+
+    /// Has nothing found out about the rows: for tables that live no longer than the query that wants them.
+    pub fn without_tap(&mut self) {
+        self.tap = Tap::closed(self.builder.schema().clone());
     }
 
     /// Adds rows. Columns go by position; types are cast to those that the load began with.
@@ -81,16 +93,19 @@ impl Load {
         self.encode_waiting()?;
         if let Some(columns) = self.builder.take_last_row_group() {
             let group = self.encoder.encode(&columns)?;
+            self.tap.observe(&columns);
             self.builder.add_row_group(group)?;
         }
-        let Load { catalog, tenant, name, mode, builder, .. } = self;
+        let Load { catalog, tenant, name, mode, builder, encoder, tap, .. } = self;
         let table = builder.finish()?;
+        let profile = tap.finish();
         let expected = match mode {
-            LoadMode::Append => return append(&catalog, &tenant, &name, &table),
+            LoadMode::Append => return append(&catalog, &tenant, &name, &table, profile.as_ref()),
             LoadMode::Create => Expected::Nothing,
             LoadMode::Replace => Expected::Anything,
         };
-        catalog.put(&tenant, &name, table, expected).map_err(|refused| refused.error)
+        let gathered = profile.and_then(|profile| Gathered::keep(&profile, &encoder));
+        catalog.put(&tenant, &name, table, gathered, expected).map_err(|refused| refused.error)
     }
 
     fn check(&self) -> Result<()> {
@@ -118,22 +133,30 @@ impl Load {
 
     fn encode_waiting(&mut self) -> Result<()> {
         let waiting = std::mem::take(&mut self.waiting);
-        for group in encode_all(&self.encoder, &waiting, self.workers) {
+        for group in encode_all(&self.encoder, &self.tap, &waiting, self.workers) {
             self.builder.add_row_group(group?)?;
         }
         Ok(())
     }
 }
 
-/// Encodes row groups on up to `workers` threads; the results in the order of the row groups.
-fn encode_all(encoder: &Encoder, groups: &[Vec<ArrayRef>], workers: usize) -> Vec<Result<RowGroup>> {
+/// Encodes row groups on up to `workers` threads, `tap` looking on; the results in the order of the row groups.
+fn encode_all(
+    encoder: &Encoder,
+    tap: &Tap,
+    groups: &[Vec<ArrayRef>],
+    workers: usize,
+) -> Vec<Result<RowGroup>> {
     let next = AtomicUsize::new(0);
     let encode_some = || {
         let mut encoded = Vec::new();
         loop {
             let index = next.fetch_add(1, Ordering::Relaxed);
             match groups.get(index) {
-                Some(columns) => encoded.push((index, encoder.encode(columns))),
+                Some(columns) => {
+                    encoded.push((index, encoder.encode(columns)));
+                    tap.observe(columns);
+                }
                 None => return encoded,
             }
         }
@@ -159,16 +182,24 @@ fn encode_all(encoder: &Encoder, groups: &[Vec<ArrayRef>], workers: usize) -> Ve
 }
 
 /// Puts the row groups of `rows` behind those of the newest version, as often as another load is faster.
-fn append(catalog: &Catalog, tenant: &TenantName, name: &TableName, rows: &Table) -> Result<TableInfo> {
+fn append(
+    catalog: &Catalog,
+    tenant: &TenantName,
+    name: &TableName,
+    rows: &Table,
+    profile: Option<&Profile>,
+) -> Result<TableInfo> {
     loop {
-        let (version, base) = catalog.get(tenant, name)?;
+        let Current { version, table: base, gathered } = catalog.current(tenant, name)?;
         check_agree(name, &base.schema, &rows.schema)?;
         check_nulls(name, &base, rows)?;
         let mut builder = TableBuilder::append_to(catalog.pool().clone(), &base, tenant.clone(), None)?;
         for group in &rows.row_groups {
             builder.add_row_group(RowGroup { rows: group.rows, chunks: group.chunks.clone() })?;
         }
-        match catalog.put(tenant, name, builder.finish()?, Expected::Version(version)) {
+        let whole = gathered.zip(profile).and_then(|(gathered, more)| gathered.with(&base.schema, more));
+        let gathered = whole.and_then(|whole| Gathered::keep(&whole, &builder.encoder()));
+        match catalog.put(tenant, name, builder.finish()?, gathered, Expected::Version(version)) {
             Ok(info) => return Ok(info),
             Err(Refused { error, .. }) if error.kind == ErrorKind::Unavailable => {}
             Err(Refused { error, .. }) => return Err(error),

@@ -8,16 +8,21 @@
 
 mod load;
 mod names;
+mod tap;
 
 pub use load::Load;
 
 use arrow_schema::Schema;
 use farpool_columns::Table;
 use farpool_memory::Pool;
-use farpool_model::{Error, ErrorKind, LoadMode, Result, TableInfo, TableName, TenantName, Version, limits};
+use farpool_model::{
+    ColumnStates, Error, ErrorKind, LoadMode, Result, TableInfo, TableName, TableStatistics, TenantName,
+    Version, limits,
+};
 use parking_lot::RwLock;
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use tap::Gathered;
 
 /// See the file's comment. Cheap to read while loads run: the lock is held for a look-up or a swap.
 #[derive(Debug)]
@@ -36,6 +41,8 @@ struct Tenants {
 struct Current {
     version: Version,
     table: Arc<Table>,
+    /// What a tap found out while the rows came in.
+    gathered: Option<Arc<Gathered>>,
 }
 
 /// What must hold of a table's current state for a load to take its place.
@@ -83,6 +90,29 @@ impl Catalog {
     /// `NotFound`, naming tables that there are.
     pub fn info(&self, tenant: &TenantName, name: &TableName) -> Result<TableInfo> {
         self.tenants.read().current(tenant, name).map(|current| current.info(name))
+    }
+
+    /// What was gathered about the current version of a table while it was loaded.
+    ///
+    /// # Errors
+    /// `NotFound`, naming tables that there are.
+    pub fn statistics(&self, tenant: &TenantName, name: &TableName) -> Result<TableStatistics> {
+        let current = self.current(tenant, name)?;
+        let table = current.info(name);
+        Ok(match current.gathered.as_deref() {
+            Some(Gathered { columns, moments, .. }) => {
+                TableStatistics { columns: columns.clone(), moments: moments.clone(), table }
+            }
+            None => TableStatistics {
+                columns: vec![ColumnStates::default(); table.columns.len()],
+                moments: None,
+                table,
+            },
+        })
+    }
+
+    fn current(&self, tenant: &TenantName, name: &TableName) -> Result<Current> {
+        self.tenants.read().current(tenant, name).cloned()
     }
 
     /// Forgets a table. Its pages are free once no query reads them any more.
@@ -136,6 +166,7 @@ impl Catalog {
         tenant: &TenantName,
         name: &TableName,
         table: Table,
+        gathered: Option<Gathered>,
         expected: Expected,
     ) -> Result<TableInfo, Refused> {
         let mut tenants = self.tenants.write();
@@ -143,7 +174,8 @@ impl Catalog {
             return Err(Refused { error, table: Box::new(table) });
         }
         tenants.versions_made += 1;
-        let current = Current { version: Version(tenants.versions_made), table: Arc::new(table) };
+        let version = Version(tenants.versions_made);
+        let current = Current { version, table: Arc::new(table), gathered: gathered.map(Arc::new) };
         let info = current.info(name);
         let before = tenants.tables.entry(tenant.clone()).or_default().insert(name.clone(), current);
         drop(tenants);
@@ -201,6 +233,11 @@ impl Tenants {
 
 impl Current {
     fn info(&self, name: &TableName) -> TableInfo {
+        let mut columns = self.table.statistics.clone();
+        let estimates = self.gathered.iter().flat_map(|gathered| &gathered.distinct);
+        for (column, estimate) in columns.iter_mut().zip(estimates) {
+            column.distinct_estimate = estimate.filter(|_| column.distinct_count.is_none());
+        }
         TableInfo {
             name: name.clone(),
             version: self.version,
@@ -208,7 +245,7 @@ impl Current {
             rows: self.table.rows,
             bytes_plain: self.table.bytes_plain,
             bytes_encoded: self.table.bytes_encoded,
-            columns: self.table.statistics.clone(),
+            columns,
         }
     }
 }

@@ -292,3 +292,56 @@ fn an_empty_table_is_a_table() {
     assert_eq!(begin(&catalog, "t", LoadMode::Create).unwrap().commit().unwrap().rows, 0);
     assert_eq!(load(&catalog, "t", LoadMode::Append, 0..3).unwrap().rows, 3);
 }
+
+/// Loads `rows` in `mode` and gives what was gathered.
+fn gathered(
+    catalog: &Arc<Catalog>,
+    mode: LoadMode,
+    rows: std::ops::Range<i64>,
+) -> farpool_statistics::Profile {
+    let mut load = begin(catalog, "t", mode).unwrap();
+    load.push(&batch(rows)).unwrap();
+    load.commit().unwrap();
+    let statistics = catalog.statistics(&tenant(), &name("t")).unwrap();
+    farpool_statistics::Profile::read(&statistics).unwrap().expect("the tap ran")
+}
+
+#[test]
+fn a_tap_finds_out_what_the_rows_hold_and_appends_add_to_it() {
+    let catalog = roomy();
+    let rows = 3 * ROW_GROUP_ROWS as i64 + 7;
+    let one = gathered(&catalog, LoadMode::Create, 0..rows);
+    let both = gathered(&catalog, LoadMode::Append, 0..10);
+    assert_eq!((one.rows(), both.rows()), (rows as u64, rows as u64 + 10));
+    let (before, after) = (&one.columns()[0].sketch, &both.columns()[0].sketch);
+    // The ten rows were there before; what is certain of the number of rows is not the same.
+    assert_eq!(before.distinct().map(|d| d.low), after.distinct().map(|d| d.low));
+    assert_eq!(after.sum().map(|sum| sum.as_f64()), Some((rows * (rows - 1) / 2 + 45) as f64));
+    let info = catalog.info(&tenant(), &name("t")).unwrap();
+    for column in &info.columns {
+        assert!(column.distinct_count.is_none() || column.distinct_estimate.is_none());
+    }
+    let about = info.columns[0].distinct_count.or(info.columns[0].distinct_estimate).unwrap();
+    assert!((about as f64 / rows as f64 - 1.0).abs() < 0.05, "{about} of {rows}");
+}
+
+#[test]
+fn a_load_without_a_tap_gathers_nothing() {
+    let catalog = roomy();
+    let mut load = begin(&catalog, "t", LoadMode::Create).unwrap();
+    load.without_tap();
+    load.push(&batch(0..100)).unwrap();
+    load.commit().unwrap();
+    let statistics = catalog.statistics(&tenant(), &name("t")).unwrap();
+    assert_eq!(farpool_statistics::Profile::read(&statistics).unwrap().map(|p| p.rows()), None);
+    assert_eq!(statistics.columns.len(), statistics.table.columns.len());
+}
+
+#[test]
+fn what_was_gathered_goes_with_its_version() {
+    let catalog = roomy();
+    gathered(&catalog, LoadMode::Create, 0..100);
+    assert!(bytes_used(&catalog) > 0);
+    catalog.drop_table(&tenant(), &name("t")).unwrap();
+    assert_eq!(bytes_used(&catalog), 0);
+}

@@ -30,9 +30,19 @@ pub(super) struct Dialect {
 /// The columns, of type Null where the first rows have no value, and the dialect.
 pub(super) fn open(path: &Path, mut file: File, tabs: bool) -> Result<(SchemaRef, Dialect)> {
     let delimiter = if tabs { b'\t' } else { guess_delimiter(path, &mut file)? };
+    guess(path, file, delimiter)
+}
+
+/// The columns and the dialect of what stands at the beginning of a stream.
+pub(super) fn open_head(path: &Path, head: &[u8]) -> Result<(SchemaRef, Dialect)> {
+    let header = head.split(|byte| *byte == b'\n').next().unwrap_or_default();
+    guess(path, head, delimiter_of(header))
+}
+
+fn guess(path: &Path, from: impl std::io::Read, delimiter: u8) -> Result<(SchemaRef, Dialect)> {
     let format = Format::default().with_header(true).with_delimiter(delimiter);
     let (guessed, _) = format
-        .infer_schema(BufReader::new(file), Some(GUESS_ROWS))
+        .infer_schema(BufReader::new(from), Some(GUESS_ROWS))
         .map_err(|error| failure(path, &error, None))?;
     if guessed.fields().is_empty() {
         return Err(Error::invalid(format!("{} has no columns", path.display())));
@@ -56,12 +66,23 @@ pub(super) fn read(
     columns: &[usize],
     progress: Arc<Progress>,
 ) -> Result<Batches> {
+    read_from(path, Counting { inner: file, progress }, schema, dialect, columns)
+}
+
+/// The same from anything that can be read.
+pub(super) fn read_from(
+    path: &Path,
+    from: impl std::io::Read + Send + 'static,
+    schema: &SchemaRef,
+    dialect: Dialect,
+    columns: &[usize],
+) -> Result<Batches> {
     let reader = arrow_csv::ReaderBuilder::new(schema.clone())
         .with_header(true)
         .with_delimiter(dialect.delimiter)
         .with_batch_size(limits::BATCH_ROWS)
         .with_projection(columns.to_vec())
-        .build(Counting { inner: file, progress })
+        .build(from)
         .map_err(|error| failure(path, &error, Some(schema)))?;
     let (path, schema) = (path.to_path_buf(), schema.clone());
     Ok(Box::new(reader.map(move |batch| batch.map_err(|error| failure(&path, &error, Some(&schema))))))
@@ -86,8 +107,12 @@ fn guess_delimiter(path: &Path, file: &mut File) -> Result<u8> {
         .read_until(b'\n', &mut header)
         .map_err(io)?;
     file.seek(SeekFrom::Start(0)).map_err(io)?;
+    Ok(delimiter_of(&header))
+}
+
+fn delimiter_of(header: &[u8]) -> u8 {
     let found = [b',', b';', b'\t', b'|'].into_iter().find(|delimiter| header.contains(delimiter));
-    Ok(found.unwrap_or(b','))
+    found.unwrap_or(b',')
 }
 
 /// What the reader says, in terms of the file. Its messages are texts; the one that matters is taken apart.

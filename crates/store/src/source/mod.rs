@@ -11,6 +11,7 @@ mod framing;
 mod ipc;
 mod parquet;
 mod progress;
+mod stream;
 
 use arrow_array::{RecordBatch, RecordBatchOptions, new_null_array};
 use arrow_schema::{DataType, Field, Fields, Schema, SchemaRef};
@@ -21,6 +22,8 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
+
+pub use stream::{Stream, open_stream};
 
 /// Opens the file at a path, or the files that a pattern such as `trips-*.parquet` stands for. The format
 /// goes by the extension (`.parquet`, `.csv`, `.tsv`, `.arrow`, `.arrows`, `.feather`, `.ipc`), else by
@@ -267,15 +270,20 @@ fn agreed_schema(files: &mut [InputFile]) -> Result<SchemaRef> {
     for other in rest {
         agreed = agree(&first.path, &agreed, other)?;
     }
-    let settle = |field: &Arc<Field>| match field.data_type() {
-        DataType::Null => Arc::new(Field::new(field.name(), DataType::Utf8View, true)),
-        _ => field.clone(),
-    };
-    let agreed = Arc::new(Schema::new(agreed.fields().iter().map(settle).collect::<Fields>()));
+    let agreed = settled(&agreed);
     for file in files.iter_mut().filter(|file| matches!(file.format, Opened::Csv(_))) {
         file.schema = agreed.clone();
     }
     Ok(agreed)
+}
+
+/// A column without any value is one of strings.
+fn settled(schema: &Schema) -> SchemaRef {
+    let settle = |field: &Arc<Field>| match field.data_type() {
+        DataType::Null => Arc::new(Field::new(field.name(), DataType::Utf8View, true)),
+        _ => field.clone(),
+    };
+    Arc::new(Schema::new(schema.fields().iter().map(settle).collect::<Fields>()))
 }
 
 fn agree(first_path: &Path, first: &SchemaRef, other: &InputFile) -> Result<SchemaRef> {

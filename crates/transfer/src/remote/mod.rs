@@ -15,7 +15,8 @@ use arrow_schema::SchemaRef;
 use async_trait::async_trait;
 use connection::{Channel, Connection};
 use farpool_model::{
-    ErrorKind, LoadMode, Prepared, Program, Result, ResultForm, Status, TableInfo, TableName, schema,
+    ErrorKind, LoadMode, Prepared, Program, Result, ResultForm, Status, TableInfo, TableName,
+    TableStatistics, schema,
 };
 use farpool_wire::{Request, Response, substrait};
 use parking_lot::Mutex;
@@ -147,6 +148,17 @@ impl Pool for RemotePool {
             Response::Table(table) => {
                 self.learn(&table);
                 Ok(table)
+            }
+            other => Err(query::unexpected(other.kind())),
+        }
+    }
+
+    async fn statistics(&self, name: &TableName) -> Result<TableStatistics> {
+        let request = Request::Statistics { table: name.clone() };
+        match self.ask_again(&request, "it told the statistics of a table").await? {
+            Response::Statistics(statistics) => {
+                self.learn(&statistics.table);
+                Ok(*statistics)
             }
             other => Err(query::unexpected(other.kind())),
         }

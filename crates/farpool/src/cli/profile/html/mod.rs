@@ -1,0 +1,189 @@
+//! A profile as one HTML page that needs nothing else: no network, no script. Pictures are SVG; what they
+//! show exactly is said on hover.
+//!
+//! Invariant: every name and value goes through [`escape`].
+
+mod heat;
+mod svg;
+#[cfg(test)]
+mod tests;
+
+use super::super::size;
+use super::report::{Column, Distinct, Report, Source};
+use super::text;
+use std::fmt::Write;
+
+/// Characters of a fact beside which another one fits.
+const FACT: usize = 12;
+
+const STYLE: &str = include_str!("style.css");
+
+/// The whole page.
+pub fn render(report: &Report) -> String {
+    let mut page = String::new();
+    let title = escape(&report.name);
+    let _ = write!(
+        page,
+        "<!DOCTYPE html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n\
+         <meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n\
+         <title>{title} – profile</title>\n<style>\n{STYLE}</style>\n</head>\n<body>\n<main>\n"
+    );
+    let _ = write!(page, "<h1>{title}</h1>\n<p class=\"tiles\">{}</p>\n", tiles(report));
+    page += "<section>\n<h2>Columns</h2>\n<div class=\"wide\">\n";
+    page += &overview(report);
+    page += "</div>\n</section>\n";
+    if let Some(correlation) = &report.correlation {
+        page += "<section>\n<h2>Correlation</h2>\n<div class=\"wide\">\n";
+        page += &heat::map(correlation);
+        page += "</div>\n<p class=\"note\">Pearson's coefficient of each pair; rows with a NULL in either are \
+                 left out. A dash: a column is constant.</p>\n</section>\n";
+    }
+    page += "<section>\n<h2>Each column</h2>\n<div class=\"cards\">\n";
+    for (place, column) in report.columns.iter().enumerate() {
+        card(&mut page, place, column, report.rows);
+    }
+    page += "</div>\n</section>\n</main>\n";
+    let _ = write!(page, "<footer>{}</footer>\n</body>\n</html>\n", NOTE);
+    page
+}
+
+const NOTE: &str = "Made by farpool. Counts with ≈ are estimates of sketches (HyperLogLog, Count-Min, \
+Fast-AGMS); the range in which the truth lies is shown on hover. Skew is how many times larger the \
+self-join of a column is than if its values were equally frequent. Quantiles come from a histogram.";
+
+fn tiles(report: &Report) -> String {
+    let nulls: u64 = report.columns.iter().map(|c| c.nulls).fold(0, u64::saturating_add);
+    let cells = report.rows.saturating_mul(report.columns.len() as u64);
+    let source = match report.source {
+        Source::File => "file",
+        Source::Stream => "stream",
+        Source::Pool => "table in the pool",
+    };
+    let tile = |value: &str, what: &str| format!("<span class=\"tile\"><b>{value}</b> {what}</span>");
+    let rows = if report.rows == 1 { "row" } else { "rows" };
+    let columns = if report.columns.len() == 1 { "column" } else { "columns" };
+    [
+        tile(&size::count(report.rows), rows),
+        tile(&report.columns.len().to_string(), columns),
+        tile(&escape(&text::percent(nulls, cells)), "NULL"),
+        tile(source, ""),
+    ]
+    .concat()
+}
+
+fn overview(report: &Report) -> String {
+    let mut out = "<table>\n<thead><tr><th>column</th><th>type</th><th class=\"n\">NULL</th>\
+                   <th class=\"n\">distinct</th><th class=\"n\">least</th><th class=\"n\">mean</th>\
+                   <th class=\"n\">greatest</th><th>spread</th></tr></thead>\n<tbody>\n"
+        .to_string();
+    for (place, column) in report.columns.iter().enumerate() {
+        let shown = |value| escape(&text::cut(&text::value(value), 28));
+        let _ = writeln!(
+            out,
+            "<tr><th scope=\"row\"><a href=\"#c{place}\">{}</a></th><td>{}</td><td class=\"n\">{}</td>\
+             <td class=\"n\">{}</td><td class=\"n\">{}</td><td class=\"n\">{}</td><td class=\"n\">{}</td><td>{}</td></tr>",
+            escape(&column.name),
+            escape(&column.data_type),
+            escape(&text::percent(column.nulls, report.rows)),
+            column.distinct.as_ref().map_or_else(dash, |d| distinct(d, &text::short(d.value))),
+            shown(&column.min),
+            column.mean.map_or_else(String::new, text::float),
+            shown(&column.max),
+            small(column),
+        );
+    }
+    out + "</tbody>\n</table>\n"
+}
+
+/// The histogram, or the shares of the most frequent values.
+fn small(column: &Column) -> String {
+    match column.histogram.is_empty() {
+        false => svg::spark(&column.histogram),
+        true => svg::shares(&column.top),
+    }
+}
+
+fn card(page: &mut String, place: usize, column: &Column, rows: u64) {
+    let _ = writeln!(
+        page,
+        "<article id=\"c{place}\">\n<h3>{}<span class=\"type\">{}</span></h3>\n<dl>{}</dl>",
+        escape(&column.name),
+        escape(&column.data_type),
+        facts(column, rows)
+    );
+    if !column.histogram.is_empty() {
+        *page += &svg::histogram(column);
+    }
+    if !column.top.is_empty() {
+        *page += "<h4>Most frequent</h4>\n";
+        *page += &svg::top(&column.top, rows);
+    }
+    *page += "</article>\n";
+}
+
+fn facts(column: &Column, rows: u64) -> String {
+    let mut out = String::new();
+    let mut fact = |name: &str, value: String| {
+        let long = if visible(&value) > FACT { " class=\"long\"" } else { "" };
+        let _ = write!(out, "<div{long}><dt>{name}</dt><dd>{value}</dd></div>");
+    };
+    let value = |value| escape(&text::cut(&text::value(value), 40));
+    let nulls = format!("{} ({})", size::count(column.nulls), text::percent(column.nulls, rows));
+    fact("NULL", if column.nulls == 0 { "0".to_string() } else { escape(&nulls) });
+    fact("distinct", column.distinct.as_ref().map_or_else(dash, |d| distinct(d, &size::count(d.value))));
+    fact("least", value(&column.min));
+    fact("greatest", value(&column.max));
+    if let Some(mean) = column.mean {
+        fact("mean", text::float(mean));
+    }
+    if let Some(deviation) = column.stddev {
+        fact("std. deviation", text::float(deviation));
+    }
+    if let Some(quantiles) = &column.quantiles {
+        fact("lower quartile", value(&quantiles.p25));
+        fact("median", value(&quantiles.p50));
+        fact("upper quartile", value(&quantiles.p75));
+    }
+    if let Some(skew) = column.skew {
+        fact("skew", format!("≈ {}", text::float(skew)));
+    }
+    out
+}
+
+/// Characters outside of tags.
+fn visible(markup: &str) -> usize {
+    let texts = markup.split('<').map(|part| part.split_once('>').map_or(part, |(_, text)| text));
+    texts.map(|text| text.chars().count()).sum()
+}
+
+fn distinct(distinct: &Distinct, shown: &str) -> String {
+    if distinct.low == distinct.high {
+        return shown.to_string();
+    }
+    let (low, high) = (size::count(distinct.low), size::count(distinct.high));
+    let confidence = text::float(distinct.confidence * 100.0);
+    format!("<span title=\"{low} to {high}, with {confidence} % confidence\">≈ {shown}</span>")
+}
+
+fn dash() -> String {
+    "–".to_string()
+}
+
+/// The text as it may stand between tags and in quoted attributes.
+pub fn escape(text: &str) -> String {
+    let mut out = String::with_capacity(text.len());
+    for c in text.chars() {
+        match c {
+            '&' => out.push_str("&amp;"),
+            '<' => out.push_str("&lt;"),
+            '>' => out.push_str("&gt;"),
+            '"' => out.push_str("&quot;"),
+            '\'' => out.push_str("&#39;"),
+            // Characters that HTML does not allow, or that turn the text around.
+            c if c.is_control() => out.extend(c.escape_default()),
+            '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}' => out.extend(c.escape_unicode()),
+            c => out.push(c),
+        }
+    }
+    out
+}

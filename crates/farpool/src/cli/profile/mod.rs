@@ -1,0 +1,129 @@
+//! `farpool profile`: what the columns of a file, a stream or a table hold, in one pass.
+
+mod html;
+mod report;
+mod terminal;
+mod text;
+
+use super::pool_args::PoolArgs;
+use super::progress::{Progress, Unit};
+use super::stop::{Outcome, Stop};
+use farpool::{Error, FileLoad, Profiling, TableName};
+use report::{Report, Source};
+use std::io::Write;
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
+
+const EXAMPLES: &str = "\
+Examples:
+  farpool profile trips.parquet
+  farpool profile 'trips-*.csv' --columns city,fare
+  farpool profile trips.parquet --format html > trips.html
+  farpool profile --pool farpool://node7:9797 trips
+  producer | farpool profile - --format json
+
+The target is a file if it has a '.', a '/' or a '*' in it or exists as a file, and a table of the node \
+otherwise, or with --pool. '-' reads CSV or Arrow IPC from standard input. A table's profile was gathered \
+when it was loaded: it is there at once.
+
+Distinct values, frequent values and skew are estimates of sketches, given with the range in which the \
+truth lies with a stated confidence; everything else but quantiles is exact. Correlations are Pearson's, \
+of up to 64 numeric columns, rows with a NULL in either left out.
+With --format json it is one object: name, source, rows, columns: [{name, type, nulls, min, max, sum, mean, \
+stddev, distinct: {value, low, high, confidence, exact}, second_moment, skew, counts_trusted, \
+top: [{value, count, low, high}], quantiles: {p25, p50, p75}, histogram: [{low, high, count}]}], \
+correlation: {columns, matrix}; what is not known is null.";
+
+/// Show what the columns of a file or a table hold
+#[derive(clap::Args, Debug)]
+#[command(after_help = EXAMPLES)]
+pub struct Args {
+    /// A file, a pattern in quotes, `-` for standard input, or a table of the node
+    #[arg(value_name = "TABLE|FILE")]
+    target: String,
+
+    /// Only these columns, with commas between them
+    #[arg(long, value_name = "NAMES", value_delimiter = ',')]
+    columns: Option<Vec<String>>,
+
+    /// How to show it
+    #[arg(long, value_enum, default_value = "table")]
+    format: Format,
+
+    #[command(flatten)]
+    pool: PoolArgs,
+}
+
+/// How a profile is shown.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+enum Format {
+    /// Aligned columns for people
+    Table,
+    /// One JSON object
+    Json,
+    /// A page that needs nothing else
+    Html,
+}
+
+/// Makes the profile and prints it.
+pub fn run(args: Args) -> Outcome {
+    super::run_until_interrupted(async move {
+        let report = match &args.target {
+            target if args.pool.pool.is_some() => of_table(target, &args).await?,
+            target if target == "-" => of_stream(&args).await?,
+            target if names_a_file(target) => of_files(target, &args).await?,
+            target => of_table(target, &args).await?,
+        };
+        let text = match args.format {
+            Format::Table => terminal::render(&report),
+            Format::Json => report.to_json(),
+            Format::Html => html::render(&report),
+        };
+        let mut out = std::io::stdout().lock();
+        out.write_all(text.as_bytes()).and_then(|()| out.flush()).map_err(Stop::output)
+    })
+}
+
+fn names_a_file(target: &str) -> bool {
+    target.contains(['/', '.', '*', '\\']) || Path::new(target).exists()
+}
+
+async fn of_files(target: &str, args: &Args) -> Outcome<Report> {
+    let (path, columns) = (target.to_string(), args.columns.clone());
+    let label = format!("reading {target}");
+    let profile = blocking(move || {
+        let load = FileLoad::open(&[path])?;
+        let (bytes, bytes_read, rows) = (load.bytes(), load.bytes_read(), load.rows_read());
+        let profiling = Profiling::of_files(load, columns.as_deref())?;
+        let _bar = Progress::follow(label, Unit::Bytes, bytes, bytes_read, Some(rows));
+        profiling.run()
+    });
+    Ok(Report::new(target, Source::File, &profile.await?, None, None))
+}
+
+async fn of_stream(args: &Args) -> Outcome<Report> {
+    let columns = args.columns.clone();
+    let profile = blocking(move || {
+        let profiling = Profiling::of_stream("standard input", std::io::stdin(), columns.as_deref())?;
+        let _bar = Progress::follow("reading standard input", Unit::Stream, 0, profiling.rows_read(), None);
+        profiling.run()
+    });
+    Ok(Report::new("standard input", Source::Stream, &profile.await?, None, None))
+}
+
+async fn of_table(target: &str, args: &Args) -> Outcome<Report> {
+    let name = TableName::new(target)?;
+    let pool = args.pool.connect().await?;
+    let rows_read = Arc::new(AtomicU64::new(0));
+    let _bar = Progress::follow(format!("reading {name}"), Unit::Stream, 0, rows_read.clone(), None);
+    let found = farpool::profile_table(&*pool, &name, args.columns.as_deref(), &rows_read).await?;
+    Ok(Report::new(target, Source::Pool, &found.profile, Some(&found.columns), Some(&found.info)))
+}
+
+async fn blocking<T: Send + 'static>(
+    work: impl FnOnce() -> farpool::Result<T> + Send + 'static,
+) -> Outcome<T> {
+    let joined = tokio::task::spawn_blocking(work).await;
+    Ok(joined.map_err(|error| Error::internal(format!("making the profile failed: {error}")))??)
+}

@@ -1,0 +1,297 @@
+//! What a profile says, column by column: the data of every format. As JSON its keys are stable.
+
+use super::text;
+use arrow::datatypes::{DataType, TimeUnit};
+use farpool::TableInfo;
+use farpool::model::{Literal, Value as Held};
+use farpool::statistics::{ColumnMoments, Estimate, Form, Histogram, Profile};
+use serde::Serialize;
+use serde_json::Value;
+
+/// Bins of a histogram at most.
+const BINS: usize = 32;
+
+/// Frequent values at most.
+const TOP: usize = 10;
+
+/// Where the rows came from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Source {
+    File,
+    Stream,
+    Pool,
+}
+
+/// The profile of a table.
+#[derive(Debug, Serialize)]
+pub struct Report {
+    pub name: String,
+    pub source: Source,
+    pub rows: u64,
+    pub columns: Vec<Column>,
+    /// None with fewer than two numeric columns.
+    pub correlation: Option<Correlation>,
+}
+
+/// What one column holds. What is not known, or has no meaning for its type, is none.
+#[derive(Debug, Serialize)]
+pub struct Column {
+    pub name: String,
+    #[serde(rename = "type")]
+    pub data_type: String,
+    pub nulls: u64,
+    pub min: Value,
+    pub max: Value,
+    pub sum: Option<f64>,
+    pub mean: Option<f64>,
+    pub stddev: Option<f64>,
+    pub distinct: Option<Distinct>,
+    /// The sum of the squares of how often each value occurs.
+    pub second_moment: Option<Range>,
+    /// How many times larger that is than if all values were equally frequent.
+    pub skew: Option<f64>,
+    /// Whether the counts of frequent values are nearly exact.
+    pub counts_trusted: Option<bool>,
+    pub top: Vec<Frequent>,
+    pub quantiles: Option<Quantiles>,
+    pub histogram: Vec<Bin>,
+}
+
+/// How many distinct values there are.
+#[derive(Debug, Serialize)]
+pub struct Distinct {
+    pub value: u64,
+    pub low: u64,
+    pub high: u64,
+    pub confidence: f64,
+    pub exact: bool,
+}
+
+/// An estimate with its bounds.
+#[derive(Debug, Serialize)]
+pub struct Range {
+    pub value: f64,
+    pub low: f64,
+    pub high: Option<f64>,
+    pub confidence: f64,
+}
+
+/// A frequent value.
+#[derive(Debug, Serialize)]
+pub struct Frequent {
+    pub value: Value,
+    pub count: u64,
+    pub low: u64,
+    pub high: u64,
+}
+
+/// Values below which a quarter, half and three quarters of the others lie.
+#[derive(Debug, Serialize)]
+pub struct Quantiles {
+    pub p25: Value,
+    pub p50: Value,
+    pub p75: Value,
+}
+
+/// Values from `low` to below `high`.
+#[derive(Debug, Serialize)]
+pub struct Bin {
+    pub low: Value,
+    pub high: Value,
+    pub count: u64,
+}
+
+/// Pearson's coefficients of all pairs; none for a column that is constant.
+#[derive(Debug, Serialize)]
+pub struct Correlation {
+    pub columns: Vec<String>,
+    pub matrix: Vec<Vec<Option<f64>>>,
+}
+
+impl Report {
+    /// Of the columns at `positions` of `profile`, or of all. `info` knows some numbers better.
+    pub fn new(
+        name: &str,
+        source: Source,
+        profile: &Profile,
+        positions: Option<&[usize]>,
+        info: Option<&TableInfo>,
+    ) -> Self {
+        let every: Vec<usize> = (0..profile.columns().len()).collect();
+        let positions = positions.unwrap_or(&every);
+        let exact = |name: &str| {
+            let info = info?;
+            let position = info.schema.index_of(name).ok()?;
+            info.columns.get(position)?.distinct_count
+        };
+        let columns = positions.iter().map(|&i| {
+            let name = profile.schema().field(i).name();
+            Column::new(profile, i, exact(name))
+        });
+        Report {
+            name: name.to_string(),
+            source,
+            rows: profile.rows(),
+            columns: columns.collect(),
+            correlation: profile.moments().and_then(|moments| Correlation::new(profile, moments, positions)),
+        }
+    }
+
+    /// One object on several lines.
+    pub fn to_json(&self) -> String {
+        serde_json::to_string_pretty(self).map_or_else(|error| error.to_string(), |text| text + "\n")
+    }
+}
+
+impl Column {
+    fn new(profile: &Profile, position: usize, distinct_exact: Option<u64>) -> Self {
+        let (field, column) = (profile.schema().field(position), &profile.columns()[position]);
+        let (sketch, data_type) = (&column.sketch, field.data_type());
+        let values = sketch.rows() - sketch.nulls();
+        let sum = sketch.sum().map(|sum| sum.as_f64() / scale(data_type)).filter(|sum| sum.is_finite());
+        let moments = profile.moments().and_then(|m| Some((&m.moments, m.place(position)?)));
+        let mean = match moments {
+            Some((moments, place)) => finite(moments.mean(place)),
+            None => sum.filter(|_| values > 0).map(|sum| sum / values as f64),
+        };
+        let distinct = distinct(sketch.distinct(), distinct_exact, values);
+        let second_moment = sketch.second_moment();
+        let skew = second_moment.zip(distinct.as_ref()).filter(|_| values > 0).map(|(moment, distinct)| {
+            (moment.value * distinct.value as f64 / (values as f64 * values as f64)).max(1.0)
+        });
+        let histogram = column.histogram.as_ref().filter(|histogram| histogram.count() > 0);
+        Column {
+            name: field.name().clone(),
+            data_type: text::type_name(data_type),
+            nulls: sketch.nulls(),
+            min: sketch.minimum().map_or(Value::Null, json),
+            max: sketch.maximum().map_or(Value::Null, json),
+            sum,
+            mean,
+            stddev: moments.and_then(|(moments, place)| finite(moments.variance(place, Form::Sample).sqrt())),
+            top: top(sketch.top(TOP), distinct.as_ref()),
+            distinct,
+            second_moment: second_moment.map(Range::new),
+            skew,
+            counts_trusted: sketch.parameters().frequency.map(|_| sketch.count_min_trust().trusted),
+            quantiles: histogram.and_then(|histogram| Quantiles::new(histogram, data_type)),
+            histogram: histogram.map_or_else(Vec::new, |histogram| bins(histogram, data_type)),
+        }
+    }
+}
+
+fn distinct(estimate: Option<Estimate>, exact: Option<u64>, values: u64) -> Option<Distinct> {
+    let exact = exact.or_else(|| (values <= 1).then_some(values));
+    if let Some(value) = exact {
+        return Some(Distinct { value, low: value, high: value, confidence: 1.0, exact: true });
+    }
+    let estimate = estimate?;
+    let (low, high) = (estimate.low.floor() as u64, estimate.high.ceil() as u64);
+    let value = estimate.value as u64;
+    Some(Distinct { value, low, high, confidence: estimate.confidence, exact: false })
+}
+
+/// Values that occur more than once, or all if there are few.
+fn top(found: Vec<(Literal, Estimate)>, distinct: Option<&Distinct>) -> Vec<Frequent> {
+    let few = distinct.is_some_and(|distinct| distinct.value <= TOP as u64);
+    let kept = found.into_iter().filter(|(_, estimate)| few || estimate.low >= 2.0);
+    kept.map(|(value, estimate)| Frequent {
+        value: json(&value),
+        count: estimate.value as u64,
+        low: estimate.low.max(0.0) as u64,
+        high: estimate.high as u64,
+    })
+    .collect()
+}
+
+fn bins(histogram: &Histogram, data_type: &DataType) -> Vec<Bin> {
+    let edge = |value: f64| number(value, data_type);
+    let bin =
+        |bin: farpool::statistics::Bin| Bin { low: edge(bin.low), high: edge(bin.high), count: bin.count };
+    histogram.bins(BINS).into_iter().map(bin).collect()
+}
+
+/// A number of a histogram as a value of the column; of timestamps the whole second.
+fn number(value: f64, data_type: &DataType) -> Value {
+    let held = match data_type {
+        DataType::Date32 => value as i128,
+        DataType::Timestamp(unit, _) => {
+            let second = match unit {
+                TimeUnit::Second => 1,
+                TimeUnit::Millisecond => 1_000,
+                TimeUnit::Microsecond => 1_000_000,
+                TimeUnit::Nanosecond => 1_000_000_000,
+            };
+            (value as i128).div_euclid(second) * second
+        }
+        _ => return float(value / scale(data_type)),
+    };
+    Literal::new(Held::Int(held), data_type.clone()).map_or(Value::Null, |v| json(&v))
+}
+
+/// By what the integers that stand for decimals are divided.
+fn scale(data_type: &DataType) -> f64 {
+    match data_type {
+        DataType::Decimal128(_, scale) => 10_f64.powi((*scale).into()),
+        _ => 1.0,
+    }
+}
+
+/// Numbers as numbers where no digit is lost, other values as people write them.
+fn json(literal: &Literal) -> Value {
+    match (literal.value(), literal.data_type()) {
+        (Held::Null, _) => Value::Null,
+        (Held::Bool(value), _) => Value::Bool(*value),
+        (Held::Float(value), _) => float(*value),
+        (Held::Int(value), data_type) if data_type.is_integer() => match i64::try_from(*value) {
+            Ok(value) => value.into(),
+            Err(_) => u64::try_from(*value).map_or_else(|_| value.to_string().into(), Into::into),
+        },
+        (Held::Int(value), DataType::Decimal128(..)) if value.unsigned_abs() < 1 << 53 => {
+            literal.to_string().parse().map_or_else(|_| literal.to_string().into(), float)
+        }
+        _ => text::literal(literal).into(),
+    }
+}
+
+fn float(value: f64) -> Value {
+    serde_json::Number::from_f64(value).map_or_else(|| value.to_string().into(), Value::Number)
+}
+
+fn finite(value: f64) -> Option<f64> {
+    value.is_finite().then_some(value)
+}
+
+impl Range {
+    fn new(estimate: Estimate) -> Self {
+        let Estimate { value, low, high, confidence } = estimate;
+        Range { value, low, high: finite(high), confidence }
+    }
+}
+
+impl Quantiles {
+    fn new(histogram: &Histogram, data_type: &DataType) -> Option<Self> {
+        let at = |q: f64| {
+            let value = histogram.quantile(q)?;
+            let whole = !data_type.is_floating();
+            Some(number(if whole { value.round() } else { value }, data_type))
+        };
+        Some(Quantiles { p25: at(0.25)?, p50: at(0.5)?, p75: at(0.75)? })
+    }
+}
+
+impl Correlation {
+    fn new(profile: &Profile, moments: &ColumnMoments, positions: &[usize]) -> Option<Self> {
+        let places: Vec<(usize, usize)> =
+            positions.iter().filter_map(|&i| Some((i, moments.place(i)?))).collect();
+        if places.len() < 2 {
+            return None;
+        }
+        let of = |a: usize| places.iter().map(|(_, b)| finite(moments.moments.correlation(a, *b))).collect();
+        Some(Correlation {
+            columns: places.iter().map(|(i, _)| profile.schema().field(*i).name().clone()).collect(),
+            matrix: places.iter().map(|(_, a)| of(*a)).collect(),
+        })
+    }
+}

@@ -1,0 +1,105 @@
+//! A profile for a terminal of 100 columns: a line for each column, then the strongest correlations.
+
+use super::super::output::grid::{Align, Grid};
+use super::super::size;
+use super::report::{Bin, Column, Correlation, Report};
+use super::text;
+use std::fmt::Write;
+
+/// Pairs of columns that are named.
+const PAIRS: usize = 8;
+
+/// The least coefficient that is worth a line.
+const STRONG: f64 = 0.3;
+
+/// Characters for the histogram, or the most frequent value and its share.
+const SHAPE: usize = 12;
+
+/// The marks of a histogram's heights.
+const MARKS: [char; 8] = ['▁', '▂', '▃', '▄', '▅', '▆', '▇', '█'];
+
+/// The whole text.
+pub fn render(report: &Report) -> String {
+    let columns = size::counted(report.columns.len() as u64, "column");
+    let mut out = format!("{}: {}, {columns}\n", report.name, size::counted(report.rows, "row"));
+    out += &grid(report).to_string();
+    if let Some(correlation) = &report.correlation {
+        out += &strongest(correlation);
+    }
+    if report.columns.iter().any(|c| c.distinct.as_ref().is_some_and(|d| d.low < d.high)) {
+        out += "~ estimated; --format json has the bounds\n";
+    }
+    out
+}
+
+fn grid(report: &Report) -> Grid {
+    let mut grid = Grid::new(&[
+        ("column", Align::Left),
+        ("type", Align::Left),
+        ("NULLs", Align::Right),
+        ("distinct", Align::Right),
+        ("least", Align::Right),
+        ("mean", Align::Right),
+        ("greatest", Align::Right),
+        ("shape", Align::Left),
+    ]);
+    for column in &report.columns {
+        let distinct = column.distinct.as_ref();
+        grid.row(vec![
+            text::cut(&column.name, 16),
+            text::cut(&column.data_type, 8),
+            text::percent(column.nulls, report.rows),
+            distinct.map_or("–".into(), |d| {
+                format!("{}{}", if d.low == d.high { "" } else { "~" }, text::short(d.value))
+            }),
+            text::cut(&text::value(&column.min), 10),
+            column.mean.map_or_else(String::new, |mean| text::cut(&text::float(mean), 9)),
+            text::cut(&text::value(&column.max), 10),
+            text::cut(&shape(column, report.rows), SHAPE),
+        ]);
+    }
+    grid
+}
+
+/// The most frequent value if there is a frequent one of a text, the heights of the histogram of numbers.
+fn shape(column: &Column, rows: u64) -> String {
+    if !column.histogram.is_empty() {
+        return spread(&column.histogram);
+    }
+    let Some(top) = column.top.first() else { return String::new() };
+    let share = text::percent(top.count, rows);
+    format!("{} {share}", text::cut(&text::value(&top.value), SHAPE - 1 - share.len()))
+}
+
+fn spread(bins: &[Bin]) -> String {
+    let most = bins.iter().map(|bin| bin.count).max().unwrap_or(0).max(1) as f64;
+    let heights = bins
+        .chunks(bins.len().div_ceil(SHAPE).max(1))
+        .map(|pair| pair.iter().map(|bin| bin.count).max().unwrap_or(0));
+    let mark = |count: u64| match count {
+        0 => ' ',
+        count => MARKS[((count as f64 / most * 8.0).ceil() as usize).clamp(1, 8) - 1],
+    };
+    heights.map(mark).collect()
+}
+
+fn strongest(correlation: &Correlation) -> String {
+    let names = &correlation.columns;
+    let mut pairs: Vec<(f64, usize, usize)> = Vec::new();
+    for (i, row) in correlation.matrix.iter().enumerate() {
+        let above = row.iter().enumerate().skip(i + 1);
+        pairs.extend(above.filter_map(|(j, r)| Some((r.filter(|r| r.abs() >= STRONG)?, i, j))));
+    }
+    if pairs.is_empty() {
+        return String::new();
+    }
+    pairs.sort_by(|a, b| b.0.abs().total_cmp(&a.0.abs()));
+    let mut out = "strongest correlations\n".to_string();
+    for (r, i, j) in pairs.iter().take(PAIRS) {
+        let _ = writeln!(out, "  {r:>6.3}  {} ~ {}", text::cut(&names[*i], 40), text::cut(&names[*j], 40));
+    }
+    if pairs.len() > PAIRS {
+        let _ = writeln!(out, "  and {} more of at least {STRONG}", pairs.len() - PAIRS);
+    }
+    out
+}

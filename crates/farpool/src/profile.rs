@@ -1,0 +1,207 @@
+//! The profile of files, streams and tables: what their columns hold, found out in one pass.
+//!
+//! Invariant: a table's profile is that of one version of it, whether it was gathered by a tap or is made by
+//! reading the rows.
+
+use crate::FileLoad;
+use arrow::array::RecordBatch;
+use arrow::datatypes::{Schema, SchemaRef};
+use farpool_columns::to_canonical;
+use farpool_model::{Error, NamedExpr, Output, Program, Result, TableInfo, TableName, cast, schema};
+use farpool_statistics::Profile;
+use farpool_store::source;
+use farpool_transfer::Pool;
+use futures::StreamExt;
+use std::io::Read;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+
+/// Rows that are about to be profiled.
+pub struct Profiling {
+    /// Those of the columns that were asked for.
+    schema: SchemaRef,
+    /// Positions in the batches.
+    columns: Vec<usize>,
+    batches: source::Batches,
+    rows_read: Arc<AtomicU64>,
+}
+
+impl Profiling {
+    /// The rows of files. With `columns`, only those of these names.
+    ///
+    /// # Errors
+    /// `NotFound` for a column that there is not, `Invalid` for one of a type that the pool does not hold.
+    pub fn of_files(load: FileLoad, columns: Option<&[String]>) -> Result<Self> {
+        let positions = positions(load.schema(), columns)?;
+        let schema = projected(load.schema(), &positions)?;
+        let rows_read = load.rows_read();
+        // Read are only the columns that are wanted, in ascending order.
+        let mut read = positions.clone();
+        read.sort_unstable();
+        let place = |p: &usize| read.binary_search(p).expect("read has every column");
+        let places = positions.iter().map(place).collect();
+        let batches = Box::new(load.select(read).batches());
+        Ok(Profiling { schema, columns: places, batches, rows_read })
+    }
+
+    /// The rows of a stream of CSV or Arrow IPC; `name` is how errors call it.
+    ///
+    /// # Errors
+    /// As [`Profiling::of_files`], and those of the stream.
+    pub fn of_stream(
+        name: &str,
+        from: impl Read + Send + 'static,
+        columns: Option<&[String]>,
+    ) -> Result<Self> {
+        let stream = source::open_stream(name, from)?;
+        let columns = positions(&stream.schema, columns)?;
+        let schema = projected(&stream.schema, &columns)?;
+        let rows_read = Arc::new(AtomicU64::new(0));
+        let count = rows_read.clone();
+        let batches = stream.batches.inspect(move |batch| {
+            let rows = batch.as_ref().map_or(0, RecordBatch::num_rows);
+            count.fetch_add(cast::u64_from(rows), Ordering::Relaxed);
+        });
+        Ok(Profiling { schema, columns, batches: Box::new(batches), rows_read })
+    }
+
+    /// Rows read so far.
+    pub fn rows_read(&self) -> Arc<AtomicU64> {
+        self.rows_read.clone()
+    }
+
+    /// Reads everything, on the calling thread and others of this process.
+    ///
+    /// # Errors
+    /// What is wrong with the files.
+    pub fn run(self) -> Result<Profile> {
+        let Profiling { schema, columns, batches, .. } = self;
+        let batches = Mutex::new(batches);
+        let profile_some = || {
+            let mut profile = Profile::new(&schema)?;
+            loop {
+                let next = batches.lock().unwrap_or_else(PoisonError::into_inner).next();
+                let Some(batch) = next else { return Ok(profile) };
+                update(&mut profile, &batch?, &columns)?;
+            }
+        };
+        let parts: Vec<Result<Profile>> = std::thread::scope(|scope| {
+            let others: Vec<_> = (1..crate::processors()).map(|_| scope.spawn(profile_some)).collect();
+            let own = profile_some();
+            let defect = |_| Err(Error::internal("a defect stopped the making of a profile"));
+            std::iter::once(own).chain(others.into_iter().map(|o| o.join().unwrap_or_else(defect))).collect()
+        });
+        merged(parts)
+    }
+}
+
+/// The profile of a version of a table.
+#[derive(Debug)]
+pub struct TableProfile {
+    /// The version.
+    pub info: TableInfo,
+    /// What its columns hold; perhaps of others too than were asked for.
+    pub profile: Profile,
+    /// The positions in the profile of those that were asked for.
+    pub columns: Vec<usize>,
+}
+
+/// The profile of a table in a pool, of whatever version is the newest: gathered when the table was
+/// loaded, or made now from its rows. With `columns`, only those of these names; `rows_read` counts along.
+///
+/// # Errors
+/// `NotFound` for the table or a column; what keeps the pool from answering.
+pub async fn profile_table(
+    pool: &dyn Pool,
+    name: &TableName,
+    columns: Option<&[String]>,
+    rows_read: &AtomicU64,
+) -> Result<TableProfile> {
+    let statistics = pool.statistics(name).await?;
+    let info = statistics.table.clone();
+    let positions = positions(&info.schema, columns)?;
+    if let Some(profile) = Profile::read(&statistics)? {
+        return Ok(TableProfile { info, profile, columns: positions });
+    }
+    let profile = scan(pool, &info, &positions, rows_read).await?;
+    Ok(TableProfile { info, profile, columns: (0..positions.len()).collect() })
+}
+
+async fn scan(
+    pool: &dyn Pool,
+    info: &TableInfo,
+    columns: &[usize],
+    rows_read: &AtomicU64,
+) -> Result<Profile> {
+    let rows = columns.iter().map(|&i| NamedExpr::column(&info.schema, i)).collect();
+    let program = Program {
+        table: info.name.clone(),
+        version: Some(info.version),
+        filter: None,
+        output: Output::Rows(rows),
+        order: Vec::new(),
+        limit: None,
+    };
+    let schema = projected(&info.schema, columns)?;
+    let every: Vec<usize> = (0..columns.len()).collect();
+    let execution = pool.execute(&program, crate::processors()).await?;
+    let parts = execution.streams.into_iter().map(|mut stream| {
+        let (schema, every) = (schema.clone(), every.clone());
+        async move {
+            let mut profile = Profile::new(&schema)?;
+            while let Some(batch) = stream.next().await {
+                let batch = batch?;
+                rows_read.fetch_add(cast::u64_from(batch.num_rows()), Ordering::Relaxed);
+                update(&mut profile, &batch, &every)?;
+            }
+            Ok(profile)
+        }
+    });
+    merged(futures::future::join_all(parts).await)
+}
+
+fn update(profile: &mut Profile, batch: &RecordBatch, columns: &[usize]) -> Result<()> {
+    let schema = profile.schema().clone();
+    let arrays = columns.iter().zip(schema.fields()).map(|(&i, field)| {
+        to_canonical(batch.column(i), field.data_type()).map_err(|error| error.at(field.name()))
+    });
+    profile.update(&arrays.collect::<Result<Vec<_>>>()?)
+}
+
+/// The first failure counts.
+fn merged(parts: Vec<Result<Profile>>) -> Result<Profile> {
+    let mut parts = parts.into_iter();
+    let first = parts.next().unwrap_or_else(|| Err(Error::internal("a profile without parts")))?;
+    parts.try_fold(first, |mut whole, part| whole.merge(&part?).map(|()| whole))
+}
+
+fn projected(schema: &Schema, columns: &[usize]) -> Result<SchemaRef> {
+    let projected = schema.project(columns).map_err(|error| Error::internal(error.to_string()))?;
+    schema::canonical_schema(&projected)
+}
+
+/// The positions of the columns of these names, in their order; of all without names.
+fn positions(schema: &Schema, names: Option<&[String]>) -> Result<Vec<usize>> {
+    let Some(names) = names else { return Ok((0..schema.fields().len()).collect()) };
+    let mut found: Vec<usize> = Vec::new();
+    for name in names {
+        let position = schema.index_of(name).map_err(|_| {
+            let known: Vec<&str> = schema.fields().iter().map(|f| f.name().as_str()).take(20).collect();
+            let more = schema.fields().len().saturating_sub(known.len());
+            let more = if more > 0 { format!(", and {more} more") } else { String::new() };
+            Error::not_found(format!("there is no column {name:?}"))
+                .advise(format!("there is: {}{more}", known.join(", ")))
+        })?;
+        if found.contains(&position) {
+            return Err(Error::invalid(format!("column {name:?} is named twice")));
+        }
+        found.push(position);
+    }
+    Ok(found)
+}
+
+impl std::fmt::Debug for Profiling {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Profiling").field("schema", &self.schema).finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,287 @@
+//! How the values of a numeric column are spread: counts of values in bins of equal width.
+//!
+//! Bins are dyadic: their width is a power of two, 2^k, and their edges are multiples of it. `k` is the least
+//! for which the values from the least to the greatest need no more than [`BINS_MAX`] bins; when the range
+//! grows, neighbours are added up. Quantiles follow to within a bin.
+//!
+//! Invariant: the state depends on the values alone, not on the order or the parts in which they came: `k`
+//! follows from the least and the greatest, and a bin of 2^(k+1) holds exactly two of 2^k.
+
+mod bytes;
+mod fill;
+#[cfg(test)]
+mod tests;
+
+use arrow_array::Array;
+use arrow_schema::DataType;
+use farpool_model::{Error, Result, schema};
+
+/// Bins at most: enough that a picture made of an eighth of them is smooth, and 4 KiB.
+pub const BINS_MAX: usize = 512;
+
+/// Counts of the values of one column in bins of equal width. Integers, decimals (unscaled), dates and
+/// timestamps are whole numbers; of floats, NaN and infinities are counted apart.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Histogram {
+    filled: Filled,
+    /// Values that are no finite numbers.
+    outside: u64,
+}
+
+#[derive(Clone, Debug, PartialEq)]
+enum Filled {
+    Whole(Bins<i128>),
+    Real(Bins<f64>),
+}
+
+/// The bins of one kind of number.
+#[derive(Clone, Debug, PartialEq)]
+struct Bins<T> {
+    /// The least and the greatest value; none before the first.
+    range: Option<(T, T)>,
+    /// The width is 2^k.
+    k: i32,
+    /// The number of the first bin: of the one that begins at `first · 2^k`.
+    first: i128,
+    /// How many values each bin has, from that of the least to that of the greatest.
+    counts: Vec<u64>,
+}
+
+/// Values from `low` to `high`.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Bin {
+    /// The lower edge, which belongs to the bin.
+    pub low: f64,
+    /// The upper edge, which belongs to the next.
+    pub high: f64,
+    /// Values in it.
+    pub count: u64,
+}
+
+/// What bins need to know about a kind of number.
+trait Number: Copy + PartialOrd {
+    /// The least width, as a power of two, for values from `low` to `high`, bins apart.
+    fn k_least(low: Self, high: Self) -> i32;
+    /// The bin of width 2^k that the number is in.
+    fn bin(self, k: i32) -> i128;
+}
+
+impl Histogram {
+    /// An empty one for values of `data_type`; `None` for a type whose values have no distance.
+    pub fn new(data_type: &DataType) -> Option<Histogram> {
+        let filled = match data_type {
+            DataType::Float32 | DataType::Float64 => Filled::Real(Bins::empty()),
+            other if schema::is_integer_like(other) => Filled::Whole(Bins::empty()),
+            _ => return None,
+        };
+        Some(Histogram { filled, outside: 0 })
+    }
+
+    /// Adds the values of an array; NULLs count for nothing.
+    ///
+    /// # Errors
+    /// `Invalid` for an array of another kind.
+    pub fn update(&mut self, values: &dyn Array) -> Result<()> {
+        fill::fill(self, values, None)
+    }
+
+    /// Adds each of `values` as many times as `counts`, which has one for each, says.
+    ///
+    /// # Errors
+    /// As [`Histogram::update`].
+    pub fn update_counted(&mut self, values: &dyn Array, counts: &[u64]) -> Result<()> {
+        fill::fill(self, values, Some(counts))
+    }
+
+    /// Adds the counts of another histogram of the same kind.
+    ///
+    /// # Errors
+    /// `Invalid` when one counts whole numbers and the other does not.
+    pub fn merge(&mut self, other: &Histogram) -> Result<()> {
+        match (&mut self.filled, &other.filled) {
+            (Filled::Whole(bins), Filled::Whole(more)) => bins.merge(more),
+            (Filled::Real(bins), Filled::Real(more)) => bins.merge(more),
+            _ => return Err(Error::invalid("histograms of different kinds of numbers cannot be added up")),
+        }
+        self.outside = self.outside.saturating_add(other.outside);
+        Ok(())
+    }
+
+    /// Values in bins.
+    pub fn count(&self) -> u64 {
+        self.counts().iter().fold(0, |sum, count| sum.saturating_add(*count))
+    }
+
+    /// NaNs and infinities, which are in no bin.
+    pub fn outside(&self) -> u64 {
+        self.outside
+    }
+
+    /// Bytes of memory.
+    pub fn bytes_held(&self) -> usize {
+        size_of::<Self>() + size_of_val(self.counts())
+    }
+
+    /// The bins, added up to at most `most` (at least 1) of equal width.
+    pub fn bins(&self, most: usize) -> Vec<Bin> {
+        let (k, first, counts) = match &self.filled {
+            Filled::Whole(bins) => coarser(bins, most),
+            Filled::Real(bins) => coarser(bins, most),
+        };
+        let edge = |place: usize| (first + place as i128) as f64 * exp2(k);
+        let bin =
+            |(place, count): (usize, &u64)| Bin { low: edge(place), high: edge(place + 1), count: *count };
+        counts.iter().enumerate().map(bin).collect()
+    }
+
+    /// The value below which the share `q` of the values lies: within the bin as if its values were spread
+    /// evenly. `None` without values.
+    pub fn quantile(&self, q: f64) -> Option<f64> {
+        let wanted = q.clamp(0.0, 1.0) * self.count() as f64;
+        let mut below = 0.0;
+        let (low, high) = self.range()?;
+        for bin in self.bins(BINS_MAX) {
+            let count = bin.count as f64;
+            if below + count >= wanted && count > 0.0 {
+                let within = ((wanted - below) / count).clamp(0.0, 1.0);
+                return Some((bin.low + (bin.high - bin.low) * within).clamp(low, high));
+            }
+            below += count;
+        }
+        Some(high)
+    }
+
+    /// The state as bytes, which [`Histogram::from_bytes`] reads.
+    pub fn to_bytes(&self) -> Vec<u8> {
+        bytes::write(self)
+    }
+
+    /// Reads a state that [`Histogram::to_bytes`] wrote.
+    ///
+    /// # Errors
+    /// `Corrupt` for any other bytes.
+    pub fn from_bytes(bytes: &[u8]) -> Result<Histogram> {
+        bytes::read(bytes)
+    }
+
+    /// Whether it counts values of `data_type`.
+    pub fn is_for(&self, data_type: &DataType) -> bool {
+        let other = Histogram::new(data_type).map(|empty| matches!(empty.filled, Filled::Real(_)));
+        other == Some(matches!(self.filled, Filled::Real(_)))
+    }
+
+    fn range(&self) -> Option<(f64, f64)> {
+        match &self.filled {
+            Filled::Whole(bins) => bins.range.map(|(low, high)| (low as f64, high as f64)),
+            Filled::Real(bins) => bins.range,
+        }
+    }
+
+    fn counts(&self) -> &[u64] {
+        match &self.filled {
+            Filled::Whole(bins) => &bins.counts,
+            Filled::Real(bins) => &bins.counts,
+        }
+    }
+}
+
+impl<T: Number> Bins<T> {
+    fn empty() -> Self {
+        Bins { range: None, k: 0, first: 0, counts: Vec::new() }
+    }
+
+    /// Bins without values for values from `low` to `high`.
+    fn within(low: T, high: T) -> Self {
+        let mut k = T::k_least(low, high);
+        // Of the widest ranges not even the number of bins fits.
+        while high.bin(k).checked_sub(low.bin(k)).is_none_or(|bins| bins >= BINS_MAX as i128) {
+            k += 1;
+        }
+        let (first, last) = (low.bin(k), high.bin(k));
+        Bins { range: Some((low, high)), k, first, counts: vec![0; (last - first) as usize + 1] }
+    }
+
+    /// Makes bins for values from `low` to `high` as well.
+    fn cover(&mut self, low: T, high: T) {
+        let (least, greatest) = match self.range {
+            Some((least, greatest)) if least <= low && high <= greatest => return,
+            Some((least, greatest)) => {
+                (if low < least { low } else { least }, if high > greatest { high } else { greatest })
+            }
+            None => (low, high),
+        };
+        let mut wider = Bins::within(least, greatest);
+        wider.add(self);
+        *self = wider;
+    }
+
+    /// Adds the counts of bins that are no wider and lie within these.
+    fn add(&mut self, finer: &Bins<T>) {
+        let shift = (self.k - finer.k).clamp(0, 127);
+        for (place, count) in finer.counts.iter().enumerate() {
+            let bin = (finer.first + place as i128) >> shift;
+            let count_here = &mut self.counts[(bin - self.first) as usize];
+            *count_here = count_here.saturating_add(*count);
+        }
+    }
+
+    fn merge(&mut self, other: &Bins<T>) {
+        if let Some((low, high)) = other.range {
+            self.cover(low, high);
+            self.add(other);
+        }
+    }
+}
+
+impl Number for i128 {
+    fn k_least(_: i128, _: i128) -> i32 {
+        0
+    }
+
+    fn bin(self, k: i32) -> i128 {
+        self >> k.min(127)
+    }
+}
+
+/// Widths below 2^-1000 are not used: scaling by them overflows.
+const K_LEAST: i32 = -1000;
+
+impl Number for f64 {
+    /// So that every bin's number fits the 53 bits of a float.
+    fn k_least(low: f64, high: f64) -> i32 {
+        let exponent = (low.abs().max(high.abs()).to_bits() >> 52) as i32 - 1023;
+        (exponent - 51).max(K_LEAST)
+    }
+
+    fn bin(self, k: i32) -> i128 {
+        let scaled = self * exp2(-k);
+        // What underflows to zero still belongs to the bin on its side of it.
+        if scaled == 0.0 && self < 0.0 { -1 } else { scaled.floor() as i128 }
+    }
+}
+
+/// 2^k, for `k` from -1022 to 1023.
+fn exp2(k: i32) -> f64 {
+    f64::from_bits(((k.clamp(-1022, 1023) + 1023) as u64) << 52)
+}
+
+/// Neighbours added up until there are at most `most` bins.
+fn coarser<T: Number>(bins: &Bins<T>, most: usize) -> (i32, i128, Vec<u64>) {
+    let last = bins.first + bins.counts.len() as i128 - 1;
+    let mut shift = 0;
+    while shift < 127 && (last >> shift) - (bins.first >> shift) >= most.max(1) as i128 {
+        // Two bins on either side of zero never become one.
+        if bins.first >> shift == -1 && last >> shift == 0 {
+            break;
+        }
+        shift += 1;
+    }
+    let first = bins.first >> shift;
+    let mut counts =
+        vec![0_u64; if bins.counts.is_empty() { 0 } else { ((last >> shift) - first) as usize + 1 }];
+    for (place, count) in bins.counts.iter().enumerate() {
+        let sum = &mut counts[(((bins.first + place as i128) >> shift) - first) as usize];
+        *sum = sum.saturating_add(*count);
+    }
+    (bins.k + shift, first, counts)
+}

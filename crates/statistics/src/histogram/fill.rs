@@ -1,0 +1,161 @@
+//! Counting the values of arrays. The range of an array is found first, so that the loop that counts has
+//! nothing to decide.
+
+use super::{Bins, Filled, Histogram, Number, exp2};
+use arrow_array::cast::AsArray;
+use arrow_array::types::{
+    ArrowPrimitiveType, Date32Type, Decimal128Type, Float32Type, Float64Type, Int8Type, Int16Type, Int32Type,
+    Int64Type, TimestampMicrosecondType, TimestampMillisecondType, TimestampNanosecondType,
+    TimestampSecondType, UInt8Type, UInt16Type, UInt32Type, UInt64Type,
+};
+use arrow_array::{Array, PrimitiveArray};
+use arrow_schema::{DataType, TimeUnit};
+use farpool_model::{Error, Result};
+
+/// With `counts`, how often each value counts.
+pub(super) fn fill(histogram: &mut Histogram, values: &dyn Array, counts: Option<&[u64]>) -> Result<()> {
+    match &mut histogram.filled {
+        Filled::Whole(bins) => return fill_whole(bins, values, counts),
+        Filled::Real(bins) => {
+            histogram.outside += match values.data_type() {
+                DataType::Float32 => fill_real(bins, values.as_primitive::<Float32Type>(), counts),
+                DataType::Float64 => fill_real(bins, values.as_primitive::<Float64Type>(), counts),
+                other => return Err(other_kind(other)),
+            }
+        }
+    }
+    Ok(())
+}
+
+fn fill_whole(bins: &mut Bins<i128>, values: &dyn Array, counts: Option<&[u64]>) -> Result<()> {
+    use DataType::*;
+    match values.data_type() {
+        Int8 => narrow::<Int8Type>(bins, values, counts),
+        Int16 => narrow::<Int16Type>(bins, values, counts),
+        Int32 => narrow::<Int32Type>(bins, values, counts),
+        Int64 => narrow::<Int64Type>(bins, values, counts),
+        UInt8 => narrow::<UInt8Type>(bins, values, counts),
+        UInt16 => narrow::<UInt16Type>(bins, values, counts),
+        UInt32 => narrow::<UInt32Type>(bins, values, counts),
+        UInt64 => wide::<UInt64Type>(bins, values, counts),
+        Decimal128(..) => wide::<Decimal128Type>(bins, values, counts),
+        Date32 => narrow::<Date32Type>(bins, values, counts),
+        Timestamp(TimeUnit::Second, _) => narrow::<TimestampSecondType>(bins, values, counts),
+        Timestamp(TimeUnit::Millisecond, _) => narrow::<TimestampMillisecondType>(bins, values, counts),
+        Timestamp(TimeUnit::Microsecond, _) => narrow::<TimestampMicrosecondType>(bins, values, counts),
+        Timestamp(TimeUnit::Nanosecond, _) => narrow::<TimestampNanosecondType>(bins, values, counts),
+        other => return Err(other_kind(other)),
+    }
+    Ok(())
+}
+
+fn other_kind(data_type: &DataType) -> Error {
+    Error::invalid(format!("values of type {data_type} in a histogram of other numbers"))
+}
+
+/// Numbers that fit 64 bits with a sign: the bin is a shift and a difference of 64-bit numbers.
+fn narrow<T>(bins: &mut Bins<i128>, values: &dyn Array, counts: Option<&[u64]>)
+where
+    T: ArrowPrimitiveType,
+    T::Native: Into<i64> + Ord,
+{
+    let values = values.as_primitive::<T>();
+    let Some((low, high)) = range(values) else { return };
+    let (low, high): (i64, i64) = (low.into(), high.into());
+    bins.cover(low.into(), high.into());
+    // A wider shift than 63 leaves the sign, as one of 63 does.
+    let shift = bins.k.clamp(0, 63);
+    let Ok(first) = i64::try_from(bins.first) else {
+        // Only beside wider numbers.
+        let (k, first, bins) = (bins.k, bins.first, &mut bins.counts);
+        return each(values, counts, |v, count| {
+            add(bins, (i128::from(v.into()).bin(k) - first) as usize, count)
+        });
+    };
+    let bins = &mut bins.counts;
+    each(values, counts, |value, count| add(bins, ((value.into() >> shift) - first) as usize, count));
+}
+
+fn wide<T>(bins: &mut Bins<i128>, values: &dyn Array, counts: Option<&[u64]>)
+where
+    T: ArrowPrimitiveType,
+    T::Native: Into<i128> + Ord,
+{
+    let values = values.as_primitive::<T>();
+    let Some((low, high)) = range(values) else { return };
+    bins.cover(low.into(), high.into());
+    let (k, first, bins) = (bins.k, bins.first, &mut bins.counts);
+    each(values, counts, |value, count| add(bins, (value.into().bin(k) - first) as usize, count));
+}
+
+/// Counts finite values and says how many are not.
+fn fill_real<T>(bins: &mut Bins<f64>, values: &PrimitiveArray<T>, counts: Option<&[u64]>) -> u64
+where
+    T: ArrowPrimitiveType,
+    T::Native: Into<f64>,
+{
+    let (mut low, mut high, mut outside) = (f64::INFINITY, f64::NEG_INFINITY, 0);
+    each(values, counts, |value, count| {
+        let value: f64 = value.into();
+        let finite = value.is_finite();
+        outside += if finite { 0 } else { count };
+        low = if finite && value < low { value } else { low };
+        high = if finite && value > high { value } else { high };
+    });
+    if low > high {
+        return outside;
+    }
+    // Negative zero is zero.
+    bins.cover(low + 0.0, high + 0.0);
+    let (scale, first) = (exp2(-bins.k), bins.first as f64);
+    let bins = &mut bins.counts;
+    each(values, counts, |value, count| {
+        let value: f64 = value.into();
+        if value.is_finite() {
+            let scaled = value * scale;
+            let bin = if scaled == 0.0 && value < 0.0 { -1.0 } else { scaled.floor() };
+            add(bins, (bin - first) as usize, count);
+        }
+    });
+    outside
+}
+
+fn add(bins: &mut [u64], bin: usize, count: u64) {
+    bins[bin] = bins[bin].saturating_add(count);
+}
+
+fn range<T>(values: &PrimitiveArray<T>) -> Option<(T::Native, T::Native)>
+where
+    T: ArrowPrimitiveType,
+    T::Native: Ord,
+{
+    let mut range: Option<(T::Native, T::Native)> = None;
+    if values.null_count() == 0 {
+        let slice = values.values();
+        let first = *slice.first()?;
+        return Some(slice.iter().fold((first, first), |(low, high), v| (low.min(*v), high.max(*v))));
+    }
+    each(values, None, |value, _| {
+        range = Some(range.map_or((value, value), |(low, high)| (low.min(value), high.max(value))));
+    });
+    range
+}
+
+/// Each value that is not NULL, and how often it counts.
+fn each<T: ArrowPrimitiveType>(
+    values: &PrimitiveArray<T>,
+    counts: Option<&[u64]>,
+    mut f: impl FnMut(T::Native, u64),
+) {
+    let nulls = values.nulls().filter(|nulls| nulls.null_count() > 0);
+    match (nulls, counts) {
+        (None, None) => values.values().iter().for_each(|value| f(*value, 1)),
+        (None, Some(counts)) => {
+            values.values().iter().zip(counts).for_each(|(value, count)| f(*value, *count))
+        }
+        (Some(nulls), None) => nulls.valid_indices().for_each(|row| f(values.values()[row], 1)),
+        (Some(nulls), Some(counts)) => {
+            nulls.valid_indices().for_each(|row| f(values.values()[row], counts[row]));
+        }
+    }
+}

@@ -1,0 +1,138 @@
+//! A profile against the sketches, histograms and moments that see every value, and its way as bytes.
+
+use super::*;
+use arrow_array::{
+    BooleanArray, Date32Array, Decimal128Array, Float64Array, Int64Array, RecordBatch, StringViewArray,
+};
+use farpool_model::{TableInfo, TableName, TableStatistics, Version};
+use proptest::prelude::*;
+use std::sync::Arc;
+
+/// Rows whose values repeat as much as `spread` is small; every column type that goes another way.
+fn rows(count: usize, spread: u64, seed: u64) -> RecordBatch {
+    let mut state = seed | 1;
+    let mut next = move || {
+        state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        (state >> 33) % spread
+    };
+    let numbers: Vec<Option<i64>> =
+        (0..count).map(|_| Some(next() as i64 - 40).filter(|v| v % 7 != 0)).collect();
+    let of = |f: fn(i64) -> i64| numbers.iter().map(move |v| v.map(f));
+    let text =
+        |v: &Option<i64>| v.map(|v| format!("{}{v}", if v % 2 == 0 { "x" } else { "a longer text, " }));
+    let columns: Vec<(&str, ArrayRef)> = vec![
+        ("i", Arc::new(Int64Array::from(numbers.clone()))),
+        ("f", Arc::new(numbers.iter().map(|v| v.map(|v| v as f64 / 8.0)).collect::<Float64Array>())),
+        ("d", Arc::new(of(|v| v * 3).map(|v| v.map(i128::from)).collect::<Decimal128Array>())),
+        ("day", Arc::new(of(|v| v).map(|v| v.map(|v| v as i32)).collect::<Date32Array>())),
+        ("s", Arc::new(numbers.iter().map(text).collect::<StringViewArray>())),
+        ("b", Arc::new(of(|v| v % 2).map(|v| v.map(|v| v == 0)).collect::<BooleanArray>())),
+    ];
+    RecordBatch::try_from_iter_with_nullable(columns.into_iter().map(|(n, c)| (n, c, true))).unwrap()
+}
+
+fn profile(parts: &[RecordBatch]) -> Profile {
+    let mut profile = Profile::new(&parts[0].schema()).unwrap();
+    for part in parts {
+        profile.update(part.columns()).unwrap();
+    }
+    profile
+}
+
+fn statistics(profile: &Profile) -> TableStatistics {
+    let states = profile.states().into_iter().map(bytes::Bytes::from).collect();
+    let (columns, moments) = profile.arrange(states);
+    let table = TableInfo {
+        name: TableName::new("t").unwrap(),
+        version: Version(1),
+        schema: profile.schema().clone(),
+        rows: profile.rows(),
+        bytes_plain: 0,
+        bytes_encoded: 0,
+        columns: Vec::new(),
+    };
+    TableStatistics { table, columns, moments }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(24))]
+    #[test]
+    fn counting_first_changes_nothing(count in 0usize..9000, spread in 1u64..6000, seed in any::<u64>()) {
+        let batch = rows(count, spread, seed);
+        let profile = profile(std::slice::from_ref(&batch));
+        for (column, values) in profile.columns().iter().zip(batch.columns()) {
+            let mut sketch = Sketch::new(EVERYTHING, values.data_type()).unwrap();
+            sketch.update(values).unwrap();
+            let (got, expected) = (&column.sketch, &sketch);
+            prop_assert_eq!((got.rows(), got.nulls()), (expected.rows(), expected.nulls()));
+            prop_assert_eq!((got.minimum(), got.maximum()), (expected.minimum(), expected.maximum()));
+            prop_assert_eq!(got.distinct(), expected.distinct());
+            prop_assert_eq!(got.second_moment(), expected.second_moment());
+            let sums = [got.sum(), expected.sum()].map(|sum| sum.map_or(0.0, |sum| sum.as_f64()));
+            prop_assert!((sums[0] - sums[1]).abs() <= sums[1].abs() * 1e-12);
+            if let Some(histogram) = &column.histogram {
+                let mut plain = Histogram::new(values.data_type()).unwrap();
+                plain.update(values).unwrap();
+                prop_assert_eq!(histogram, &plain);
+            }
+        }
+    }
+
+    #[test]
+    fn parts_merge_and_travel(cut in 0usize..3000, spread in 1u64..3000, seed in any::<u64>()) {
+        let batch = rows(3000, spread, seed);
+        let whole = profile(std::slice::from_ref(&batch));
+        let mut merged = profile(&[batch.slice(0, cut)]);
+        let rest = profile(&[batch.slice(cut, 3000 - cut)]);
+        merged.merge(&Profile::read(&statistics(&rest)).unwrap().unwrap()).unwrap();
+        prop_assert_eq!(merged.rows(), 3000);
+        for (one, other) in merged.columns().iter().zip(whole.columns()) {
+            prop_assert_eq!(one.sketch.distinct(), other.sketch.distinct());
+            prop_assert_eq!(one.sketch.second_moment(), other.sketch.second_moment());
+            prop_assert_eq!(&one.histogram, &other.histogram);
+        }
+        let (one, other) = (&merged.moments().unwrap().moments, &whole.moments().unwrap().moments);
+        prop_assert_eq!(one.count(0, 1), other.count(0, 1));
+        prop_assert_eq!(one.variance(0, crate::Form::Sample).to_bits(), other.variance(0, crate::Form::Sample).to_bits());
+    }
+}
+
+#[test]
+fn moments_are_of_numbers_only() {
+    let profile = profile(&[rows(100, 50, 1)]);
+    assert_eq!(profile.moments().unwrap().columns, [0, 1, 2]);
+    assert_eq!(profile.moments().unwrap().place(2), Some(2));
+    assert_eq!(profile.moments().unwrap().place(3), None);
+}
+
+#[test]
+fn wide_tables_are_only_counted() {
+    let fields: Vec<_> = (0..=limits::TAP_COLUMNS_MAX)
+        .map(|i| arrow_schema::Field::new(format!("c{i}"), DataType::Int64, true))
+        .collect();
+    let profile = Profile::new(&Arc::new(arrow_schema::Schema::new(fields))).unwrap();
+    assert!(profile.columns().iter().all(|c| c.histogram.is_none() && c.sketch.second_moment().is_none()));
+    assert_eq!(profile.moments().unwrap().columns.len(), limits::TAP_MOMENT_COLUMNS_MAX);
+    assert!(Profile::read(&statistics(&profile)).unwrap().is_some());
+}
+
+#[test]
+fn states_of_other_columns_are_refused() {
+    let good = statistics(&profile(&[rows(100, 50, 1)]));
+    let swapped = |a: usize, b: usize| {
+        let mut bad = good.clone();
+        bad.columns.swap(a, b);
+        bad
+    };
+    assert!(Profile::read(&swapped(0, 4)).is_err());
+    let mut bad = good.clone();
+    bad.columns[0].histogram = good.columns[1].histogram.clone();
+    assert!(Profile::read(&bad).is_err());
+    let mut bad = good.clone();
+    bad.moments.as_mut().unwrap().columns[0] = 3;
+    assert!(Profile::read(&bad).is_err());
+    let mut none = good.clone();
+    none.columns[1].sketch = None;
+    assert!(Profile::read(&none).unwrap().is_none());
+    assert!(Profile::read(&good).unwrap().is_some());
+}

@@ -1,0 +1,136 @@
+//! A stream that is read once, from its beginning to its end: CSV, or Arrow IPC in either framing.
+//!
+//! Invariant: what is held of it is one batch and, at the beginning, what the types of CSV are guessed from.
+
+use super::{Batches, csv, guarded, settled};
+use arrow_array::{RecordBatch, RecordBatchOptions, new_null_array};
+use arrow_ipc::reader::StreamReader;
+use arrow_schema::{DataType, SchemaRef};
+use farpool_model::{Error, Result};
+use std::io::{Cursor, Read};
+use std::path::{Path, PathBuf};
+
+/// Bytes from whose rows the types of CSV are guessed.
+const HEAD_BYTES: usize = 4 << 20;
+
+/// The first bytes of an Arrow IPC file; behind them and more zeros stands what is otherwise a stream.
+const ARROW_FILE: &[u8] = b"ARROW1\0\0";
+
+/// Zeros behind the head of an Arrow IPC file at most: buffers are aligned to 64 bytes.
+const PADDING_MAX: usize = 64;
+
+/// A stream whose columns are known.
+pub struct Stream {
+    /// The columns.
+    pub schema: SchemaRef,
+    /// The rows. Ends after the first error.
+    pub batches: Batches,
+}
+
+/// Finds out what comes from `from` and how to read it. `name` is how errors call it.
+///
+/// # Errors
+/// `Invalid` when it is empty or of no known format, `Corrupt` when it is damaged.
+pub fn open_stream(name: &str, from: impl Read + Send + 'static) -> Result<Stream> {
+    let path = PathBuf::from(name);
+    let mut from = from;
+    let mut head = Vec::new();
+    read_up_to(&path, &mut from, &mut head, ARROW_FILE.len())?;
+    if head.is_empty() {
+        return Err(Error::invalid(format!("{name} is empty")));
+    }
+    if head.starts_with(b"PAR1") {
+        return Err(Error::invalid(format!("{name} is a Parquet file, which cannot be read as a stream"))
+            .advise("give the file by its name"));
+    }
+    if head == ARROW_FILE {
+        let first = after_padding(&path, &mut from)?;
+        return guarded(&path.clone(), || arrow(path, Cursor::new(first).chain(from)));
+    }
+    if head.starts_with(&[0xff; 4]) {
+        return guarded(&path.clone(), || arrow(path, Cursor::new(head).chain(from)));
+    }
+    read_up_to(&path, &mut from, &mut head, HEAD_BYTES)?;
+    if head.contains(&0) {
+        return Err(Error::invalid(format!("{name} is neither CSV nor Arrow IPC"))
+            .advise("pipe CSV with a header, or an Arrow IPC stream"));
+    }
+    comma_separated(&path, head, from)
+}
+
+fn read_up_to(path: &Path, from: &mut impl Read, head: &mut Vec<u8>, bytes: usize) -> Result<()> {
+    let missing = bytes.saturating_sub(head.len()) as u64;
+    from.take(missing).read_to_end(head).map_err(|error| super::files::unreadable(path, &error))?;
+    Ok(())
+}
+
+/// The first byte behind the zeros that a file has for the sake of alignment.
+fn after_padding(path: &Path, from: &mut impl Read) -> Result<Vec<u8>> {
+    for _ in 0..PADDING_MAX {
+        let mut byte = Vec::new();
+        read_up_to(path, from, &mut byte, 1)?;
+        if byte != [0] {
+            return Ok(byte);
+        }
+    }
+    Err(super::damaged(path, "there is nothing behind the head of an Arrow IPC file"))
+}
+
+fn arrow(path: PathBuf, from: impl Read + Send + 'static) -> Result<Stream> {
+    let damaged = |error: arrow_schema::ArrowError| {
+        Error::corrupt(format!("{} is not readable as Arrow IPC: {error}", path.display()))
+    };
+    let mut reader = StreamReader::try_new_buffered(from, None).map_err(damaged)?;
+    let schema = reader.schema();
+    let name = path.clone();
+    let next =
+        move || guarded(&name, || reader.next().transpose().map_err(|error| super::damaged(&name, error)));
+    Ok(Stream { schema: settled(&schema), batches: until_error(settled(&schema), next) })
+}
+
+fn comma_separated(path: &Path, head: Vec<u8>, from: impl Read + Send + 'static) -> Result<Stream> {
+    // A line that is cut off would have too few fields.
+    let whole = match head.len() < HEAD_BYTES {
+        true => head.len(),
+        false => head.iter().rposition(|byte| *byte == b'\n').map_or(head.len(), |end| end + 1),
+    };
+    let (schema, dialect) = csv::open_head(path, &head[..whole])?;
+    let schema = settled(&schema);
+    let columns: Vec<usize> = (0..schema.fields().len()).collect();
+    let mut batches = csv::read_from(path, Cursor::new(head).chain(from), &schema, dialect, &columns)?;
+    Ok(Stream { batches: until_error(schema.clone(), move || batches.next().transpose()), schema })
+}
+
+/// The batches that `next` gives, up to its first error, in `schema`.
+fn until_error(
+    schema: SchemaRef,
+    mut next: impl FnMut() -> Result<Option<RecordBatch>> + Send + 'static,
+) -> Batches {
+    let mut ended = false;
+    Box::new(std::iter::from_fn(move || {
+        if ended {
+            return None;
+        }
+        let batch =
+            next().and_then(|batch| batch.map(|batch| in_schema(&schema, &batch)).transpose()).transpose();
+        ended = !matches!(batch, Some(Ok(_)));
+        batch
+    }))
+}
+
+fn in_schema(schema: &SchemaRef, batch: &RecordBatch) -> Result<RecordBatch> {
+    let columns =
+        batch.columns().iter().zip(schema.fields()).map(|(column, field)| match column.data_type() {
+            DataType::Null => new_null_array(field.data_type(), column.len()),
+            _ => column.clone(),
+        });
+    let options = RecordBatchOptions::new().with_row_count(Some(batch.num_rows()));
+    RecordBatch::try_new_with_options(schema.clone(), columns.collect(), &options)
+        .map_err(|error| Error::corrupt(error.to_string()))
+}
+
+impl std::fmt::Debug for Stream {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Stream").field("schema", &self.schema).finish_non_exhaustive()
+    }
+}
