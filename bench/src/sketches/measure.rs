@@ -267,10 +267,10 @@ fn compare(case: &Case, data: &Data, naive: &Naive) -> Result<()> {
             bail!("the second moment is {}, the naive twin's {naive}", ours.value);
         }
     }
-    if let (Some(ours), Some(naive)) = (ours.distinct(), naive.distinct()) {
-        if (ours.value / naive - 1.0).abs() > 0.02 {
-            bail!("{} values are distinct, by the naive twin {naive}", ours.value);
-        }
+    if let (Some(ours), Some(naive)) = (ours.distinct(), naive.distinct())
+        && (ours.value / naive - 1.0).abs() > 0.02
+    {
+        bail!("{} values are distinct, by the naive twin {naive}", ours.value);
     }
     for value in data.values[..rows].iter().take(10) {
         let literal = Literal::new(Value::Int((*value).into()), DataType::UInt32)?;
@@ -286,10 +286,10 @@ fn compare(case: &Case, data: &Data, naive: &Naive) -> Result<()> {
 fn agree(sides: &[Side]) -> Result<()> {
     let ours = &sides[0];
     for side in sides.iter().filter(|side| side.rows == ours.rows) {
-        if let (Some(one), Some(other)) = (ours.distinct, side.distinct) {
-            if (one / other - 1.0).abs() > 0.15 {
-                bail!("{one} values are distinct, by {} {other}", side.name);
-            }
+        if let (Some(one), Some(other)) = (ours.distinct, side.distinct)
+            && (one / other - 1.0).abs() > 0.15
+        {
+            bail!("{one} values are distinct, by {} {other}", side.name);
         }
     }
     Ok(())

@@ -36,7 +36,7 @@ struct CompiledPlan {
 enum Operator {
     Rows(Projection),
     Aggregate(Box<Aggregation>),
-    Top(TopRows),
+    Top(Box<TopRows>),
 }
 
 /// What the workers of one run tell each other while they scan.
@@ -112,9 +112,13 @@ impl CompiledPlan {
         let top = Top::of(program)?;
         let mut top_groups = None;
         let output = match (&program.output, top) {
-            (Output::Rows(columns), Some(top)) => {
-                Operator::Top(TopRows::new(top, columns, table_schema, schema.clone(), paths.encoded)?)
-            }
+            (Output::Rows(columns), Some(top)) => Operator::Top(Box::new(TopRows::new(
+                top,
+                columns,
+                table_schema,
+                schema.clone(),
+                paths.encoded,
+            )?)),
             (Output::Rows(columns), None) => {
                 Operator::Rows(Projection::new(columns, table_schema, schema.clone(), program.limit)?)
             }

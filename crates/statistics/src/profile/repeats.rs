@@ -55,9 +55,9 @@ impl Repeats {
         let nulls = values.nulls().filter(|nulls| nulls.null_count() > 0);
         for start in (0..keys.len()).step_by(TRIAL_ROWS) {
             let end = keys.len().min(start + TRIAL_ROWS);
-            for row in start..end {
+            for (row, key) in (start..end).zip(&keys[start..end]) {
                 if nulls.is_none_or(|nulls| nulls.is_valid(row)) {
-                    entries.add(keys[row], row);
+                    entries.add(*key, row);
                 }
             }
             // The table is never more than half full.

@@ -34,10 +34,10 @@ pub fn map(correlation: &Correlation) -> String {
         let (x, y) = (margin + middle, above - 6.0);
         let name = escape(&correlation.columns[i]);
         let label = escape(label);
-        let _ = write!(
+        let _ = writeln!(
             out,
             "<text class=\"end\" x=\"{:.1}\" y=\"{:.1}\"><title>{name}</title>{label}</text>\
-             <text x=\"{x:.1}\" y=\"{y:.1}\" transform=\"rotate(-45 {x:.1} {y:.1})\"><title>{name}</title>{label}</text>\n",
+             <text x=\"{x:.1}\" y=\"{y:.1}\" transform=\"rotate(-45 {x:.1} {y:.1})\"><title>{name}</title>{label}</text>",
             margin - 6.0,
             above + middle + 4.0,
         );
