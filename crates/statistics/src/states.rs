@@ -168,14 +168,18 @@ impl States {
         self.bytes + self.groups.capacity() * size_of::<Option<State>>()
     }
 
-    /// Bytes of memory that a group takes before it has seen anything, and the most that it can take, values
-    /// of variable length left out.
+    /// Bytes of memory that a group takes once it has seen a value, and the most that it can take, values of
+    /// variable length left out.
     ///
     /// # Errors
     /// As [`State::new`].
     pub fn bytes_per_group(function: AggregateFunction, types: &[DataType]) -> Result<(usize, usize)> {
         let state = State::new(function, types)?;
-        let least = state.bytes_held() + size_of::<Option<State>>();
+        let counters = match function {
+            AggregateFunction::Sketch(parameters) => Sketch::bytes_of_counters(&parameters),
+            _ => 0,
+        };
+        let least = state.bytes_held() + counters + size_of::<Option<State>>();
         let most = match function {
             AggregateFunction::Sketch(parameters) => {
                 let registers = parameters.distinct.map_or(0, |precision| 4_usize << precision);

@@ -1,3 +1,5 @@
+//! Moments against plain twins: exactness, merging, NULLs, and hostile bytes.
+
 use super::*;
 use crate::moments::layout::triangle;
 use arrow_array::builder::PrimitiveBuilder;

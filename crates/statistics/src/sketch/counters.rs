@@ -47,6 +47,11 @@ impl Shape {
         1 << self.bits
     }
 
+    /// Bytes of a table of this shape that has values: its cells, and what is to be added to them.
+    pub fn bytes(self) -> usize {
+        usize::from(self.rows) * self.width() * (size_of::<u64>() + size_of::<u8>())
+    }
+
     #[inline(always)]
     fn place(self, hash: Hash, row: usize) -> usize {
         hash.slice(row as u32 * u32::from(self.stride), self.bits.into()) as usize

@@ -71,7 +71,22 @@ fn shared(parameters: &SketchParameters) -> bool {
     }
 }
 
+/// The tables of Count-Min, if it has one of its own, and of Fast-AGMS.
+fn shapes(parameters: &SketchParameters) -> (Option<Shape>, Option<Shape>) {
+    let frequency = parameters.frequency.filter(|_| !shared(parameters));
+    (
+        frequency.map(|c| Shape::new(c.rows, c.precision)),
+        parameters.second_moment.map(|c| Shape::new(c.rows, c.precision + 1)),
+    )
+}
+
 impl Sketch {
+    /// Bytes of the tables of counters, which are made with the first value.
+    pub(crate) fn bytes_of_counters(parameters: &SketchParameters) -> usize {
+        let (frequency, second_moment) = shapes(parameters);
+        frequency.into_iter().chain(second_moment).map(Shape::bytes).sum()
+    }
+
     /// The sketch of a column of `data_type` that has no rows yet.
     ///
     /// # Errors
@@ -80,14 +95,13 @@ impl Sketch {
         check(&parameters)?;
         let data_type = schema::canonical_type(data_type)
             .ok_or_else(|| Error::invalid(format!("the pool does not hold values of type {data_type}")))?;
-        let frequency = parameters.frequency.filter(|_| !shared(&parameters));
-        let second_moment = parameters.second_moment;
+        let (frequency, second_moment) = shapes(&parameters);
         Ok(Sketch {
             parameters,
             basics: Basics::new(&data_type),
             distinct: parameters.distinct.map(Distinct::new),
-            frequency: frequency.map(|c| Table::new(Shape::new(c.rows, c.precision))),
-            second_moment: second_moment.map(|c| Table::new(Shape::new(c.rows, c.precision + 1))),
+            frequency: frequency.map(Table::new),
+            second_moment: second_moment.map(Table::new),
             top: Candidates::new(parameters.top),
             data_type,
         })

@@ -1,3 +1,5 @@
+//! The kernels of products on every level that the machine has, against plain loops.
+
 use super::Level;
 use crate::moments::matrix::{Bytes, Floats, GROUP, LANES};
 
