@@ -59,7 +59,7 @@ impl Definition {
 impl Case {
     /// Its name as a table's.
     pub fn table(&self) -> String {
-        self.name.replace(' ', "_")
+        format!("t_{}", self.name.replace(' ', "_"))
     }
 
     /// The names of its columns.

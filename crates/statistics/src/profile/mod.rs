@@ -16,7 +16,8 @@ use crate::{Histogram, Moments, Sketch};
 use arrow_array::{Array, ArrayRef};
 use arrow_schema::{DataType, SchemaRef};
 use farpool_model::{Counters, Error, NullHandling, Result, SketchParameters, limits, schema};
-use repeats::Repeats;
+pub use repeats::Codes;
+use repeats::{Counted, Repeats};
 
 /// What is found out about a table of up to [`limits::TAP_COLUMNS_MAX`] columns. HyperLogLog errs by 0.8 %;
 /// a value that is a hundredth of all is surely seen as frequent; Count-Min lies in the counters of
@@ -107,12 +108,29 @@ impl Profile {
     /// `Invalid` when these are not the columns; `OverLimit` for more rows than can be counted. What was
     /// taken in until then stays: the profile is of no use any more.
     pub fn update(&mut self, columns: &[ArrayRef]) -> Result<()> {
+        self.update_coded(columns, |_| None)
+    }
+
+    /// As [`Profile::update`]; `codes` gives, for columns of which it is known, numbers that are the same for
+    /// rows with the same value: then each value is looked at once.
+    ///
+    /// # Errors
+    /// As [`Profile::update`].
+    pub fn update_coded(
+        &mut self,
+        columns: &[ArrayRef],
+        codes: impl Fn(usize) -> Option<Codes>,
+    ) -> Result<()> {
         if columns.len() != self.columns.len() {
             let message = format!("a profile of {} columns was given {}", self.columns.len(), columns.len());
             return Err(Error::invalid(message));
         }
-        for (profile, values) in self.columns.iter_mut().zip(columns) {
-            profile.update(values, &mut self.repeats)?;
+        for (place, (profile, values)) in self.columns.iter_mut().zip(columns).enumerate() {
+            let counted = match codes(place) {
+                Some(codes) => codes.count(values),
+                None => self.repeats.count(values),
+            };
+            profile.update(values, counted)?;
         }
         self.moments.as_mut().map_or(Ok(()), |moments| moments.update(columns))
     }
@@ -143,8 +161,8 @@ impl Profile {
 }
 
 impl ColumnProfile {
-    fn update(&mut self, values: &ArrayRef, repeats: &mut Repeats) -> Result<()> {
-        let Some(counted) = repeats.count(values) else {
+    fn update(&mut self, values: &ArrayRef, counted: Option<Counted>) -> Result<()> {
+        let Some(counted) = counted else {
             self.sketch.update(values)?;
             return self.histogram.as_mut().map_or(Ok(()), |histogram| histogram.update(values));
         };

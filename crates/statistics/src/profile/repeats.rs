@@ -20,6 +20,36 @@ pub(super) struct Counted {
     pub counts: Vec<u64>,
 }
 
+/// Numbers of the values of an array: rows with the same value have the same, those with NULL any.
+#[derive(Clone, Debug)]
+pub struct Codes {
+    /// The code of each row, below `domain`.
+    pub of_rows: Vec<u32>,
+    /// How many codes there may be.
+    pub domain: usize,
+}
+
+impl Codes {
+    /// How often each value of `values` occurs; `None` when these are not its codes.
+    pub(super) fn count(&self, values: &ArrayRef) -> Option<Counted> {
+        if self.of_rows.len() != values.len() {
+            return None;
+        }
+        let (mut counts, mut rows) = (vec![0; self.domain], vec![0; self.domain]);
+        let nulls = values.nulls().filter(|nulls| nulls.null_count() > 0);
+        for (row, code) in self.of_rows.iter().enumerate() {
+            if nulls.is_none_or(|nulls| nulls.is_valid(row)) {
+                *counts.get_mut(*code as usize)? += 1;
+                rows[*code as usize] = row as u32;
+            }
+        }
+        let seen = counts.iter().zip(rows).filter(|(count, _)| **count > 0);
+        let rows: UInt32Array = seen.map(|(_, row)| row).collect();
+        counts.retain(|count| *count > 0);
+        Some(Counted { values: arrow_select::take::take(values, &rows, None).ok()?, counts })
+    }
+}
+
 /// The table in which values are counted, reused from array to array.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Repeats {

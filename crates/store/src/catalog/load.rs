@@ -93,7 +93,7 @@ impl Load {
         self.encode_waiting()?;
         if let Some(columns) = self.builder.take_last_row_group() {
             let group = self.encoder.encode(&columns)?;
-            self.tap.observe(&columns);
+            self.tap.observe(&columns, &group);
             self.builder.add_row_group(group)?;
         }
         let Load { catalog, tenant, name, mode, builder, encoder, tap, .. } = self;
@@ -154,8 +154,11 @@ fn encode_all(
             let index = next.fetch_add(1, Ordering::Relaxed);
             match groups.get(index) {
                 Some(columns) => {
-                    encoded.push((index, encoder.encode(columns)));
-                    tap.observe(columns);
+                    let group = encoder.encode(columns);
+                    if let Ok(group) = &group {
+                        tap.observe(columns, group);
+                    }
+                    encoded.push((index, group));
                 }
                 None => return encoded,
             }

@@ -5,9 +5,9 @@
 
 use arrow_array::ArrayRef;
 use arrow_schema::SchemaRef;
-use farpool_columns::Encoder;
+use farpool_columns::{Chunk, Encoder, RowGroup};
 use farpool_model::{ColumnStates, MomentsState};
-use farpool_statistics::Profile;
+use farpool_statistics::{Codes, Profile};
 use parking_lot::Mutex;
 
 /// See the file's comment. Each thread takes a profile, adds to it and puts it back, so that there are as
@@ -39,11 +39,14 @@ impl Tap {
         Tap { schema, idle: Mutex::new(None) }
     }
 
-    /// Adds the rows of a row group.
-    pub fn observe(&self, columns: &[ArrayRef]) {
+    /// Adds the rows of a row group, which `group` is when encoded.
+    pub fn observe(&self, columns: &[ArrayRef], group: &RowGroup) {
         let Some(idle) = self.idle.lock().as_mut().map(Vec::pop) else { return };
         let profile = idle.map_or_else(|| Profile::new(&self.schema), Ok);
-        let updated = profile.and_then(|mut profile| profile.update(columns).map(|()| profile));
+        let updated = profile.and_then(|mut profile| {
+            profile.update_coded(columns, |column| codes(&group.chunks[column]))?;
+            Ok(profile)
+        });
         let mut idle = self.idle.lock();
         match (updated, idle.as_mut()) {
             (Ok(profile), Some(idle)) => idle.push(profile),
@@ -57,6 +60,27 @@ impl Tap {
         let first = parts.next().map_or_else(|| Profile::new(&self.schema), Ok);
         parts.try_fold(first.ok()?, |mut whole, part| whole.merge(&part).ok().map(|()| whole))
     }
+}
+
+/// Rows of a chunk for each value that it may have, from which on counting by code pays.
+const ROWS_PER_VALUE_MIN: usize = 2;
+
+/// What the encoder found out about the values of a chunk: the codes of a dictionary, or numbers close together.
+fn codes(chunk: &Chunk) -> Option<Codes> {
+    let integers = match chunk.dictionary() {
+        Some(dictionary) => dictionary.codes(),
+        None => chunk.integers()?,
+    };
+    let least = integers.min();
+    let domain = usize::try_from(integers.max().checked_sub(least)?).ok()?.checked_add(1)?;
+    if domain > chunk.rows() / ROWS_PER_VALUE_MIN {
+        return None;
+    }
+    let mut values = Vec::new();
+    integers.unpack(0..chunk.rows(), &mut values);
+    // Whatever stands where a NULL is may be out of bounds.
+    let code = |value: &i64| u32::try_from(value.wrapping_sub(least)).unwrap_or(0);
+    Some(Codes { of_rows: values.iter().map(code).collect(), domain })
 }
 
 impl Gathered {
@@ -73,5 +97,57 @@ impl Gathered {
     pub fn with(&self, schema: &SchemaRef, more: &Profile) -> Option<Profile> {
         let mut profile = Profile::from_states(schema, &self.columns, self.moments.as_ref()).ok()??;
         profile.merge(more).ok().map(|()| profile)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use arrow_array::{Array, Int32Array, Int64Array, StringViewArray};
+    use arrow_schema::{DataType, Field, Schema};
+    use farpool_columns::encode_row_group;
+    use farpool_memory::{Pool, PoolConfig};
+    use farpool_model::TenantName;
+    use std::sync::Arc;
+
+    #[test]
+    fn codes_of_the_encoder_tell_what_the_values_tell() {
+        let schema = Arc::new(Schema::new(vec![
+            Field::new("few", DataType::Utf8View, true),
+            Field::new("close", DataType::Int32, true),
+            Field::new("apart", DataType::Int64, true),
+            Field::new("null", DataType::Int32, true),
+        ]));
+        let unless = |value: i64, every: i64| (value % every != 0).then_some(value);
+        let columns: Vec<ArrayRef> = vec![
+            Arc::new(
+                (0..9000)
+                    .map(|i| unless(i, 7).map(|i| format!("name {}", i % 11)))
+                    .collect::<StringViewArray>(),
+            ),
+            Arc::new((0..9000).map(|i| unless(i, 5).map(|i| (i % 300) as i32 - 100)).collect::<Int32Array>()),
+            Arc::new((0..9000).map(|i| unless(i, 3).map(|i| i * i * 1_000_003)).collect::<Int64Array>()),
+            Arc::new(Int32Array::new_null(9000)),
+        ];
+        let pool = Pool::new(PoolConfig { bytes_limit: 16 << 20 }).unwrap();
+        let group = encode_row_group(&pool, &TenantName::default(), &schema, &columns).unwrap();
+        assert!(codes(&group.chunks[0]).is_some() && codes(&group.chunks[1]).is_some());
+        assert!(codes(&group.chunks[2]).is_none());
+        let tap = Tap::new(schema.clone());
+        tap.observe(&columns, &group);
+        let (tapped, mut plain) = (tap.finish().unwrap(), Profile::new(&schema).unwrap());
+        plain.update(&columns).unwrap();
+        for ((ours, plain), column) in tapped.columns().iter().zip(plain.columns()).zip(&columns) {
+            let answers = |sketch: &farpool_statistics::Sketch| {
+                let bounds = (sketch.minimum().cloned(), sketch.maximum().cloned());
+                (sketch.rows(), sketch.nulls(), bounds, sketch.distinct(), sketch.second_moment())
+            };
+            assert_eq!(answers(&ours.sketch), answers(&plain.sketch));
+            assert_eq!(ours.sketch.nulls(), column.null_count() as u64);
+            let bins = |profile: &farpool_statistics::ColumnProfile| {
+                profile.histogram.as_ref().map(|h| h.to_bytes())
+            };
+            assert_eq!(bins(ours), bins(plain));
+        }
     }
 }
