@@ -63,8 +63,14 @@ impl EmbeddedPool {
     /// The same for files that are loaded for a query: their columns go to the pool as fast as they can be
     /// encoded, and nothing is found out about them on the way.
     pub(crate) fn open_for_queries(memory_bytes: usize, group_bytes: usize) -> Result<Arc<Self>> {
-        let pool = Self::open_within(memory_bytes, group_bytes)?;
-        Ok(Arc::new(EmbeddedPool { taps: false, ..(*pool).clone() }))
+        Ok(Self::open_within(memory_bytes, group_bytes)?.without_taps())
+    }
+
+    /// The same pool by a way on which nothing is found out about rows while they are loaded, which takes less
+    /// time: tables that come on it have no profile, and no estimates for planning.
+    #[must_use]
+    pub fn without_taps(&self) -> Arc<Self> {
+        Arc::new(EmbeddedPool { taps: false, ..self.clone() })
     }
 
     /// The pool that `tenant` has at `node`, for programs that serve a node and query it too.
