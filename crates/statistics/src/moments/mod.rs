@@ -95,7 +95,8 @@ impl Moments {
         let step = blocks::rows(&self.layout);
         for start in (0..rows).step_by(step) {
             let length = step.min(rows - start);
-            let block: Vec<ArrayRef> = columns.iter().map(|column| column.slice(start, length)).collect();
+            let block = columns.iter().map(|column| values::narrowed(column.slice(start, length)));
+            let block: Vec<ArrayRef> = block.collect();
             if blocks::splits(&self.layout, &block) {
                 let split = self.split.get_or_insert_with(|| Box::new(Split::new(&self.layout)));
                 blocks::add_split(&self.layout, &block, &mut self.room, split);

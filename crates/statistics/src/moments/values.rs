@@ -1,8 +1,12 @@
 //! The numbers of an Arrow array as they count for moments.
 
-use arrow_array::{Array, ArrayRef};
+use crate::decimals;
+use arrow_array::cast::AsArray;
+use arrow_array::types::Decimal128Type;
+use arrow_array::{Array, ArrayRef, Int64Array};
 use arrow_schema::DataType;
 use farpool_model::{Error, Result};
+use std::sync::Arc;
 
 /// Calls a macro with the Arrow type and its native type of an exact column.
 macro_rules! for_exact {
@@ -48,4 +52,14 @@ pub(crate) fn check(types: &[DataType], columns: &[ArrayRef]) -> Result<usize> {
         }
     }
     Ok(rows)
+}
+
+/// Decimals whose unscaled values fit 64 bits as such integers; other arrays as they are.
+pub(crate) fn narrowed(array: ArrayRef) -> ArrayRef {
+    let Some(decimals) = array.as_primitive_opt::<Decimal128Type>() else { return array };
+    let mut narrow = vec![0; decimals.len()];
+    if !decimals::narrow(decimals.values(), &mut narrow) {
+        return array;
+    }
+    Arc::new(Int64Array::new(narrow.into(), decimals.nulls().cloned()))
 }

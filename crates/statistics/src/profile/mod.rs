@@ -15,7 +15,7 @@ mod tests;
 use crate::{Histogram, Moments, Sketch};
 use arrow_array::{Array, ArrayRef};
 use arrow_schema::{DataType, SchemaRef};
-use farpool_model::{Counters, Error, NullHandling, Result, SketchParameters, limits, schema};
+use farpool_model::{Counters, Error, Literal, NullHandling, Result, SketchParameters, limits, schema};
 pub use repeats::Codes;
 use repeats::{Counted, Repeats};
 
@@ -40,6 +40,15 @@ pub struct Profile {
     columns: Vec<ColumnProfile>,
     moments: Option<ColumnMoments>,
     repeats: Repeats,
+}
+
+/// What is known of the values of an array before they are looked at.
+#[derive(Clone, Debug, Default)]
+pub struct Known {
+    /// Numbers that are the same for rows with the same value: then each value is looked at once.
+    pub codes: Option<Codes>,
+    /// The least and the greatest value.
+    pub bounds: Option<(Literal, Literal)>,
 }
 
 /// What is found out about one column.
@@ -113,27 +122,26 @@ impl Profile {
             return Err(Error::invalid(message));
         }
         for (column, values) in columns.iter().enumerate() {
-            self.update_column(column, values, None)?;
+            self.update_column(column, values, Known::default())?;
         }
         let numbers = self.moments.iter().flat_map(|moments| &moments.columns);
         let numbers: Vec<ArrayRef> = numbers.map(|column| columns[*column].clone()).collect();
         self.update_moments(&numbers)
     }
 
-    /// Takes in rows of one column; who does so for one does it for all, and for [`Profile::update_moments`].
-    /// `codes` are numbers that are the same for rows with the same value, if they are known: then each value
-    /// is looked at once.
+    /// Takes in rows of one column, with what is known of them; who does so for one does it for all, and for
+    /// [`Profile::update_moments`].
     ///
     /// # Errors
     /// As [`Profile::update`].
-    pub fn update_column(&mut self, column: usize, values: &ArrayRef, codes: Option<Codes>) -> Result<()> {
+    pub fn update_column(&mut self, column: usize, values: &ArrayRef, known: Known) -> Result<()> {
         let profile =
             self.columns.get_mut(column).ok_or_else(|| Error::invalid("there is no such column"))?;
-        let counted = match codes {
+        let counted = match known.codes {
             Some(codes) => codes.count(values),
             None => self.repeats.count(values),
         };
-        profile.update(values, counted)
+        profile.update(values, counted, known.bounds)
     }
 
     /// Takes in rows of the columns of [`Profile::moments`], in their order.
@@ -170,9 +178,17 @@ impl Profile {
 }
 
 impl ColumnProfile {
-    fn update(&mut self, values: &ArrayRef, counted: Option<Counted>) -> Result<()> {
+    fn update(
+        &mut self,
+        values: &ArrayRef,
+        counted: Option<Counted>,
+        bounds: Option<(Literal, Literal)>,
+    ) -> Result<()> {
         let Some(counted) = counted else {
-            self.sketch.update(values)?;
+            match bounds.filter(|_| schema::is_bytes(values.data_type())) {
+                Some(bounds) => self.sketch.update_between(values, bounds)?,
+                None => self.sketch.update(values)?,
+            }
             return self.histogram.as_mut().map_or(Ok(()), |histogram| histogram.update(values));
         };
         self.sketch.update_counted(&counted.values, &counted.counts)?;

@@ -40,6 +40,8 @@ pub(crate) struct Basics {
     pub nulls: u64,
     pub range: Option<(Literal, Literal)>,
     pub sum: Option<Sum>,
+    /// Whether no value to come is outside the range. Only of strings, for which finding that out costs.
+    pub within: bool,
 }
 
 /// A sum that goes on.
@@ -61,7 +63,7 @@ impl Basics {
             DataType::Float32 | DataType::Float64 => Some(Sum::Float { sum: 0.0, rest: 0.0 }),
             _ => None,
         };
-        Basics { rows: 0, nulls: 0, range: None, sum }
+        Basics { rows: 0, nulls: 0, range: None, sum, within: false }
     }
 
     /// Values, without NULLs.
@@ -101,6 +103,7 @@ impl Basics {
                 self.widen_floats(low, high, data_type);
                 self.add_floats(bits, counts);
             }
+            Items::Bytes(_) if self.within => {}
             Items::Bytes(values) => self.widen_bytes(values, data_type),
         }
     }
@@ -121,7 +124,7 @@ impl Basics {
         }
     }
 
-    fn widen(&mut self, low: Literal, high: Literal) {
+    pub fn widen(&mut self, low: Literal, high: Literal) {
         match &mut self.range {
             None => self.range = Some((low, high)),
             Some((least, greatest)) => {

@@ -1,6 +1,7 @@
 //! The values of an Arrow array in blocks, in the few forms in which they are hashed. NULLs are left out.
 
 use crate::arch::{Kernel, Level};
+use crate::decimals;
 use arrow_array::cast::AsArray;
 use arrow_array::types::*;
 use arrow_array::{Array, ArrowPrimitiveType, OffsetSizeTrait, PrimitiveArray};
@@ -19,7 +20,7 @@ pub(crate) enum Items<'a> {
     Unsigned(&'a [u64]),
     /// The bits of 64-bit floats.
     Floats(&'a [u64]),
-    /// Decimals of any width.
+    /// Decimals of any width; without NULLs those that fit 64 bits are [`Items::Signed`].
     Wide(&'a [i128]),
     /// Strings and binaries.
     Bytes(&'a [&'a [u8]]),
@@ -96,8 +97,7 @@ pub(crate) fn blocks(array: &dyn Array, counts: Option<&[u64]>, take: Take<'_>) 
             words!(TimestampNanosecondType, Signed, |v| v as u64);
         }
         DataType::Decimal128(..) => {
-            let values = array.as_primitive::<Decimal128Type>().values();
-            source.each(values.len(), |i| values[i], |values| Items::Wide(values));
+            source.decimals(array.as_primitive::<Decimal128Type>().values());
         }
         DataType::Utf8 => source.strings::<i32>(array),
         DataType::LargeUtf8 => source.strings::<i64>(array),
@@ -145,6 +145,22 @@ impl Source<'_, '_> {
             let words = &mut words[..chunk.len()];
             let summary = Level::best().run(Widen { values: chunk, words, word });
             (self.take)(items(words, summary), None);
+        }
+    }
+
+    fn decimals(&mut self, values: &[i128]) {
+        if self.nulls.is_some_and(|nulls| nulls.null_count() > 0) || self.counts.is_some() {
+            return self.each(values.len(), |i| values[i], |values| Items::Wide(values));
+        }
+        let (mut narrow, mut words) = ([0; BLOCK], [0; BLOCK]);
+        for values in values.chunks(BLOCK) {
+            let (narrow, words) = (&mut narrow[..values.len()], &mut words[..values.len()]);
+            if decimals::narrow(values, narrow) {
+                let summary = Level::best().run(Widen { values: narrow, words, word: |v| v as u64 });
+                (self.take)(Items::Signed(words, summary), None);
+            } else {
+                (self.take)(Items::Wide(values), None);
+            }
         }
     }
 

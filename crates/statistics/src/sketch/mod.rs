@@ -135,6 +135,19 @@ impl Sketch {
         self.take_in(values, None)
     }
 
+    /// As [`Sketch::update`], for strings of which the least and the greatest are known.
+    ///
+    /// # Errors
+    /// As [`Sketch::update`].
+    pub fn update_between(&mut self, values: &dyn Array, (low, high): (Literal, Literal)) -> Result<()> {
+        self.expect_type(values.data_type())?;
+        self.basics.widen(low, high);
+        self.basics.within = true;
+        let updated = self.update(values);
+        self.basics.within = false;
+        updated
+    }
+
     /// Takes in each of `values` as many times as `counts` says: what a dictionary's codes were counted to.
     ///
     /// # Errors

@@ -7,7 +7,7 @@ use arrow_array::ArrayRef;
 use arrow_schema::SchemaRef;
 use farpool_columns::{Chunk, Encoder, PlainGroup, RowGroup};
 use farpool_model::{ColumnStates, MomentsState, Result};
-use farpool_statistics::{Codes, Profile};
+use farpool_statistics::{Codes, Known, Profile};
 use parking_lot::Mutex;
 
 /// See the file's comment. Each thread takes a profile, adds to it and puts it back, so that there are as
@@ -80,7 +80,7 @@ impl Watching {
         if profile.moments().is_some_and(|moments| moments.place(column).is_some()) {
             self.numbers.push(values.clone());
         }
-        if let Err(error) = profile.update_column(column, values, codes(chunk)) {
+        if let Err(error) = profile.update_column(column, values, known(chunk)) {
             self.profile = Err(error);
         }
     }
@@ -95,7 +95,13 @@ impl Watching {
 /// Rows of a chunk for each value that it may have, from which on counting by code pays.
 const ROWS_PER_VALUE_MIN: usize = 2;
 
-/// What the encoder found out about the values of a chunk: the codes of a dictionary, or numbers close together.
+/// What the encoder found out about the values of a chunk.
+fn known(chunk: &Chunk) -> Known {
+    let zone = chunk.zone();
+    Known { codes: codes(chunk), bounds: zone.min.clone().zip(zone.max.clone()) }
+}
+
+/// Numbers of the values of a chunk, if they are few: the codes of a dictionary, or numbers close together.
 fn codes(chunk: &Chunk) -> Option<Codes> {
     let integers = match chunk.dictionary() {
         Some(dictionary) => dictionary.codes(),
