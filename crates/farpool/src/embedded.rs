@@ -37,7 +37,6 @@ use std::sync::Arc;
 pub struct EmbeddedPool {
     node: Arc<Node>,
     tenant: TenantName,
-    taps: bool,
 }
 
 impl EmbeddedPool {
@@ -64,12 +63,13 @@ impl EmbeddedPool {
     /// encoded, and nothing is found out about them on the way.
     pub(crate) fn open_for_queries(memory_bytes: usize, group_bytes: usize) -> Result<Arc<Self>> {
         let pool = Self::open_within(memory_bytes, group_bytes)?;
-        Ok(Arc::new(EmbeddedPool { taps: false, ..(*pool).clone() }))
+        pool.node.catalog().close_taps();
+        Ok(pool)
     }
 
     /// The pool that `tenant` has at `node`, for programs that serve a node and query it too.
     pub fn over(node: Arc<Node>, tenant: TenantName) -> Arc<Self> {
-        Arc::new(EmbeddedPool { node, tenant, taps: true })
+        Arc::new(EmbeddedPool { node, tenant })
     }
 
     /// The node underneath.
@@ -118,9 +118,6 @@ impl Pool for EmbeddedPool {
         mut batches: BatchStream,
     ) -> Result<TableInfo> {
         let mut load = self.node.catalog().begin_load(&self.tenant, name, &schema, mode, rows_hint)?;
-        if !self.taps {
-            load.without_tap();
-        }
         while let Some(batch) = batches.next().await {
             load.push(&batch?)?;
         }

@@ -328,8 +328,8 @@ fn a_tap_finds_out_what_the_rows_hold_and_appends_add_to_it() {
 #[test]
 fn a_load_without_a_tap_gathers_nothing() {
     let catalog = roomy();
+    catalog.close_taps();
     let mut load = begin(&catalog, "t", LoadMode::Create).unwrap();
-    load.without_tap();
     load.push(&batch(0..100)).unwrap();
     load.commit().unwrap();
     let statistics = catalog.statistics(&tenant(), &name("t")).unwrap();
