@@ -19,6 +19,15 @@ struct Sides {
     rivals: Vec<Rival>,
 }
 
+/// One run of a side.
+struct Timed {
+    side: String,
+    rows: usize,
+    ms: f64,
+    /// What it counted.
+    number: Option<f64>,
+}
+
 /// Runs the whole suite.
 pub fn run(definition: &Definition) -> Result<Results> {
     let limits = limits::measure()?;
@@ -97,12 +106,12 @@ impl Sides {
         for round in 0..=definition.runs {
             let round_of = self.round(case, data)?;
             if sides.is_empty() {
-                sides = round_of.iter().map(|(name, rows, _, _)| Side::new(name, *rows)).collect();
+                sides = round_of.iter().map(|timed| Side::new(&timed.side, timed.rows)).collect();
             }
-            for (side, (_, _, ms, distinct)) in sides.iter_mut().zip(round_of) {
-                side.distinct = distinct.filter(|_| case.parameters.distinct.is_some());
+            for (side, timed) in sides.iter_mut().zip(round_of) {
+                side.distinct = timed.number.filter(|_| case.parameters.distinct.is_some());
                 if round > 0 {
-                    side.times_ms.push(ms);
+                    side.times_ms.push(timed.ms);
                 }
             }
         }
@@ -112,23 +121,24 @@ impl Sides {
         Ok(CaseResult { name, column, threads: self.threads, goal: case.at_least, sides })
     }
 
-    /// One run of each side: its name, its rows, milliseconds, and what it counted.
-    fn round(&mut self, case: &Case, data: &Data) -> Result<Vec<(String, usize, f64, Option<f64>)>> {
+    /// One run of each side.
+    fn round(&mut self, case: &Case, data: &Data) -> Result<Vec<Timed>> {
         let (parameters, rows) = (case.parameters, data.rows());
         let start = Instant::now();
         let sketch = library::sketched(parameters, &data.batches, self.threads)?;
         let ms = milliseconds(start);
         let distinct = sketch.distinct().map(|estimate| estimate.value);
-        let mut times = vec![(LIBRARY.to_string(), rows, ms, distinct)];
+        let timed = |side: &str, rows: usize, ms, number| Timed { side: side.to_string(), rows, ms, number };
+        let mut times = vec![timed(LIBRARY, rows, ms, distinct)];
         let expected = sketch.to_bytes();
         for pool in &self.pools {
             let (ms, state) = pool.sketch(parameters)?;
             ensure!(state == expected, "{}'s state is not that of the library", pool.name);
-            times.push((pool.name.to_string(), rows, ms, distinct));
+            times.push(timed(pool.name, rows, ms, distinct));
         }
         let start = Instant::now();
         let naive = library::naively(parameters, data.slow(), self.threads);
-        times.push((NAIVE.to_string(), data.slow().len(), milliseconds(start), naive.distinct()));
+        times.push(timed(NAIVE, data.slow().len(), milliseconds(start), naive.distinct()));
         library::compare(parameters, data.slow(), &naive)?;
         for rival in &mut self.rivals {
             let dialects = &rival.definition.dialects;
@@ -141,7 +151,7 @@ impl Sides {
             let (ms, answer) = rival.run_for_answer(&statement)?;
             let (name, counted) = (rival.definition.name.clone(), number(&answer));
             let (_, rows) = data.file_for(&name);
-            times.push((name, rows, ms, Some(counted.context("a number was expected")?)));
+            times.push(timed(&name, rows, ms, Some(counted.context("a number was expected")?)));
         }
         Ok(times)
     }
