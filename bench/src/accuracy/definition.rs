@@ -4,6 +4,9 @@ use crate::parameters;
 use farpool::model::SketchParameters;
 use serde::Deserialize;
 
+/// Sketches that are only there to be compared get one in so many of the values.
+const SHARE: u64 = 10;
+
 /// The suite.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -66,12 +69,12 @@ impl Definition {
     pub fn seeds_for(&self, distinct: u64) -> u64 {
         (self.values_max / distinct.max(1)).clamp(1, self.seeds)
     }
-}
 
-impl SketchDefinition {
-    /// Whether it takes part for this seed of a data set of so many distinct values.
-    pub fn takes_part(&self, seed: u64, distinct: u64) -> bool {
-        self.seeds_max.is_none_or(|most| seed < most) && self.distinct_max.is_none_or(|most| distinct <= most)
+    /// Whether a sketch takes part for this seed of a data set of so many distinct values.
+    pub fn takes_part(&self, sketch: &SketchDefinition, seed: u64, distinct: u64) -> bool {
+        let share = (self.values_max / SHARE / distinct.max(1)).max(1);
+        sketch.seeds_max.is_none_or(|most| seed < most.min(share))
+            && sketch.distinct_max.is_none_or(|most| distinct <= most)
     }
 }
 
@@ -85,6 +88,6 @@ mod tests {
         let definition: Definition = places::definition("sketch-accuracy").expect("it can be read");
         assert_eq!(definition.seeds_for(1000), definition.seeds);
         assert_eq!(definition.seeds_for(2 * definition.values_max), 1);
-        assert!(definition.sketches.iter().all(|sketch| sketch.takes_part(0, 1000)));
+        assert!(definition.sketches.iter().all(|sketch| definition.takes_part(sketch, 0, 1000)));
     }
 }
