@@ -1,4 +1,4 @@
-//! The project's own commands, the same by hand and in CI: `cargo xtask check | bench | rivals | edges`.
+//! The project's own commands, the same by hand and in CI: `cargo xtask check | bench | rivals | sanitize | edges`.
 //!
 //! Invariant: everything is built with the one profile and the one set of features ([`cargo::WORKSPACE`]),
 //! so that checks, tests and benchmarks share what they build. This crate stays free of the project's
@@ -11,6 +11,7 @@ mod check;
 #[path = "../../crates/farpool/tests/edges.rs"]
 mod edges;
 mod rivals;
+mod sanitize;
 
 use anyhow::{Result, bail};
 use clap::{Parser, Subcommand};
@@ -37,6 +38,8 @@ enum Command {
     },
     /// Install the programs that benchmarks compare with into a folder outside the tree.
     Rivals,
+    /// Run the unit tests of the crates with `unsafe` code under AddressSanitizer.
+    Sanitize,
     /// Only the rules of the tree: edges between crates, ARCHITECTURE.md, headers of files.
     Edges,
 }
@@ -46,6 +49,7 @@ fn main() -> ExitCode {
         Command::Check => check::run(),
         Command::Bench { arguments } => cargo::run_program("farpool-bench", &arguments),
         Command::Rivals => rivals::install(),
+        Command::Sanitize => sanitize::run(),
         Command::Edges => rules_of_the_tree(),
     };
     match result {

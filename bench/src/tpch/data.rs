@@ -3,6 +3,7 @@
 use crate::places;
 use anyhow::{Context, Result};
 use arrow::array::{RecordBatch, RecordBatchReader};
+use farpool::model::limits::BATCH_ROWS;
 use parquet::arrow::ArrowWriter;
 use parquet::arrow::arrow_reader::ParquetRecordBatchReaderBuilder;
 use parquet::basic::Compression;
@@ -33,11 +34,11 @@ pub fn folder(scale: f64) -> Result<PathBuf> {
     Ok(folder)
 }
 
-/// The batches of a table.
+/// The batches of a table, as large as those of DataFusion.
 pub fn read(folder: &Path, table: &str) -> Result<Vec<RecordBatch>> {
     let path = folder.join(format!("{table}.parquet"));
     let file = File::open(&path).with_context(|| format!("cannot open {}", path.display()))?;
-    let reader = ParquetRecordBatchReaderBuilder::try_new(file)?.build()?;
+    let reader = ParquetRecordBatchReaderBuilder::try_new(file)?.with_batch_size(BATCH_ROWS).build()?;
     Ok(reader.collect::<Result<Vec<_>, _>>()?)
 }
 

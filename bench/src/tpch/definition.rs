@@ -61,6 +61,7 @@ pub enum Measure {
     ExtraMs,
     Wire,
     Load,
+    Encode,
     Size,
 }
 

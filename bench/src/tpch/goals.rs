@@ -40,7 +40,8 @@ fn measured(goal: &Goal, results: &Results) -> Option<f64> {
             let wire = |side: &str| Some(results.side(goal.query?, side)?.receipt.bytes_on_wire as f64);
             both(&wire).map(|(of, against)| of / against.max(1.0))
         }
-        Measure::Load => Some(results.loading.gb_s_per_core()),
+        Measure::Load => Some(results.loading.gb_s_per_core(results.loading.profiled)),
+        Measure::Encode => Some(results.loading.gb_s_per_core(results.loading.encoded)),
         Measure::Size => Some(results.loading.size_ratio()),
     }
 }

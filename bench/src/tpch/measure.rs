@@ -16,7 +16,7 @@ pub async fn run(definition: &Definition) -> Result<Results> {
     let folder = data::folder(definition.scale)?;
     let limits = limits::measure()?;
     let farpool = Farpool::start(definition.threads).await?;
-    let loading = loading::load(&*farpool.embedded, &folder).await?;
+    let loading = loading::load(&farpool.embedded, &folder).await?;
     let mut notes = Vec::new();
     let mut duckdb = match start_duckdb(&folder, definition.threads) {
         Ok(duckdb) => Some(duckdb),

@@ -82,14 +82,17 @@ fn time_cells(results: &Results, time: &dyn Fn(&str) -> Option<f64>) -> Vec<Stri
 
 fn loading(results: &Results) -> String {
     let loading = &results.loading;
+    let speed = |cost| {
+        format!("{:.2} GB/s per core, {:.2} GB/s in all", loading.gb_s_per_core(cost), loading.gb_s(cost))
+    };
     format!(
-        "loading lineitem: {} rows, {} plain, {} encoded ({:.2} of plain); {:.2} GB/s per core, {:.2} GB/s in all",
+        "loading lineitem: {} rows, {} plain, {} encoded ({:.2} of plain); {}; without a profile {}",
         loading.rows,
         bytes(loading.bytes_plain),
         bytes(loading.bytes_encoded),
         loading.size_ratio(),
-        loading.gb_s_per_core(),
-        loading.bytes_plain as f64 / loading.elapsed_s.max(1e-9) / 1e9
+        speed(loading.profiled),
+        speed(loading.encoded),
     )
 }
 

@@ -34,7 +34,7 @@ pub struct Sample {
 /// A node of this process, and both ways to it.
 pub struct Farpool {
     /// Without a socket.
-    pub embedded: Arc<dyn Pool>,
+    pub embedded: Arc<EmbeddedPool>,
     /// Over loopback TCP.
     pub remote: Arc<dyn Pool>,
 }

@@ -36,13 +36,13 @@ pub struct TableBuilder {
     distinct: Vec<Distinct>,
     /// Row groups of a table that is appended to.
     groups_before: usize,
-    waiting: Waiting,
-    full: VecDeque<Vec<ArrayRef>>,
+    waiting: PlainGroup,
+    full: VecDeque<PlainGroup>,
 }
 
-/// Rows that do not make a row group yet: pieces of each column.
+/// The rows of a row group as they came: each column in pieces, of the table's canonical types.
 #[derive(Debug, Default)]
-struct Waiting {
+pub struct PlainGroup {
     pieces: Vec<Vec<ArrayRef>>,
     rows: usize,
     string_bytes: usize,
@@ -89,7 +89,7 @@ impl TableBuilder {
             groups_before: row_groups.len(),
             row_groups,
             distinct,
-            waiting: Waiting::default(),
+            waiting: PlainGroup::default(),
             full: VecDeque::new(),
         }
     }
@@ -110,8 +110,8 @@ impl TableBuilder {
     /// As [`TableBuilder::buffer`], [`Encoder::encode`] and [`TableBuilder::add_row_group`].
     pub fn push(&mut self, batch: &RecordBatch) -> Result<()> {
         self.buffer(batch)?;
-        while let Some(columns) = self.take_full_row_group() {
-            self.add_row_group(self.encoder.encode(&columns)?)?;
+        while let Some(group) = self.take_full_row_group() {
+            self.add_row_group(self.encoder.encode(&group)?)?;
         }
         Ok(())
     }
@@ -159,17 +159,17 @@ impl TableBuilder {
     fn cut(&mut self) {
         let waiting = std::mem::take(&mut self.waiting);
         if waiting.rows > 0 {
-            self.full.push_back(waiting.pieces.iter().map(|pieces| concatenate(pieces)).collect());
+            self.full.push_back(waiting);
         }
     }
 
-    /// The columns of the next complete row group, in the order of their rows.
-    pub fn take_full_row_group(&mut self) -> Option<Vec<ArrayRef>> {
+    /// The next complete row group, in the order of their rows.
+    pub fn take_full_row_group(&mut self) -> Option<PlainGroup> {
         self.full.pop_front()
     }
 
     /// When no more rows come: the row groups that are left, complete ones first.
-    pub fn take_last_row_group(&mut self) -> Option<Vec<ArrayRef>> {
+    pub fn take_last_row_group(&mut self) -> Option<PlainGroup> {
         if self.full.is_empty() {
             self.cut();
         }
@@ -217,14 +217,34 @@ impl TableBuilder {
     /// # Errors
     /// As [`TableBuilder::push`].
     pub fn finish(mut self) -> Result<Table> {
-        while let Some(columns) = self.take_last_row_group() {
-            self.add_row_group(self.encoder.encode(&columns)?)?;
+        while let Some(group) = self.take_last_row_group() {
+            self.add_row_group(self.encoder.encode(&group)?)?;
         }
         Ok(Table::new(self.schema, self.row_groups, self.distinct))
     }
 }
 
-impl Waiting {
+impl PlainGroup {
+    /// A row group of these columns, which have the same number of rows.
+    pub(crate) fn of(columns: &[ArrayRef]) -> PlainGroup {
+        PlainGroup {
+            pieces: columns.iter().map(|column| vec![Arc::clone(column)]).collect(),
+            rows: columns.first().map_or(0, |column| column.len()),
+            string_bytes: 0,
+        }
+    }
+
+    /// Rows.
+    pub fn rows(&self) -> usize {
+        self.rows
+    }
+
+    /// Each column in one piece. It is put together only when it is asked for, by the thread that encodes it,
+    /// and so still lies in that core's cache when it is encoded.
+    pub fn columns(&self) -> impl ExactSizeIterator<Item = ArrayRef> {
+        self.pieces.iter().map(|pieces| concatenate(pieces))
+    }
+
     /// How many of the first `rows` rows of `piece` still fit, and the bytes of their strings. At least one
     /// row fits where none waits.
     fn fitting(&self, piece: &[ArrayRef], rows: usize) -> (usize, usize) {

@@ -49,7 +49,7 @@ mod zone;
 pub use arch::{Kernel, Level, Simd};
 pub use automaton::{Automaton, Texts};
 pub use body::EncodingKind;
-pub use builder::{TableBuilder, to_canonical};
+pub use builder::{PlainGroup, TableBuilder, to_canonical};
 pub use chunk::{Chunk, Dictionary, RowGroup};
 pub use farpool_memory::working;
 pub use floats::Floats;

@@ -162,6 +162,9 @@ fn dictionary_array(values: &[&[u8]], data_type: &DataType) -> ArrayRef {
     unsafe { Views { views, data: Buffer::from_vec(data) }.into_array(data_type, None) }
 }
 
+/// Views that are remembered: few enough for the cache next to the core.
+const RECENT: usize = 512;
+
 /// Numbers distinct values as they come. It looks at views rather than bytes: a short value is its view.
 struct Collector<'a> {
     views: &'a [u128],
@@ -172,7 +175,9 @@ struct Collector<'a> {
     values: Vec<(u128, u64)>,
     /// The row in which each value came first.
     first_rows: Vec<u32>,
-    last: (u128, u32),
+    /// Views that came lately, and their codes, each in the place that its bits choose: most columns that
+    /// have a dictionary repeat a few views, and no branch depends on which of them comes.
+    recent: Box<[(u128, u32); RECENT]>,
     /// Bytes of the dictionary so far: a view for each value, and long values beside them.
     bytes: usize,
 }
@@ -187,18 +192,25 @@ impl<'a> Collector<'a> {
             hasher: RandomState::new(),
             values: Vec::new(),
             first_rows: Vec::new(),
-            // No view is this one: its length has 32 bits.
-            last: (u128::MAX, 0),
+            // No view is this one: a string is shorter.
+            recent: Box::new([(u128::MAX, 0); RECENT]),
             bytes: 0,
         }
     }
 
+    #[inline]
     fn code(&mut self, row: usize) -> u32 {
         let view = self.views[row];
-        if self.last.0 == view {
-            return self.last.1;
+        let mixed = mix(view as u64, (view >> 64) as u64);
+        match self.recent[mixed as usize % RECENT] {
+            (known, code) if known == view => code,
+            _ => self.find(row, view, mixed),
         }
-        let hash = self.hash(view);
+    }
+
+    #[inline(never)]
+    fn find(&mut self, row: usize, view: u128, mixed: u64) -> u32 {
+        let hash = if is_long(view) { self.hasher.hash_one(self.bytes_of(view)) } else { mixed };
         let found = self.table.find(hash, |code| {
             let (known, known_hash) = self.values[*code as usize];
             known == view
@@ -208,7 +220,7 @@ impl<'a> Collector<'a> {
             Some(code) => *code,
             None => self.insert(row, view, hash),
         };
-        self.last = (view, code);
+        self.recent[mixed as usize % RECENT] = (view, code);
         code
     }
 
@@ -220,13 +232,6 @@ impl<'a> Collector<'a> {
         self.table.insert_unique(hash, code, |code| values[*code as usize].1);
         self.bytes += 16 + if is_long(view) { view as u32 as usize } else { 0 };
         code
-    }
-
-    fn hash(&self, view: u128) -> u64 {
-        if is_long(view) {
-            return self.hasher.hash_one(self.bytes_of(view));
-        }
-        mix(view as u64, (view >> 64) as u64)
     }
 
     /// The bytes of a long value.
@@ -297,7 +302,6 @@ fn compress(compressor: &Compressor, values: &[&[u8]]) -> Body {
     let ends: Vec<u32> = ends.into_iter().map(|end| end as u32).collect();
     let lengths: Vec<u32> = values.iter().map(|value| value.len() as u32).collect();
     let longest = lengths.iter().copied().max().unwrap_or(0);
-    codes.shrink_to_fit();
     Body::Fsst {
         table: Box::new(SymbolTable::of(compressor)),
         ends: Ends::new(&ends),

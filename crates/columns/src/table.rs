@@ -1,6 +1,7 @@
 //! Tables, their statistics, and the encoding of one row group.
 
 use crate::arena::Arena;
+use crate::builder::PlainGroup;
 use crate::chunk::{Chunk, RowGroup};
 use crate::distinct::Distinct;
 use arrow_array::{Array, ArrayRef};
@@ -100,28 +101,39 @@ impl Encoder {
         &self.arena
     }
 
-    /// Encodes columns of the table's canonical types, all with the same number of rows.
+    /// Encodes a row group.
     ///
     /// # Errors
     /// `Invalid` when the columns are not those of the schema; `OverLimit` when there are more than
     /// [`farpool_model::limits::ROW_GROUP_ROWS`] rows, strings are too long, or memory is short.
-    pub fn encode(&self, columns: &[ArrayRef]) -> Result<RowGroup> {
-        let rows = columns.first().map_or(0, |column| column.len());
-        let fields = self.schema.fields();
+    pub fn encode(&self, group: &PlainGroup) -> Result<RowGroup> {
+        self.encode_watched(group, &mut |_, _, _| {})
+    }
+
+    /// As [`Encoder::encode`]; `watch` is shown each column, with its number, as it was and encoded.
+    ///
+    /// # Errors
+    /// As [`Encoder::encode`].
+    pub fn encode_watched(
+        &self,
+        group: &PlainGroup,
+        watch: &mut dyn FnMut(usize, &ArrayRef, &Chunk),
+    ) -> Result<RowGroup> {
+        let (rows, columns, fields) = (group.rows(), group.columns(), self.schema.fields());
         if columns.len() != fields.len() {
             let message = format!("a row group of {} columns needs {}", columns.len(), fields.len());
             return Err(Error::invalid(message));
         }
         let mut chunks = Vec::with_capacity(columns.len());
         for (field, column) in fields.iter().zip(columns) {
-            check_column(field.data_type(), column, rows).map_err(|error| error.at(field.name()))?;
-            chunks.push(crate::encode::encode(column).map_err(|error| error.at(field.name()))?);
+            check_column(field.data_type(), &column, rows).map_err(|error| error.at(field.name()))?;
+            let chunk = crate::encode::encode(&column).map_err(|error| error.at(field.name()))?;
+            watch(chunks.len(), &column, &chunk);
+            chunks.push(chunk);
         }
         Ok(RowGroup { rows, chunks: self.arena.place(chunks)? })
     }
-}
 
-impl Encoder {
     /// Puts bytes that belong to the table beside its chunks, to count and to be freed with them.
     ///
     /// # Errors
@@ -152,5 +164,5 @@ pub fn encode_row_group(
     schema: &SchemaRef,
     columns: &[ArrayRef],
 ) -> Result<RowGroup> {
-    Encoder::new(Arc::clone(pool), tenant.clone(), Arc::clone(schema)).encode(columns)
+    Encoder::new(Arc::clone(pool), tenant.clone(), Arc::clone(schema)).encode(&PlainGroup::of(columns))
 }

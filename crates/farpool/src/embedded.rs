@@ -37,6 +37,7 @@ use std::sync::Arc;
 pub struct EmbeddedPool {
     node: Arc<Node>,
     tenant: TenantName,
+    taps: bool,
 }
 
 impl EmbeddedPool {
@@ -62,14 +63,19 @@ impl EmbeddedPool {
     /// The same for files that are loaded for a query: their columns go to the pool as fast as they can be
     /// encoded, and nothing is found out about them on the way.
     pub(crate) fn open_for_queries(memory_bytes: usize, group_bytes: usize) -> Result<Arc<Self>> {
-        let pool = Self::open_within(memory_bytes, group_bytes)?;
-        pool.node.catalog().close_taps();
-        Ok(pool)
+        Ok(Self::open_within(memory_bytes, group_bytes)?.without_taps())
+    }
+
+    /// The same pool by a way on which nothing is found out about rows while they are loaded, which takes less
+    /// time: tables that come on it have no profile, and no estimates for planning.
+    #[must_use]
+    pub fn without_taps(&self) -> Arc<Self> {
+        Arc::new(EmbeddedPool { taps: false, ..self.clone() })
     }
 
     /// The pool that `tenant` has at `node`, for programs that serve a node and query it too.
     pub fn over(node: Arc<Node>, tenant: TenantName) -> Arc<Self> {
-        Arc::new(EmbeddedPool { node, tenant })
+        Arc::new(EmbeddedPool { node, tenant, taps: true })
     }
 
     /// The node underneath.
@@ -118,6 +124,9 @@ impl Pool for EmbeddedPool {
         mut batches: BatchStream,
     ) -> Result<TableInfo> {
         let mut load = self.node.catalog().begin_load(&self.tenant, name, &schema, mode, rows_hint)?;
+        if !self.taps {
+            load.without_tap();
+        }
         while let Some(batch) = batches.next().await {
             load.push(&batch?)?;
         }

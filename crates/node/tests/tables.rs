@@ -70,7 +70,7 @@ async fn a_table_without_rows_is_a_table() {
 async fn a_running_query_keeps_its_version() {
     let server = Server::start().await;
     let pool = server.connect().await;
-    load(&pool, "t", LoadMode::Create, 600_000).await.unwrap();
+    load(&pool, "t", LoadMode::Create, 2_000_000).await.unwrap();
     let mut execution = pool.execute(&scan("t"), 1).await.unwrap();
     let first = execution.streams[0].next().await.unwrap().unwrap();
     assert_eq!(server.programs_running(), 1, "the result is larger than what may be under way");
@@ -79,7 +79,7 @@ async fn a_running_query_keeps_its_version() {
     let both = server.memory_used();
     let mut found = collect(execution).await.unwrap();
     found.push(first);
-    assert_eq!(integers(&found, 0), (0..600_000).collect::<Vec<_>>());
+    assert_eq!(integers(&found, 0), (0..2_000_000).collect::<Vec<_>>());
     drop(found);
     eventually("the old version goes", || server.memory_used() < both).await;
     assert_eq!(counted(&pool, "t", 1000).await.unwrap(), (10, Some(45)));

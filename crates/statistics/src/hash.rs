@@ -85,11 +85,15 @@ fn avalanche(k: u64) -> u64 {
     k ^ (k >> 33)
 }
 
-/// Up to 8 bytes as a word, little-endian, zeros behind them.
-fn word(bytes: &[u8]) -> u64 {
-    let mut all = [0; 8];
-    all[..bytes.len()].copy_from_slice(bytes);
-    u64::from_le_bytes(all)
+/// Up to 8 bytes as a word, little-endian, zeros behind them. Reads that overlap are cheaper than one whose
+/// length is not known.
+#[inline]
+pub(crate) fn word(bytes: &[u8]) -> u64 {
+    if let (Some(first), Some(last)) = (bytes.first_chunk(), bytes.last_chunk()) {
+        let [first, last] = [first, last].map(|half| u64::from(u32::from_le_bytes(*half)));
+        return first | last << (8 * (bytes.len() - 4));
+    }
+    bytes.iter().rev().fold(0, |word, byte| word << 8 | u64::from(*byte))
 }
 
 /// The bits that are hashed of a float.

@@ -108,31 +108,40 @@ impl Profile {
     /// `Invalid` when these are not the columns; `OverLimit` for more rows than can be counted. What was
     /// taken in until then stays: the profile is of no use any more.
     pub fn update(&mut self, columns: &[ArrayRef]) -> Result<()> {
-        self.update_coded(columns, |_| None)
-    }
-
-    /// As [`Profile::update`]; `codes` gives, for columns of which it is known, numbers that are the same for
-    /// rows with the same value: then each value is looked at once.
-    ///
-    /// # Errors
-    /// As [`Profile::update`].
-    pub fn update_coded(
-        &mut self,
-        columns: &[ArrayRef],
-        codes: impl Fn(usize) -> Option<Codes>,
-    ) -> Result<()> {
         if columns.len() != self.columns.len() {
             let message = format!("a profile of {} columns was given {}", self.columns.len(), columns.len());
             return Err(Error::invalid(message));
         }
-        for (place, (profile, values)) in self.columns.iter_mut().zip(columns).enumerate() {
-            let counted = match codes(place) {
-                Some(codes) => codes.count(values),
-                None => self.repeats.count(values),
-            };
-            profile.update(values, counted)?;
+        for (column, values) in columns.iter().enumerate() {
+            self.update_column(column, values, None)?;
         }
-        self.moments.as_mut().map_or(Ok(()), |moments| moments.update(columns))
+        let numbers = self.moments.iter().flat_map(|moments| &moments.columns);
+        let numbers: Vec<ArrayRef> = numbers.map(|column| columns[*column].clone()).collect();
+        self.update_moments(&numbers)
+    }
+
+    /// Takes in rows of one column; who does so for one does it for all, and for [`Profile::update_moments`].
+    /// `codes` are numbers that are the same for rows with the same value, if they are known: then each value
+    /// is looked at once.
+    ///
+    /// # Errors
+    /// As [`Profile::update`].
+    pub fn update_column(&mut self, column: usize, values: &ArrayRef, codes: Option<Codes>) -> Result<()> {
+        let profile =
+            self.columns.get_mut(column).ok_or_else(|| Error::invalid("there is no such column"))?;
+        let counted = match codes {
+            Some(codes) => codes.count(values),
+            None => self.repeats.count(values),
+        };
+        profile.update(values, counted)
+    }
+
+    /// Takes in rows of the columns of [`Profile::moments`], in their order.
+    ///
+    /// # Errors
+    /// As [`Profile::update`].
+    pub fn update_moments(&mut self, numbers: &[ArrayRef]) -> Result<()> {
+        self.moments.as_mut().map_or(Ok(()), |moments| moments.moments.update(numbers))
     }
 
     /// Takes in what another profile has seen.
@@ -198,11 +207,6 @@ impl ColumnMoments {
         let types: Vec<DataType> = columns.iter().map(|i| schema.field(*i).data_type().clone()).collect();
         let moments = Moments::new(&types, NullHandling::Pairwise)?;
         Ok(Some(ColumnMoments { columns, moments }))
-    }
-
-    fn update(&mut self, columns: &[ArrayRef]) -> Result<()> {
-        let own: Vec<ArrayRef> = self.columns.iter().map(|i| columns[*i].clone()).collect();
-        self.moments.update(&own)
     }
 
     /// The place of a column of the table among these.

@@ -29,24 +29,31 @@ pub struct Codes {
     pub domain: usize,
 }
 
+/// Codes up to which rows are counted in several tables.
+const SMALL_DOMAIN: usize = 1024;
+
 impl Codes {
     /// How often each value of `values` occurs; `None` when these are not its codes.
     pub(super) fn count(&self, values: &ArrayRef) -> Option<Counted> {
         if self.of_rows.len() != values.len() {
             return None;
         }
-        let (mut counts, mut rows) = (vec![0; self.domain], vec![0; self.domain]);
+        // Taking turns, rows of one value do not each wait for the count of the one before.
+        let tables = if self.domain <= SMALL_DOMAIN { 4 } else { 1 };
+        let (mut counts, mut rows) = (vec![0_u32; tables * self.domain], vec![0; self.domain]);
         let nulls = values.nulls().filter(|nulls| nulls.null_count() > 0);
         for (row, code) in self.of_rows.iter().enumerate() {
             if nulls.is_none_or(|nulls| nulls.is_valid(row)) {
-                *counts.get_mut(*code as usize)? += 1;
-                rows[*code as usize] = row as u32;
+                *rows.get_mut(*code as usize)? = row as u32;
+                counts[row % tables * self.domain + *code as usize] += 1;
             }
         }
+        let sum = |code| counts[code..].iter().step_by(self.domain).map(|count| u64::from(*count)).sum();
+        let counts: Vec<u64> = (0..self.domain).map(sum).collect();
         let seen = counts.iter().zip(rows).filter(|(count, _)| **count > 0);
-        let rows: UInt32Array = seen.map(|(_, row)| row).collect();
-        counts.retain(|count| *count > 0);
-        Some(Counted { values: arrow_select::take::take(values, &rows, None).ok()?, counts })
+        let (counts, rows): (Vec<u64>, Vec<u32>) = seen.unzip();
+        let values = arrow_select::take::take(values, &UInt32Array::from(rows), None).ok()?;
+        Some(Counted { values, counts })
     }
 }
 
@@ -78,19 +85,18 @@ impl Repeats {
     }
 
     fn count_keys<K: Key>(&mut self, values: &ArrayRef, keys: &[K]) -> Option<Counted> {
-        self.slots.clear();
-        self.slots.resize(keys.len().next_power_of_two().max(2), 0);
-        let mut entries =
-            Entries { slots: &mut self.slots, keys: Vec::new(), rows: Vec::new(), counts: Vec::new() };
+        let mut entries = Entries::new(&mut self.slots, keys.len().min(TRIAL_ROWS));
         let nulls = values.nulls().filter(|nulls| nulls.null_count() > 0);
         for start in (0..keys.len()).step_by(TRIAL_ROWS) {
+            if start == TRIAL_ROWS {
+                entries.make_room(keys.len());
+            }
             let end = keys.len().min(start + TRIAL_ROWS);
             for (row, key) in (start..end).zip(&keys[start..end]) {
                 if nulls.is_none_or(|nulls| nulls.is_valid(row)) {
                     entries.add(*key, row);
                 }
             }
-            // The table is never more than half full.
             if entries.keys.len() > end / 2 {
                 return None;
             }
@@ -109,26 +115,52 @@ fn bits<K: ArrowNativeType>(values: &ArrayRef) -> ScalarBuffer<K> {
 
 /// The values that were seen, in the order in which they came first.
 struct Entries<'a, K> {
-    slots: &'a mut [u32],
+    slots: &'a mut Vec<u32>,
     keys: Vec<K>,
     rows: Vec<u32>,
     counts: Vec<u64>,
 }
 
-impl<K: Key> Entries<'_, K> {
-    fn add(&mut self, key: K, row: usize) {
+impl<'a, K: Key> Entries<'a, K> {
+    fn new(slots: &'a mut Vec<u32>, rows: usize) -> Self {
+        let mut entries = Entries { slots, keys: Vec::new(), rows: Vec::new(), counts: Vec::new() };
+        entries.make_room(rows);
+        entries
+    }
+
+    /// Slots for the values of `rows` rows, of which at most half and a trial's more are different.
+    fn make_room(&mut self, rows: usize) {
+        self.slots.clear();
+        self.slots.resize((rows + 2 * TRIAL_ROWS).next_power_of_two(), 0);
+        for (number, key) in (1..).zip(&self.keys) {
+            if let Err(free) = self.find(*key) {
+                self.slots[free] = number;
+            }
+        }
+    }
+
+    /// The entry of a value, or the free slot for it.
+    #[inline]
+    fn find(&self, key: K) -> Result<usize, usize> {
         let mask = self.slots.len() - 1;
         let mut slot = key.mixed() as usize & mask;
         loop {
             match self.slots[slot] {
-                0 => break,
-                found if self.keys[found as usize - 1] == key => {
-                    self.counts[found as usize - 1] += 1;
-                    return;
-                }
+                0 => return Err(slot),
+                found if self.keys[found as usize - 1] == key => return Ok(found as usize - 1),
                 _ => slot = (slot + 1) & mask,
             }
         }
+    }
+
+    fn add(&mut self, key: K, row: usize) {
+        let slot = match self.find(key) {
+            Ok(entry) => {
+                self.counts[entry] += 1;
+                return;
+            }
+            Err(free) => free,
+        };
         self.keys.push(key);
         self.rows.push(row as u32);
         self.counts.push(1);

@@ -6,6 +6,7 @@
 use super::block::BLOCK;
 use super::items::{Items, Summary, Widen};
 use crate::arch::{Kernel, Level};
+use crate::hash;
 use arrow_buffer::i256;
 use arrow_schema::DataType;
 use farpool_model::{Literal, Value};
@@ -162,7 +163,8 @@ impl Basics {
     }
 
     fn widen_bytes(&mut self, values: &[&[u8]], data_type: &DataType) {
-        let Some((low, high)) = extremes(values.iter().copied()) else { return };
+        let Some((low, high)) = extremes(values.iter().map(|v| (prefix(v), *v))) else { return };
+        let ((_, low), (_, high)) = (low, high);
         if !self.within(|least, greatest| Some(bytes_of(least)? <= low && high <= bytes_of(greatest)?)) {
             self.widen(bytes_literal(low, data_type), bytes_literal(high, data_type));
         }
@@ -171,17 +173,29 @@ impl Basics {
     fn add_words(&mut self, words: &[u64], sum: i128, counts: Option<&[u64]>, wide: impl Fn(u64) -> i128) {
         match counts {
             None => self.add_integer(i256::from_i128(sum)),
-            Some(counts) => {
-                let products = words.iter().zip(counts).map(|(word, count)| product(wide(*word), *count));
-                products.for_each(|product| self.add_integer(product));
-            }
+            Some(counts) => self.add_products(words.iter().map(|word| wide(*word)).zip(counts)),
         }
     }
 
     fn add_wide(&mut self, values: &[i128], counts: Option<&[u64]>) {
-        for (i, value) in values.iter().enumerate() {
-            self.add_integer(product(*value, counts.map_or(1, |counts| counts[i])));
+        let values = values.iter().copied();
+        match counts {
+            None => self.add_products(values.zip(&[1; BLOCK])),
+            Some(counts) => self.add_products(values.zip(counts)),
         }
+    }
+
+    /// Adds values as often as each is there. Nearly always 128 bits do.
+    fn add_products<'a>(&mut self, counted: impl Iterator<Item = (i128, &'a u64)>) {
+        let mut sum = 0_i128;
+        for (value, count) in counted {
+            let short = i64::try_from(value).ok().zip(u32::try_from(*count).ok());
+            match short.and_then(|(value, count)| sum.checked_add(i128::from(value) * i128::from(count))) {
+                Some(more) => sum = more,
+                None => self.add_integer(product(value, *count)),
+            }
+        }
+        self.add_integer(i256::from_i128(sum));
     }
 
     /// Cannot leave the 256 bits: there are fewer than 2^63 rows of at most 128 bits.
@@ -228,7 +242,7 @@ fn pairwise(bits: &[u64]) -> f64 {
 }
 
 fn summary_of(words: &[u64]) -> Option<Summary> {
-    let mut copy = [0; BLOCK];
+    let mut copy = vec![0; words.len()];
     Level::best().run(Widen { values: words, words: &mut copy, word: |word| word })
 }
 
@@ -272,6 +286,12 @@ fn product(value: i128, count: u64) -> i256 {
 fn extremes<T: Ord + Copy>(mut values: impl Iterator<Item = T>) -> Option<(T, T)> {
     let first = values.next()?;
     Some(values.fold((first, first), |(low, high), value| (low.min(value), high.max(value))))
+}
+
+/// The first 8 bytes, with zeros behind them, as a number: values whose prefixes differ compare as these do.
+#[inline]
+fn prefix(bytes: &[u8]) -> u64 {
+    hash::word(&bytes[..bytes.len().min(8)]).swap_bytes()
 }
 
 /// An integer that compares as the float does; every NaN is the same and behind all numbers.

@@ -160,6 +160,14 @@ impl Source<'_, '_> {
     /// Hands over what is there of `rows` values, one by one.
     fn each<V>(&mut self, rows: usize, value: impl Fn(usize) -> V, items: impl Fn(&[V]) -> Items<'_>) {
         let (mut block, mut times) = (Vec::with_capacity(BLOCK), Vec::with_capacity(BLOCK));
+        if self.counts.is_none() && self.nulls.is_none_or(|nulls| nulls.null_count() == 0) {
+            for start in (0..rows).step_by(BLOCK) {
+                block.clear();
+                block.extend((start..rows.min(start + BLOCK)).map(&value));
+                (self.take)(items(&block), None);
+            }
+            return;
+        }
         for i in 0..rows {
             let count = self.counts.map_or(1, |counts| counts[i]);
             if count > 0 && self.nulls.is_none_or(|nulls| nulls.is_valid(i)) {

@@ -1,6 +1,6 @@
 //! Candidates for the most frequent values, found in the same pass with the help of Count-Min.
 //!
-//! The first [`ALL`] values, then every [`STEP`]th, are looked at: one whose count by now is above the
+//! The first [`ALL`] rows, then every [`STEP`]th, are looked at: one whose value's count by now is above the
 //! least of the candidates' becomes a candidate. Of a value that occurs f times after the start each time is
 //! missed with 63 of 64 chances, so that all are with a chance below e^(-f/64); the counts in the answer are
 //! those of Count-Min, which saw all. It is the one part of a sketch that depends on the order of rows.
@@ -58,13 +58,30 @@ impl Candidates {
         if self.top == 0 {
             return;
         }
+        match block.counts {
+            None => self.update_each(block, count),
+            Some(counts) => self.update_counted(block, counts, count),
+        }
+    }
+
+    fn update_each(&mut self, block: &Block<'_>, count: &dyn Fn(Hash) -> u64) {
         let len = block.hashes.len() as u64;
-        let all = block.counts.is_some() || self.seen < ALL;
-        let (first, step) = if all { (0, 1) } else { (self.seen / BLOCK as u64 % STEP, STEP) };
+        let (first, step) = if self.seen < ALL { (0, 1) } else { (self.seen / BLOCK as u64 % STEP, STEP) };
         for place in (first..len).step_by(step as usize) {
             self.look(block.hashes.at(place as usize), count, || (block.value)(place as usize));
         }
         self.seen += len;
+    }
+
+    /// A value is looked at if one of its rows is.
+    fn update_counted(&mut self, block: &Block<'_>, counts: &[u64], count: &dyn Fn(Hash) -> u64) {
+        for (place, rows) in counts.iter().enumerate() {
+            let before = self.seen;
+            self.seen = self.seen.saturating_add(*rows);
+            if before < ALL || before / STEP != self.seen / STEP {
+                self.look(block.hashes.at(place), count, || (block.value)(place));
+            }
+        }
     }
 
     fn look(&mut self, hash: Hash, count: &dyn Fn(Hash) -> u64, value: impl FnOnce() -> Option<Literal>) {

@@ -12,9 +12,9 @@
 
 use super::tap::{Gathered, Tap};
 use super::{Catalog, Current, Expected, Refused};
-use arrow_array::{ArrayRef, RecordBatch};
+use arrow_array::RecordBatch;
 use arrow_schema::Schema;
-use farpool_columns::{Encoder, RowGroup, Table, TableBuilder};
+use farpool_columns::{Encoder, PlainGroup, RowGroup, Table, TableBuilder};
 use farpool_model::{Error, ErrorKind, LoadMode, Result, TableInfo, TableName, TenantName, schema};
 use farpool_statistics::Profile;
 use std::sync::Arc;
@@ -34,7 +34,7 @@ pub struct Load {
     encoder: Encoder,
     tap: Tap,
     /// Full row groups that wait until there is one for each worker.
-    waiting: Vec<Vec<ArrayRef>>,
+    waiting: Vec<PlainGroup>,
     workers: usize,
     failed: Option<Error>,
 }
@@ -69,6 +69,11 @@ impl Load {
         self.workers = workers.max(1);
     }
 
+    /// Has nothing found out about the rows: for tables that live no longer than the query that wants them.
+    pub fn without_tap(&mut self) {
+        self.tap = Tap::closed(self.builder.schema().clone());
+    }
+
     /// Adds rows. Columns go by position; types are cast to those that the load began with.
     ///
     /// # Errors
@@ -88,10 +93,8 @@ impl Load {
     pub fn commit(mut self) -> Result<TableInfo> {
         self.check()?;
         self.encode_waiting()?;
-        if let Some(columns) = self.builder.take_last_row_group() {
-            let group = self.encoder.encode(&columns)?;
-            self.tap.observe(&columns, &group);
-            self.builder.add_row_group(group)?;
+        if let Some(group) = self.builder.take_last_row_group() {
+            self.builder.add_row_group(self.tap.encode(&self.encoder, &group)?)?;
         }
         let Load { catalog, tenant, name, mode, builder, encoder, tap, .. } = self;
         let table = builder.finish()?;
@@ -119,8 +122,8 @@ impl Load {
 
     fn try_push(&mut self, batch: &RecordBatch) -> Result<()> {
         self.builder.buffer(batch)?;
-        while let Some(columns) = self.builder.take_full_row_group() {
-            self.waiting.push(columns);
+        while let Some(group) = self.builder.take_full_row_group() {
+            self.waiting.push(group);
             if self.waiting.len() >= self.workers {
                 self.encode_waiting()?;
             }
@@ -138,25 +141,14 @@ impl Load {
 }
 
 /// Encodes row groups on up to `workers` threads, `tap` looking on; the results in the order of the row groups.
-fn encode_all(
-    encoder: &Encoder,
-    tap: &Tap,
-    groups: &[Vec<ArrayRef>],
-    workers: usize,
-) -> Vec<Result<RowGroup>> {
+fn encode_all(encoder: &Encoder, tap: &Tap, groups: &[PlainGroup], workers: usize) -> Vec<Result<RowGroup>> {
     let next = AtomicUsize::new(0);
     let encode_some = || {
         let mut encoded = Vec::new();
         loop {
             let index = next.fetch_add(1, Ordering::Relaxed);
             match groups.get(index) {
-                Some(columns) => {
-                    let group = encoder.encode(columns);
-                    if let Ok(group) = &group {
-                        tap.observe(columns, group);
-                    }
-                    encoded.push((index, group));
-                }
+                Some(group) => encoded.push((index, tap.encode(encoder, group))),
                 None => return encoded,
             }
         }

@@ -61,8 +61,8 @@ impl Catalog {
         Catalog { pool, tenants: RwLock::default(), taps_closed: AtomicBool::new(false) }
     }
 
-    /// Has loads that begin from now on find out nothing about their rows: for tables that live no longer than
-    /// the query that wants them, and to tell what finding out costs.
+    /// Has loads that begin from now on find out nothing about their rows, as [`Load::without_tap`] does for one:
+    /// for a node whose clients want no profiles.
     pub fn close_taps(&self) {
         self.taps_closed.store(true, Ordering::Relaxed);
     }

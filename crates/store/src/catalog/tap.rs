@@ -5,8 +5,8 @@
 
 use arrow_array::ArrayRef;
 use arrow_schema::SchemaRef;
-use farpool_columns::{Chunk, Encoder, RowGroup};
-use farpool_model::{ColumnStates, MomentsState};
+use farpool_columns::{Chunk, Encoder, PlainGroup, RowGroup};
+use farpool_model::{ColumnStates, MomentsState, Result};
 use farpool_statistics::{Codes, Profile};
 use parking_lot::Mutex;
 
@@ -39,19 +39,24 @@ impl Tap {
         Tap { schema, idle: Mutex::new(None) }
     }
 
-    /// Adds the rows of a row group, which `group` is when encoded.
-    pub fn observe(&self, columns: &[ArrayRef], group: &RowGroup) {
-        let Some(idle) = self.idle.lock().as_mut().map(Vec::pop) else { return };
+    /// Encodes a row group and adds its rows to a profile, column by column while each is in the core's cache.
+    ///
+    /// # Errors
+    /// As [`Encoder::encode`]; there are none of the profile's.
+    pub fn encode(&self, encoder: &Encoder, group: &PlainGroup) -> Result<RowGroup> {
+        let Some(idle) = self.idle.lock().as_mut().map(Vec::pop) else { return encoder.encode(group) };
         let profile = idle.map_or_else(|| Profile::new(&self.schema), Ok);
-        let updated = profile.and_then(|mut profile| {
-            profile.update_coded(columns, |column| codes(&group.chunks[column]))?;
-            Ok(profile)
+        let mut watching = Watching { profile, numbers: Vec::new() };
+        let encoded = encoder.encode_watched(group, &mut |column, values, chunk| {
+            watching.observe(column, values, chunk);
         });
+        let profile = encoded.is_ok().then(|| watching.finish().ok()).flatten();
         let mut idle = self.idle.lock();
-        match (updated, idle.as_mut()) {
-            (Ok(profile), Some(idle)) => idle.push(profile),
+        match (profile, idle.as_mut()) {
+            (Some(profile), Some(idle)) => idle.push(profile),
             _ => *idle = None,
         }
+        encoded
     }
 
     /// The profile of all rows.
@@ -59,6 +64,31 @@ impl Tap {
         let mut parts = self.idle.into_inner()?.into_iter();
         let first = parts.next().map_or_else(|| Profile::new(&self.schema), Ok);
         parts.try_fold(first.ok()?, |mut whole, part| whole.merge(&part).ok().map(|()| whole))
+    }
+}
+
+/// A profile that rows are added to.
+struct Watching {
+    profile: Result<Profile>,
+    /// The columns of the moments, which are taken together.
+    numbers: Vec<ArrayRef>,
+}
+
+impl Watching {
+    fn observe(&mut self, column: usize, values: &ArrayRef, chunk: &Chunk) {
+        let Ok(profile) = &mut self.profile else { return };
+        if profile.moments().is_some_and(|moments| moments.place(column).is_some()) {
+            self.numbers.push(values.clone());
+        }
+        if let Err(error) = profile.update_column(column, values, codes(chunk)) {
+            self.profile = Err(error);
+        }
+    }
+
+    fn finish(self) -> Result<Profile> {
+        let mut profile = self.profile?;
+        profile.update_moments(&self.numbers)?;
+        Ok(profile)
     }
 }
 
@@ -71,16 +101,13 @@ fn codes(chunk: &Chunk) -> Option<Codes> {
         Some(dictionary) => dictionary.codes(),
         None => chunk.integers()?,
     };
-    let least = integers.min();
-    let domain = usize::try_from(integers.max().checked_sub(least)?).ok()?.checked_add(1)?;
+    let domain = usize::try_from(integers.max().checked_sub(integers.min())?).ok()?.checked_add(1)?;
     if domain > chunk.rows() / ROWS_PER_VALUE_MIN {
         return None;
     }
-    let mut values = Vec::new();
-    integers.unpack(0..chunk.rows(), &mut values);
-    // Whatever stands where a NULL is may be out of bounds.
-    let code = |value: &i64| u32::try_from(value.wrapping_sub(least)).unwrap_or(0);
-    Some(Codes { of_rows: values.iter().map(code).collect(), domain })
+    let mut of_rows = Vec::new();
+    integers.widen_deltas_u32(0..chunk.rows(), &mut of_rows);
+    Some(Codes { of_rows, domain })
 }
 
 impl Gathered {
@@ -103,9 +130,9 @@ impl Gathered {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use arrow_array::{Array, Int32Array, Int64Array, StringViewArray};
+    use arrow_array::{Array, Int32Array, Int64Array, RecordBatch, StringViewArray};
     use arrow_schema::{DataType, Field, Schema};
-    use farpool_columns::encode_row_group;
+    use farpool_columns::TableBuilder;
     use farpool_memory::{Pool, PoolConfig};
     use farpool_model::TenantName;
     use std::sync::Arc;
@@ -130,11 +157,12 @@ mod tests {
             Arc::new(Int32Array::new_null(9000)),
         ];
         let pool = Pool::new(PoolConfig { bytes_limit: 16 << 20 }).unwrap();
-        let group = encode_row_group(&pool, &TenantName::default(), &schema, &columns).unwrap();
+        let mut builder = TableBuilder::new(pool, TenantName::default(), &schema, None).unwrap();
+        builder.buffer(&RecordBatch::try_new(schema.clone(), columns.clone()).unwrap()).unwrap();
+        let tap = Tap::new(schema.clone());
+        let group = tap.encode(&builder.encoder(), &builder.take_last_row_group().unwrap()).unwrap();
         assert!(codes(&group.chunks[0]).is_some() && codes(&group.chunks[1]).is_some());
         assert!(codes(&group.chunks[2]).is_none());
-        let tap = Tap::new(schema.clone());
-        tap.observe(&columns, &group);
         let (tapped, mut plain) = (tap.finish().unwrap(), Profile::new(&schema).unwrap());
         plain.update(&columns).unwrap();
         for ((ours, plain), column) in tapped.columns().iter().zip(plain.columns()).zip(&columns) {

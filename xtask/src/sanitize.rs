@@ -1,0 +1,30 @@
+//! `cargo xtask sanitize`: the unit tests of the crates with `unsafe` code, under AddressSanitizer.
+//!
+//! The sanitizer is an unstable option of the compiler whose run-time library comes with the stable toolchain
+//! too. Everything is built anew with it, in a folder of its own, which takes some minutes.
+
+use crate::cargo;
+use anyhow::Result;
+
+/// The crates whose own code is not all safe, beside what they share.
+const PACKAGES: [&str; 3] = ["farpool-memory", "farpool-columns", "farpool-statistics"];
+
+/// With a target named, the compiler's flags do not reach build scripts and macros.
+const TARGET: &str = "x86_64-unknown-linux-gnu";
+
+/// Builds and runs the tests.
+///
+/// # Errors
+/// When a test fails, which an invalid access makes it do, or the processor is another.
+pub fn run() -> Result<()> {
+    anyhow::ensure!(cfg!(target_arch = "x86_64"), "the sanitizer is set up for x86-64 only");
+    let folder = cargo::root().join("target/sanitize");
+    let environment = [
+        ("RUSTC_BOOTSTRAP", "1"),
+        ("RUSTFLAGS", "-Zsanitizer=address -Cforce-frame-pointers=yes"),
+        ("CARGO_TARGET_DIR", &folder.to_string_lossy()),
+    ];
+    let packages = PACKAGES.iter().flat_map(|package| ["--package", package]);
+    let arguments = ["test", "--release", "--locked", "--lib", "--target", TARGET];
+    cargo::run_with(arguments.into_iter().chain(packages), &environment)
+}
