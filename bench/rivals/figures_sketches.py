@@ -39,17 +39,11 @@ def throughput(results: dict):
     for axis, count in zip(axes, threads):
         cases = [one(results, name, "uniform", count) for name in CASES]
         grouped(axis, [case["sides"] if case else [] for case in cases], CASES)
-        axis.set_title("one thread" if count == 1 else f"{count} threads")
-    axes[0].axhline(THESIS, color=RED, linestyle="--", linewidth=1)
-    axes[0].annotate(
-        "the thesis' software, all three",
-        (1, THESIS),
-        xycoords=("axes fraction", "data"),
-        color=RED,
-        fontsize=9,
-        va="bottom",
-        ha="right",
-    )
+        axis.set_title("one thread" if count == 1 else "two threads" if count == 2 else f"{count} threads")
+    last = CASES.index("all three")
+    axes[0].hlines(THESIS, last - 0.45, last + 0.45, color=RED, linestyle="--", linewidth=1.2)
+    axes[0].annotate(f"thesis: {THESIS}", (last + 0.45, THESIS), color=RED, fontsize=9, va="bottom", ha="right")
+    axes[0].texts[-1].set_bbox({"facecolor": "white", "alpha": 0.7, "linewidth": 0, "pad": 0.5})
     for axis in axes:
         axis.set_ylabel("GB/s")
     legend(figure, axes, results, f"median of {results['runs']} runs", NAMES, columns=3)
