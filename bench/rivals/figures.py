@@ -1,253 +1,39 @@
-"""The counterparts of Farview's figures 7 to 10 and 12 from the numbers of the suite `farview`.
+"""The papers' figures, drawn from recorded numbers.
 
-    python figures.py NUMBERS.json FOLDER
+    python figures.py FOLDER NUMBERS.json...
 
-Every figure is written as SVG and as PNG. Times are medians, the bars around them the fastest and the slowest
-counted run. Axes of times and sizes are logarithmic: sides differ by more than a factor of ten.
+Every figure is written as SVG and as PNG. Which are drawn depends on the suite that the numbers are of.
 """
 
 import json
 import pathlib
 import sys
 
-import matplotlib
+import figures_accuracy
+import figures_correlation
+import figures_farview
+import figures_sketches
+from figure_style import prepare, save
 
-matplotlib.use("Agg")
-import matplotlib.pyplot as plt
-from matplotlib.ticker import FixedLocator, FuncFormatter, LogLocator, NullFormatter, NullLocator
-
-# Okabe and Ito's colours, which people with colour blindness can tell apart; local engines have full lines.
-STYLES = {
-    "farpool": {"color": "#000000", "marker": "o", "linewidth": 2.6, "markersize": 7, "zorder": 5},
-    "DuckDB": {"color": "#E69F00", "marker": "s"},
-    "Polars": {"color": "#56B4E9", "marker": "^"},
-    "DataFusion": {"color": "#009E73", "marker": "v"},
-    "chDB": {"color": "#CC79A7", "marker": "D"},
-    "RE2": {"color": "#8A8A00", "marker": "P"},
-    "Quack": {"color": "#D55E00", "marker": "X", "linestyle": "--"},
-    "Flight": {"color": "#0072B2", "marker": "*", "markersize": 9, "linestyle": "--"},
+SUITES = {
+    "farview": ("farview", figures_farview.FIGURES),
+    "sketches": ("sketches", figures_sketches.FIGURES),
+    "sketch-accuracy": ("accuracy", figures_accuracy.FIGURES),
+    "correlation": ("correlation", figures_correlation.FIGURES),
 }
-BASE = {"linewidth": 1.5, "markersize": 6, "capsize": 2.5}
 
 
-def main(numbers: str, folder: str) -> None:
-    results = json.loads(pathlib.Path(numbers).read_text())
+def main(folder: str, *files: str) -> None:
     target = pathlib.Path(folder)
     target.mkdir(parents=True, exist_ok=True)
-    plt.rcParams.update(
-        {
-            "font.family": "DejaVu Sans",
-            "font.size": 11,
-            "axes.titlesize": 11.5,
-            "axes.grid": True,
-            "grid.alpha": 0.3,
-            "axes.spines.top": False,
-            "axes.spines.right": False,
-            "svg.fonttype": "none",
-            "svg.hashsalt": "farpool",
-        }
-    )
-    for draw in (projection, selection, grouping, patterns, clients):
-        figure = draw(results)
-        if figure is not None:
-            save(figure, target / f"farview-{draw.__name__}")
-
-
-def projection(results: dict):
-    """Figure 7."""
-    return by_size(results, "Projecting 3 columns of 64", [("project 3 of 64", "")])
-
-
-def selection(results: dict):
-    """Figure 8; the paper has no panel for 1 %."""
-    shares = ["100 %", "50 %", "25 %", "1 %"]
-    panels = [(f"select {share}", f"{letter}) {share} selected") for letter, share in zip("abcd", shares)]
-    return by_size(results, "SELECT * FROM s WHERE a < X AND b < Y", panels)
-
-
-def grouping(results: dict):
-    """Figure 9."""
-    panels = [
-        ("distinct 1 M", "a) DISTINCT, up to 1 M values"),
-        ("group by 16", "c) SUM with GROUP BY, 16 groups"),
-    ]
-    found = [(cases_of(results, name), title) for name, title in panels]
-    groups = [largest(results, f"group by {count}") for count in ("16", "1 M", "8 M")]
-    groups = sorted((case for case in groups if case), key=lambda case: case["result_rows"])
-    if not groups or not all(cases for cases, _ in found):
-        return None
-    figure, axes = panels_of(3, "Grouping")
-    lines(axes[0], found[0][0], lambda case: case["table_rows"])
-    size_axis(axes[0], found[0][0], found[0][1])
-    lines(axes[1], groups, lambda case: case["result_rows"])
-    axes[1].set_title(f"b) SUM with GROUP BY, {short(groups[0]['table_rows'])} rows")
-    axes[1].set_xlabel("groups")
-    ticks(axes[1], [case["result_rows"] for case in groups])
-    lines(axes[2], found[1][0], lambda case: case["table_rows"])
-    size_axis(axes[2], found[1][0], found[1][1])
-    return finished(figure, axes, results)
-
-
-def patterns(results: dict):
-    """Figure 10."""
-    lengths = [16, 64, 256]
-    panels = []
-    for kind, title in (("like", "a) LIKE '%fox%bar%'"), ("regex", "b) fox[0-9]{2}.*ba[rz]")):
-        cases = [largest(results, f"{kind}, {length} bytes") for length in lengths]
-        if not all(cases):
-            return None
-        panels.append((cases, title))
-    rows = short(panels[0][0][0]["table_rows"])
-    figure, axes = panels_of(2, f"Patterns that half of {rows} strings match")
-    for axis, (cases, title) in zip(axes, panels):
-        length = {case["name"]: bytes_ for case, bytes_ in zip(cases, lengths)}
-        lines(axis, cases, lambda case, length=length: length[case["name"]])
-        axis.set_title(title)
-        axis.set_xlabel("bytes of a string")
-        ticks(axis, lengths)
-    return finished(figure, axes, results)
-
-
-def clients(results: dict):
-    """Figure 12."""
-    one, six = largest(results, "distinct 16"), largest(results, "distinct 16, 6 clients")
-    if not one or not six:
-        return None
-    figure, axes = panels_of(1, f"DISTINCT of 16 values in {short(six['table_rows'])} rows")
-    axis, sides = axes[0], [side for side in STYLES if side in six["sides"]]
-    width = 0.38
-    for offset, case, label, alpha in ((-width / 2, one, "one client", 0.45), (width / 2, six, "6 clients", 1)):
-        for place, side in enumerate(sides):
-            ms = case["sides"].get(side, {}).get("median_ms")
-            if ms is None:
-                continue
-            bar = axis.bar(place + offset, ms, width, color=STYLES[side]["color"], alpha=alpha)
-            axis.bar_label(bar, fmt=lambda value: f"{value:.3g}", fontsize=9, padding=2)
-    axis.set_xticks(range(len(sides)), sides)
-    axis.set_yscale("log")
-    axis.grid(axis="x", visible=False)
-    axis.set_ylabel("ms until the last client has its result")
-    axis.set_title("pale: one client alone; full: six at once")
-    milliseconds(axis)
-    axis.set_xlabel(caption(results), fontsize=8.5, labelpad=10)
-    return figure
-
-
-def by_size(results: dict, title: str, panels: list[tuple[str, str]]):
-    """A panel for each case: times against sizes of the table."""
-    found = [(cases_of(results, name), panel) for name, panel in panels]
-    found = [(cases, panel) for cases, panel in found if cases]
-    if not found:
-        return None
-    figure, axes = panels_of(len(found), title)
-    for axis, (cases, panel) in zip(axes, found):
-        lines(axis, cases, lambda case: case["table_rows"])
-        size_axis(axis, cases, panel)
-    return finished(figure, axes, results)
-
-
-def panels_of(count: int, title: str):
-    columns = count if count <= 3 else 2
-    rows = -(-count // columns)
-    size = (max(4.2 * columns, 7.6), 3.9 * rows + 1.1)
-    figure, axes = plt.subplots(rows, columns, figsize=size, squeeze=False, layout="constrained")
-    figure.suptitle(title, fontsize=14, fontweight="bold")
-    return figure, list(axes.flat)
-
-
-def lines(axis, cases: list[dict], place) -> None:
-    """A line for each side through the cases."""
-    for side, style in STYLES.items():
-        points = [(place(case), case["sides"][side]) for case in cases if side in case["sides"]]
-        if not points:
-            continue
-        ms = [times["median_ms"] for _, times in points]
-        low = [median - min(times["times_ms"]) for median, (_, times) in zip(ms, points)]
-        high = [max(times["times_ms"]) - median for median, (_, times) in zip(ms, points)]
-        axis.errorbar([x for x, _ in points], ms, yerr=[low, high], label=side, **(BASE | style))
-    axis.set_xscale("log")
-    axis.set_yscale("log")
-    milliseconds(axis)
-
-
-def size_axis(axis, cases: list[dict], title: str) -> None:
-    axis.set_title(title)
-    axis.set_xlabel("rows of the table")
-    ticks(axis, [case["table_rows"] for case in cases])
-
-
-def ticks(axis, places: list[int]) -> None:
-    low, high = min(places), max(places)
-    # Labels that would lie on one another: of those the first is shown.
-    apart = (high / low) ** 0.12
-    labelled: list[int] = []
-    for place in sorted(set(places)):
-        if not labelled or place >= labelled[-1] * apart:
-            labelled.append(place)
-    axis.xaxis.set_major_locator(FixedLocator(labelled))
-    axis.xaxis.set_major_formatter(FuncFormatter(lambda value, _: short(round(value))))
-    axis.xaxis.set_minor_locator(NullLocator())
-    margin = 1.25 if high > low else 2
-    axis.set_xlim(low / margin, high * margin)
-
-
-def milliseconds(axis) -> None:
-    axis.yaxis.set_major_locator(LogLocator(base=10, subs=(1, 2, 5)))
-    axis.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
-    axis.yaxis.set_minor_formatter(NullFormatter())
-
-
-def finished(figure, axes: list, results: dict):
-    """Labels the times at the left and puts one legend below all panels."""
-    columns = axes[0].get_subplotspec().get_gridspec().ncols
-    for axis in axes[::columns]:
-        axis.set_ylabel("ms to the last byte")
-    labels: dict = {}
-    for axis in axes:
-        for handle, label in zip(*axis.get_legend_handles_labels()):
-            labels.setdefault(label, handle)
-    order = [side for side in STYLES if side in labels]
-    names = {"farpool": "farpool (remote)", "Quack": "Quack (remote)", "Flight": "Flight (remote)"}
-    figure.legend(
-        [labels[side] for side in order],
-        [names.get(side, side) for side in order],
-        loc="outside lower center",
-        ncols=4,
-        frameon=False,
-        title=caption(results),
-        title_fontproperties={"size": 8.5},
-    )
-    return figure
-
-
-def cases_of(results: dict, name: str) -> list[dict]:
-    """The case at all sizes, smallest first."""
-    found = [case for case in results["cases"] if case["name"] == name]
-    return sorted(found, key=lambda case: case["table_rows"])
-
-
-def largest(results: dict, name: str) -> dict | None:
-    return next((case for case in reversed(cases_of(results, name))), None)
-
-
-def short(count: int) -> str:
-    """Binary and decimal thousands and millions."""
-    for unit, suffix in ((1 << 20, " Mi"), (1 << 10, " Ki"), (10**6, " M"), (10**3, " k")):
-        if count >= unit and count % unit == 0:
-            return f"{count // unit}{suffix}"
-    return f"{count / 1e6:.3g} M" if count >= 10**6 else f"{count / 1e3:.3g} k" if count >= 10**4 else str(count)
-
-
-def caption(results: dict) -> str:
-    sides = f"median of {results['runs']} runs, {results['threads']} threads a side"
-    return f"{results['date']}, {sides}, {results['machine']['processor']}"
-
-
-def save(figure, stem: pathlib.Path) -> None:
-    figure.savefig(stem.with_suffix(".svg"), metadata={"Date": None})
-    figure.savefig(stem.with_suffix(".png"), dpi=150)
-    plt.close(figure)
-    print(f"wrote {stem}.svg and .png")
+    prepare()
+    for file in files:
+        results = json.loads(pathlib.Path(file).read_text())
+        stem, figures = SUITES[results["suite"]]
+        for draw in figures:
+            figure = draw(results)
+            if figure is not None:
+                save(figure, target / f"{stem}-{draw.__name__}")
 
 
 if __name__ == "__main__":

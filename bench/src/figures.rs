@@ -5,36 +5,48 @@ use anyhow::{Context, Result, bail};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// Draws into `docs/figures/`, from `file` or the newest record of the suite `farview`.
+/// Records that have figures; a later one may draw some of an earlier one's again.
+const RECORDS: [&str; 5] = ["farview", "sketches", "sketch-accuracy", "correlation-sizes", "correlation"];
+
+/// Characters of a date and what follows it in the name of a record.
+const DATE_LENGTH: usize = "2026-01-31-".len();
+
+/// Draws into `docs/figures/`, from `file` or the newest record of each suite.
 pub fn draw(file: Option<&Path>) -> Result<()> {
     let python = places::rivals()?.join("python/bin/python");
     if !python.exists() {
         bail!("the figures are drawn with matplotlib, which is not installed: run `cargo xtask rivals`");
     }
     let numbers = match file {
-        Some(file) => file.to_path_buf(),
-        None => newest_record()?,
+        Some(file) => vec![file.to_path_buf()],
+        None => newest_records()?,
     };
     let status = Command::new(&python)
         .arg("-B")
         .arg(places::root().join("bench/rivals/figures.py"))
-        .args([&numbers, &places::root().join("docs/figures")])
+        .arg(places::root().join("docs/figures"))
+        .args(&numbers)
         .status()
         .with_context(|| format!("cannot start {}", python.display()))?;
     if !status.success() {
-        bail!("the figures of {} could not be drawn", numbers.display());
+        bail!("the figures could not be drawn");
     }
     Ok(())
 }
 
-/// Names of records begin with their date.
-fn newest_record() -> Result<PathBuf> {
+/// Names of records begin with their date, then the suite's name stands alone.
+fn newest_records() -> Result<Vec<PathBuf>> {
     let folder = places::root().join("bench/record");
-    let names = std::fs::read_dir(&folder)?.filter_map(|entry| Some(entry.ok()?.path()));
-    let is_farview = |path: &PathBuf| {
+    let records: Vec<PathBuf> =
+        std::fs::read_dir(&folder)?.filter_map(|entry| Some(entry.ok()?.path())).collect();
+    let is_called = |path: &Path, record: &str| {
         let name = path.file_name().unwrap_or_default().to_string_lossy();
-        name.contains("-farview") && name.ends_with(".json")
+        name.get(DATE_LENGTH..) == Some(&format!("{record}.json"))
     };
-    let newest = names.filter(is_farview).max();
-    newest.context("there is no record: `cargo xtask bench farview --record` makes one")
+    let newest = |record: &&str| records.iter().filter(|path| is_called(path, record)).max().cloned();
+    let found: Vec<PathBuf> = RECORDS.iter().filter_map(newest).collect();
+    if found.is_empty() {
+        bail!("there is no record: `cargo xtask bench farview --record` makes one");
+    }
+    Ok(found)
 }

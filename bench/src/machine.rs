@@ -34,7 +34,12 @@ pub fn machine() -> Machine {
 
 /// CPU seconds that this process has used, all threads; `None` where `/proc` does not say.
 pub fn cpu_seconds() -> Option<f64> {
-    let stat = std::fs::read_to_string("/proc/self/stat").ok()?;
+    cpu_seconds_of("self")
+}
+
+/// CPU seconds that a process has used, by its number.
+pub fn cpu_seconds_of(process: &str) -> Option<f64> {
+    let stat = std::fs::read_to_string(format!("/proc/{process}/stat")).ok()?;
     // The second field is the program's name in brackets and may hold spaces.
     let (_, fields) = stat.rsplit_once(") ")?;
     let mut fields = fields.split(' ').skip(11).map(str::parse::<f64>);

@@ -16,6 +16,7 @@ mod figures;
 mod limits;
 mod machine;
 mod node;
+mod parameters;
 mod places;
 mod random;
 mod record;
@@ -43,7 +44,7 @@ static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 struct Arguments {
     #[command(subcommand)]
     suite: Option<Suite>,
-    /// Draws the figures of the suite `farview` into docs/figures/, from FILE or the newest record.
+    /// Draws the figures into docs/figures/, from FILE or from the newest record of every suite that has some.
     #[arg(long, value_name = "FILE", num_args = 0..=1)]
     figures: Option<Option<PathBuf>>,
 }
@@ -56,7 +57,8 @@ enum Suite {
     Farview(farview::Options),
     /// Predicates and aggregates over one and two columns, plain and packed, against memory bandwidth.
     Scan(scan::Options),
-    /// HyperLogLog, Count-Min and Fast-AGMS of a column, alone and together, against naive loops and engines.
+    /// HyperLogLog, Count-Min and Fast-AGMS of a column, in memory, in a pool and over TCP, against naive loops
+    /// and engines; what finding out costs a load.
     Sketches(sketches::Options),
     /// Errors of the sketches against exact counts, over data sets and many seeds.
     SketchAccuracy(accuracy::Options),
@@ -68,6 +70,9 @@ enum Suite {
         /// Threads that run queries.
         #[arg(long)]
         threads: usize,
+        /// Loads find out nothing about their rows.
+        #[arg(long)]
+        without_taps: bool,
     },
 }
 
@@ -92,7 +97,7 @@ fn run(arguments: &Arguments) -> Result<()> {
         Some(Suite::Sketches(options)) => sketches::run(options),
         Some(Suite::SketchAccuracy(options)) => accuracy::run(options),
         Some(Suite::Correlation(options)) => correlation::run(options),
-        Some(Suite::Node { threads }) => node::serve_until_input_ends(*threads),
+        Some(Suite::Node { threads, without_taps }) => node::serve_until_input_ends(*threads, *without_taps),
         None => Ok(Arguments::command().print_help()?),
     }
 }

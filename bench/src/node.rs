@@ -32,8 +32,12 @@ pub fn serve(node: Arc<Node>, threads: usize) -> Result<SocketAddr> {
 }
 
 /// What the process of a node does: serves until its input ends.
-pub fn serve_until_input_ends(threads: usize) -> Result<()> {
-    let address = serve(start(threads)?, threads)?;
+pub fn serve_until_input_ends(threads: usize, without_taps: bool) -> Result<()> {
+    let node = start(threads)?;
+    if without_taps {
+        node.catalog().close_taps();
+    }
+    let address = serve(node, threads)?;
     println!("{address}");
     std::io::stdout().flush()?;
     std::io::stdin().read_to_end(&mut Vec::new())?;
@@ -50,8 +54,18 @@ pub struct NodeProcess {
 impl NodeProcess {
     /// Starts this program once more, as a node.
     pub fn start(threads: usize) -> Result<NodeProcess> {
+        NodeProcess::start_with(threads, &[])
+    }
+
+    /// The same, where loads find out nothing about their rows.
+    pub fn start_without_taps(threads: usize) -> Result<NodeProcess> {
+        NodeProcess::start_with(threads, &["--without-taps"])
+    }
+
+    fn start_with(threads: usize, options: &[&str]) -> Result<NodeProcess> {
         let mut process = Command::new(std::env::current_exe()?)
             .args(["node", "--threads", &threads.to_string()])
+            .args(options)
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .spawn()
@@ -60,6 +74,11 @@ impl NodeProcess {
         let output = process.stdout.take().context("the node has no standard output")?;
         BufReader::new(output).read_line(&mut address)?;
         Ok(NodeProcess { process, url: format!("farpool://{}", address.trim()) })
+    }
+
+    /// The number of the process.
+    pub fn id(&self) -> u32 {
+        self.process.id()
     }
 }
 

@@ -1,13 +1,18 @@
 //! The suite as data: `bench/definitions/sketch-accuracy.toml`, which explains the fields.
 
-use farpool::model::{Counters, SketchParameters};
+use crate::parameters;
+use farpool::model::SketchParameters;
 use serde::Deserialize;
+
+/// Sketches that are only there to be compared get one in so many of the values.
+const SHARE: u64 = 10;
 
 /// The suite.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Definition {
     pub seeds: u64,
+    pub values_max: u64,
     pub quick: Quick,
     pub uniform: Vec<Uniform>,
     pub zipf: Vec<Zipf>,
@@ -19,6 +24,7 @@ pub struct Definition {
 #[serde(deny_unknown_fields)]
 pub struct Quick {
     seeds: u64,
+    values_max: u64,
     most: u64,
 }
 
@@ -38,36 +44,37 @@ pub struct Zipf {
     pub rows: Vec<u64>,
 }
 
-/// The parameters of sketches.
+/// A sketch.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct SketchDefinition {
-    pub name: String,
-    distinct: Option<u8>,
-    frequency: Option<[u8; 2]>,
-    second_moment: Option<[u8; 2]>,
+    #[serde(deserialize_with = "parameters::read")]
+    pub parameters: SketchParameters,
     pub error_max: Option<f64>,
+    pub seeds_max: Option<u64>,
+    pub distinct_max: Option<u64>,
 }
 
 impl Definition {
     /// What `--quick` runs.
     pub fn shrink_to_quick(&mut self) {
         self.seeds = self.quick.seeds;
+        self.values_max = self.quick.values_max;
         let most = self.quick.most;
         self.uniform.iter_mut().for_each(|data| data.distinct.retain(|distinct| *distinct <= most));
         self.zipf.iter_mut().for_each(|data| data.rows.retain(|rows| *rows <= most));
     }
-}
 
-impl SketchDefinition {
-    pub fn parameters(&self) -> SketchParameters {
-        let counters = |shape: [u8; 2]| Counters { rows: shape[0], precision: shape[1] };
-        SketchParameters {
-            distinct: self.distinct,
-            frequency: self.frequency.map(counters),
-            second_moment: self.second_moment.map(counters),
-            top: 0,
-        }
+    /// Seeds for a data set of so many distinct values.
+    pub fn seeds_for(&self, distinct: u64) -> u64 {
+        (self.values_max / distinct.max(1)).clamp(1, self.seeds)
+    }
+
+    /// Whether a sketch takes part for this seed of a data set of so many distinct values.
+    pub fn takes_part(&self, sketch: &SketchDefinition, seed: u64, distinct: u64) -> bool {
+        let share = (self.values_max / SHARE / distinct.max(1)).max(1);
+        sketch.seeds_max.is_none_or(|most| seed < most.min(share))
+            && sketch.distinct_max.is_none_or(|most| distinct <= most)
     }
 }
 
@@ -77,10 +84,10 @@ mod tests {
     use crate::places;
 
     #[test]
-    fn the_parameters_hold() {
+    fn large_data_sets_have_fewer_seeds() {
         let definition: Definition = places::definition("sketch-accuracy").expect("it can be read");
-        for sketch in &definition.sketches {
-            farpool_statistics::check(&sketch.parameters()).expect("the parameters hold");
-        }
+        assert_eq!(definition.seeds_for(1000), definition.seeds);
+        assert_eq!(definition.seeds_for(2 * definition.values_max), 1);
+        assert!(definition.sketches.iter().all(|sketch| definition.takes_part(sketch, 0, 1000)));
     }
 }

@@ -1,21 +1,26 @@
 //! Sketches of data sets whose counts are known, for many seeds.
 
+use super::data::{self, Data, Family};
 use super::definition::{Definition, SketchDefinition};
 use crate::machine::{self, Machine};
-use crate::random::Random;
 use anyhow::{Result, bail};
-use arrow::array::Int64Array;
 use arrow::datatypes::DataType;
-use farpool::model::{Literal, Value};
+use farpool::model::{Literal, SketchParameters, Value};
 use farpool_statistics::{Estimate, Sketch};
 use serde::Serialize;
-use std::collections::HashMap;
+use std::time::Instant;
 
-/// Values of which the frequency is asked for, of each data set.
-const ASKED: usize = 50;
+/// Values whose frequency is asked for, of each data set, and as many that do not occur.
+const ASKED: u64 = 32;
 
-/// Draws of which so many at least have to keep the bounds: they are stated with 95 %.
+/// The same where Fast-AGMS is asked each time whether to trust the counts.
+const ASKED_TRUSTED: u64 = 4;
+
+/// Estimates of which so many at least have to keep the bounds: they are stated with 95 %.
 const KEPT_MIN: f64 = 0.93;
+
+/// Seeds whose errors are kept one by one, for the figures.
+const KEPT_SEEDS: u64 = 2;
 
 /// A run of the suite.
 #[derive(Clone, Debug, Serialize)]
@@ -23,50 +28,59 @@ pub struct Results {
     pub suite: String,
     pub date: String,
     pub machine: Machine,
+    /// The most of one data set.
     pub seeds: u64,
+    pub elapsed_s: f64,
     pub lines: Vec<Line>,
 }
 
 /// The errors of one answer of one sketch over one data set.
-#[derive(Clone, Debug, Default, Serialize)]
+#[derive(Clone, Debug, Serialize)]
 pub struct Line {
     pub data: String,
-    pub distinct: usize,
+    pub family: Family,
+    pub distinct: u64,
     pub rows: u64,
     pub sketch: String,
-    /// Relative: the mean over the seeds, and the largest.
+    #[serde(skip)]
+    parameters: SketchParameters,
+    pub seeds: u64,
+    /// Only there to be compared with others, in the figures.
+    pub only_figures: bool,
+    /// Relative: the mean, what 95 of 100 do not exceed, and the largest.
     pub error_mean: f64,
+    pub error_95: f64,
     pub error_most: f64,
+    /// Of the first seeds, the mean of each.
+    pub error_of_seed: Vec<f64>,
+    /// The mean of how far estimates are from the truth; also of values that do not occur.
+    pub absolute_mean: f64,
     /// Estimates, and those whose bounds hold the truth.
-    pub estimates: u32,
-    pub kept: u32,
+    pub estimates: u64,
+    pub kept: u64,
     pub goal: Option<f64>,
-}
-
-/// A data set: values and how often each occurs.
-struct Data {
-    name: String,
-    values: Vec<i64>,
-    counts: Vec<u64>,
+    #[serde(skip)]
+    errors: Vec<f64>,
 }
 
 /// Runs the whole suite.
 pub fn run(definition: &Definition) -> Result<Results> {
-    let mut lines = Vec::new();
-    let uniform = definition.uniform.iter().flat_map(|data| data.distinct.iter().map(|n| (data.times, *n)));
+    let (start, mut lines) = (Instant::now(), Vec::new());
+    let uniform = definition.uniform.iter().flat_map(|set| set.distinct.iter().map(|n| (set.times, *n)));
     for (times, distinct) in uniform {
-        lines.extend(data_set(definition, |seed| uniform_data(seed, times, distinct))?);
+        lines.extend(data_set(definition, &Data::uniform(times, distinct))?);
     }
-    let zipf = definition.zipf.iter().flat_map(|data| data.rows.iter().map(|rows| (data.skew, *rows)));
+    let zipf = definition.zipf.iter().flat_map(|set| set.rows.iter().map(|rows| (set.skew, *rows)));
     for (skew, rows) in zipf {
-        lines.extend(data_set(definition, |seed| zipf_data(seed, skew, rows))?);
+        lines.extend(data_set(definition, &Data::zipf(skew, rows))?);
     }
-    eprint!("\r{:40}\r", "");
+    eprint!("\r{:60}\r", "");
     let results = Results {
         suite: "sketch-accuracy".to_string(),
         date: machine::today(),
         machine: machine::machine(),
         seeds: definition.seeds,
+        elapsed_s: start.elapsed().as_secs_f64(),
         lines,
     };
     results.check()?;
@@ -77,7 +91,7 @@ impl Results {
     /// Bounds that do not hold fail the run: they are a promise, not a speed.
     fn check(&self) -> Result<()> {
         for line in self.lines.iter().filter(|line| line.estimates >= 100) {
-            let kept = f64::from(line.kept) / f64::from(line.estimates);
+            let kept = line.kept as f64 / line.estimates as f64;
             if kept < KEPT_MIN {
                 bail!("{} of {}: {kept} of the bounds hold", line.sketch, line.data);
             }
@@ -86,77 +100,108 @@ impl Results {
     }
 }
 
-fn uniform_data(seed: u64, times: u64, distinct: u64) -> Data {
-    let values = (0..distinct).map(|i| (seed << 40 | i) as i64).collect();
-    let name = format!("{distinct} values, {times}× each");
-    Data { name, values, counts: vec![times; distinct as usize] }
+/// A line for each of the sketches that take part.
+fn data_set(definition: &Definition, data: &Data) -> Result<Vec<Line>> {
+    let taking_part =
+        definition.sketches.iter().filter(|sketch| definition.takes_part(sketch, 0, data.distinct));
+    let taking_part: Vec<&SketchDefinition> = taking_part.collect();
+    let mut lines: Vec<Line> = taking_part.iter().map(|sketch| Line::new(data, sketch)).collect();
+    let seeds = definition.seeds_for(data.distinct);
+    for seed in 0..seeds {
+        eprint!("\r{:60}\r{}, {seed} of {seeds} seeds ", "", data.name());
+        let with = |sketch: &&SketchDefinition| definition.takes_part(sketch, seed, data.distinct);
+        let lines = lines.iter_mut().zip(&taking_part).filter(|(_, sketch)| with(sketch));
+        one_seed(data, seed, lines.map(|(line, _)| line).collect())?;
+    }
+    lines.iter_mut().for_each(Line::settle);
+    Ok(lines)
 }
 
-fn zipf_data(seed: u64, skew: f64, rows: u64) -> Data {
-    let mut random = Random(seed);
-    let mut counts: HashMap<u32, u64> = HashMap::new();
-    (0..rows).for_each(|_| *counts.entry(random.zipf(skew)).or_default() += 1);
-    let (values, counts) = counts.into_iter().map(|(v, c)| ((seed << 40 | u64::from(v)) as i64, c)).unzip();
-    Data { name: format!("{rows} rows, Zipf {skew}"), values, counts }
-}
-
-/// A line for each of the sketches.
-fn data_set(definition: &Definition, make: impl Fn(u64) -> Data) -> Result<Vec<Line>> {
-    let mut lines: Vec<Line> = Vec::new();
-    for seed in 0..definition.seeds {
-        let data = make(seed);
-        if seed == 0 {
-            eprint!("\r{:40}\r{} ", "", data.name);
-            lines = definition.sketches.iter().map(|sketch| Line::new(&data, sketch)).collect();
-        }
-        for (sketch, line) in definition.sketches.iter().zip(&mut lines) {
-            for (truth, estimate) in answers(sketch, &data)? {
-                line.add(truth, estimate);
+/// Makes the sketches of all lines from the same values.
+fn one_seed(data: &Data, seed: u64, lines: Vec<&mut Line>) -> Result<()> {
+    let sketch = |line: &&mut Line| Ok(Sketch::new(line.parameters, &DataType::UInt32)?);
+    let mut sketches = lines.iter().map(sketch).collect::<Result<Vec<Sketch>>>()?;
+    data.each(seed, |values, counts| {
+        for sketch in &mut sketches {
+            match counts {
+                None => sketch.update(values)?,
+                Some(counts) => sketch.update_counted(values, counts)?,
             }
         }
+        Ok(())
+    })?;
+    for (sketch, line) in sketches.iter().zip(lines) {
+        let first = line.errors.len();
+        for (truth, estimate) in answers(sketch, data, seed)? {
+            line.add(truth, estimate);
+        }
+        line.seeds += 1;
+        if seed < KEPT_SEEDS {
+            line.error_of_seed.push(mean(&line.errors[first..]));
+        }
     }
-    lines.iter_mut().for_each(|line| line.error_mean /= f64::from(line.estimates));
-    Ok(lines)
+    Ok(())
 }
 
 /// What a sketch is about, and the truth beside its estimates: how many values there are, or how often some
 /// of them occur, or else the second moment.
-fn answers(definition: &SketchDefinition, data: &Data) -> Result<Vec<(f64, Estimate)>> {
-    let parameters = definition.parameters();
-    let mut sketch = Sketch::new(parameters, &DataType::Int64)?;
-    sketch.update_counted(&Int64Array::from(data.values.clone()), &data.counts)?;
+fn answers(sketch: &Sketch, data: &Data, seed: u64) -> Result<Vec<(f64, Estimate)>> {
     if let Some(estimate) = sketch.distinct() {
-        return Ok(vec![(data.values.len() as f64, estimate)]);
+        return Ok(vec![(data.distinct as f64, estimate)]);
     }
-    if parameters.frequency.is_none() {
-        let truth = data.counts.iter().map(|count| (*count as f64).powi(2)).sum();
+    if sketch.parameters().frequency.is_none() {
+        let truth = data.second_moment();
         return Ok(sketch.second_moment().map(|estimate| (truth, estimate)).into_iter().collect());
     }
     let mut answers = Vec::new();
-    for (value, count) in data.values.iter().zip(&data.counts).take(ASKED) {
-        let literal = Literal::new(Value::Int((*value).into()), DataType::Int64)?;
-        answers.extend(sketch.frequency(&literal)?.map(|estimate| (*count as f64, estimate)));
+    let asked = if sketch.parameters().second_moment.is_some() { ASKED_TRUSTED } else { ASKED };
+    for place in (0..asked).chain(data.distinct..data.distinct + asked) {
+        let literal = Literal::new(Value::Int(data::value(seed, place).into()), DataType::UInt32)?;
+        answers.extend(sketch.frequency(&literal)?.map(|estimate| (data.count(place) as f64, estimate)));
     }
     Ok(answers)
+}
+
+fn mean(values: &[f64]) -> f64 {
+    values.iter().sum::<f64>() / values.len() as f64
 }
 
 impl Line {
     fn new(data: &Data, sketch: &SketchDefinition) -> Line {
         Line {
-            data: data.name.clone(),
-            distinct: data.values.len(),
-            rows: data.counts.iter().sum(),
-            sketch: sketch.name.clone(),
+            data: data.name(),
+            family: data.family,
+            distinct: data.distinct,
+            rows: data.rows,
+            sketch: sketch.parameters.to_string(),
+            parameters: sketch.parameters,
+            seeds: 0,
+            only_figures: sketch.seeds_max.is_some(),
+            error_mean: f64::NAN,
+            error_95: f64::NAN,
+            error_most: f64::NAN,
+            error_of_seed: Vec::new(),
+            absolute_mean: 0.0,
+            estimates: 0,
+            kept: 0,
             goal: sketch.error_max,
-            ..Line::default()
+            errors: Vec::new(),
         }
     }
 
     fn add(&mut self, truth: f64, estimate: Estimate) {
-        let error = (estimate.value / truth - 1.0).abs();
-        self.error_mean += error;
-        self.error_most = self.error_most.max(error);
+        if truth > 0.0 {
+            self.errors.push((estimate.value / truth - 1.0).abs());
+        }
+        self.absolute_mean += (estimate.value - truth).abs();
         self.estimates += 1;
-        self.kept += u32::from(estimate.low <= truth && truth <= estimate.high);
+        self.kept += u64::from(estimate.low <= truth && truth <= estimate.high);
+    }
+
+    fn settle(&mut self) {
+        self.errors.sort_by(f64::total_cmp);
+        let at = |part: f64| self.errors[((self.errors.len() - 1) as f64 * part).ceil() as usize];
+        (self.error_mean, self.error_95, self.error_most) = (mean(&self.errors), at(0.95), at(1.0));
+        self.absolute_mean /= self.estimates as f64;
     }
 }

@@ -1,5 +1,6 @@
 //! The suite `sketch-accuracy`: errors of the sketches against exact counts, and whether their bounds hold.
 
+mod data;
 mod definition;
 mod measure;
 mod report;

@@ -30,6 +30,12 @@ pub struct Case {
     pub values: Values,
     pub columns: usize,
     pub rows: usize,
+    /// Smaller numbers of rows, for the figures.
+    #[serde(default)]
+    smaller: Vec<usize>,
+    /// No goals are about it.
+    #[serde(default)]
+    pub only_figures: bool,
     pub rivals: Vec<String>,
     pub naive: bool,
 }
@@ -52,11 +58,19 @@ impl Definition {
         self.runs = self.quick.runs;
         for case in &mut self.cases {
             case.rows = case.rows.min(self.quick.rows);
+            case.smaller.clear();
         }
     }
 }
 
 impl Case {
+    /// The case at each of its sizes, the largest last.
+    pub fn at_all_sizes(&self) -> impl Iterator<Item = Case> {
+        let of = |rows: usize, only_figures: bool| Case { rows, only_figures, ..self.clone() };
+        let smaller = self.smaller.iter().map(move |rows| of(*rows, true));
+        smaller.chain([self.clone()])
+    }
+
     /// Its name as a table's.
     pub fn table(&self) -> String {
         format!("t_{}", self.name.replace(' ', "_"))

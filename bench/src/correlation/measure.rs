@@ -71,9 +71,9 @@ pub fn run(definition: &Definition) -> Result<Results> {
     let limits = limits::measure()?;
     let (mut rivals, started) = start_rivals(definition)?;
     let mut cases = Vec::new();
-    for case in &definition.cases {
-        eprint!("\r{:40}\r{} ", "", case.name);
-        cases.push(one(definition, case, &mut rivals).with_context(|| case.name.clone())?);
+    for case in definition.cases.iter().flat_map(Case::at_all_sizes) {
+        eprint!("\r{:40}\r{}, {} rows ", "", case.name, case.rows);
+        cases.push(one(definition, &case, &mut rivals).with_context(|| case.name.clone())?);
     }
     eprint!("\r{:40}\r", "");
     Ok(Results {
@@ -117,10 +117,11 @@ fn one(definition: &Definition, case: &Case, rivals: &mut [Rival]) -> Result<Cas
         }
         std::fs::remove_file(&file)?;
     }
-    let mut sides = vec![SideResult::new("farpool", None)];
+    let mut sides = vec![SideResult::new("farpool", None), SideResult::new("farpool, one thread", None)];
     for rival in &rivals {
         let name = &rival.definition.name;
-        sides.push(SideResult::new(name, definition.goals.get(name).copied()));
+        let goal = definition.goals.get(name).filter(|_| !case.only_figures);
+        sides.push(SideResult::new(name, goal.copied()));
     }
     let mut bytes_held = 0;
     let (sql, names) = (case.sql(), case.names());
@@ -129,7 +130,10 @@ fn one(definition: &Definition, case: &Case, rivals: &mut [Rival]) -> Result<Cas
         let (ms, expected, held) = farpool(case, &columns, definition.threads)?;
         bytes_held = held;
         sides[0].keep(round, ms);
-        for (rival, side) in rivals.iter_mut().zip(&mut sides[1..]) {
+        let (ms, alone, _) = farpool(case, &columns, 1)?;
+        compare(&expected, &alone).context("one thread")?;
+        sides[1].keep(round, ms);
+        for (rival, side) in rivals.iter_mut().zip(&mut sides[2..]) {
             let table = case.table();
             let statement = Statement { text: &sql, table: &table, columns: &names, clients: 1 };
             let (ms, answer) = rival.run_for_answer(&statement)?;

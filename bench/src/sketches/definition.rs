@@ -1,6 +1,7 @@
 //! The suite as data: `bench/definitions/sketches.toml`, which explains the fields.
 
-use farpool::model::{Counters, SketchParameters};
+use crate::parameters;
+use farpool::model::SketchParameters;
 use serde::Deserialize;
 use std::collections::BTreeMap;
 
@@ -40,9 +41,8 @@ pub struct Column {
 #[serde(deny_unknown_fields)]
 pub struct Case {
     pub name: String,
-    distinct: Option<u8>,
-    frequency: Option<[u8; 2]>,
-    second_moment: Option<[u8; 2]>,
+    #[serde(deserialize_with = "parameters::read")]
+    pub parameters: SketchParameters,
     pub at_least: f64,
     /// What rivals run, by dialect.
     #[serde(default)]
@@ -56,18 +56,6 @@ impl Definition {
     }
 }
 
-impl Case {
-    pub fn parameters(&self) -> SketchParameters {
-        let counters = |shape: [u8; 2]| Counters { rows: shape[0], precision: shape[1] };
-        SketchParameters {
-            distinct: self.distinct,
-            frequency: self.frequency.map(counters),
-            second_moment: self.second_moment.map(counters),
-            top: 0,
-        }
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::Definition;
@@ -76,9 +64,6 @@ mod tests {
     #[test]
     fn cases_are_sketches_and_rivals_have_statements() {
         let definition: Definition = places::definition("sketches").expect("it can be read");
-        for case in &definition.cases {
-            farpool_statistics::check(&case.parameters()).expect("the parameters hold");
-        }
         for rival in &definition.rivals {
             let dialects = RivalDefinition::named(rival).expect("it is defined").dialects;
             let known =

@@ -1,82 +1,54 @@
-//! Rounds over farpool, its naive twin and the rivals; answers compared before a time is kept.
+//! Rounds over the library, pools, the naive twin and the rivals; answers compared before a time is kept.
 
+use super::data::{COLUMN, Data, TABLE};
 use super::definition::{Case, Column, Definition};
-use super::naive::Naive;
+use super::ingest::Ingest;
+use super::library;
+use super::pools::InPool;
+use super::results::{CaseResult, LIBRARY, NAIVE, Results, RivalResult, Side};
 use crate::answers::{Answer, Cell};
-use crate::limits::{self, Limits};
-use crate::machine::{self, Machine};
-use crate::random::Random;
 use crate::rival::{Rival, RivalDefinition, Statement};
-use crate::stats;
-use anyhow::{Context, Result, bail};
-use arrow::array::{ArrayRef, RecordBatch, UInt32Array};
-use arrow::datatypes::DataType;
-use arrow::ipc::writer::FileWriter;
-use farpool::model::{Literal, SketchParameters, Value, limits::ROW_GROUP_ROWS};
-use farpool_statistics::Sketch;
-use serde::Serialize;
-use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use crate::{limits, machine};
+use anyhow::{Context, Result, bail, ensure};
 use std::time::Instant;
 
-/// A run of the suite.
-#[derive(Clone, Debug, Serialize)]
-pub struct Results {
-    pub suite: String,
-    pub date: String,
-    pub machine: Machine,
-    pub rows: usize,
-    pub rows_slow: usize,
-    pub runs: usize,
-    pub limits: Limits,
-    /// Rivals that did not take part, and why.
-    pub absent: Vec<String>,
-    pub cases: Vec<CaseResult>,
+/// All who can sketch a column with a number of threads.
+struct Sides {
+    threads: usize,
+    pools: [InPool; 2],
+    rivals: Vec<Rival>,
 }
 
-/// A case over a column with a number of threads.
-#[derive(Clone, Debug, Serialize)]
-pub struct CaseResult {
-    pub name: String,
-    pub column: String,
-    pub threads: usize,
-    pub goal: f64,
-    pub sides: Vec<Side>,
-}
-
-/// A side's times.
-#[derive(Clone, Debug, Serialize)]
-pub struct Side {
-    pub name: String,
-    pub rows: usize,
-    pub times_ms: Vec<f64>,
-    pub gb_s: f64,
-    /// The distinct values that it found.
-    pub distinct: Option<f64>,
+/// One run of a side.
+struct Timed {
+    side: String,
+    rows: usize,
+    ms: f64,
+    /// What it counted.
+    number: Option<f64>,
 }
 
 /// Runs the whole suite.
 pub fn run(definition: &Definition) -> Result<Results> {
-    let mut absent = Vec::new();
-    let mut cases = Vec::new();
-    for &threads in &definition.threads {
-        let mut rivals = start_rivals(definition, threads, &mut absent)?;
-        for column in &definition.columns {
-            let data = Data::make(column, definition)?;
-            for rival in &mut rivals {
-                rival.load("sketched", data.file_for(&rival.definition.name))?;
-            }
+    let limits = limits::measure()?;
+    let (mut rivals, mut cases, mut ingest) = (Vec::new(), Vec::new(), Vec::new());
+    for column in &definition.columns {
+        progress(&format!("{} ", column.name));
+        let data = Data::make(column, definition)?;
+        for &threads in &definition.threads {
+            let mut sides = Sides::start(definition, threads, &mut rivals)?;
+            sides.load(&data)?;
             for case in &definition.cases {
-                eprint!("\r{:50}\r{} {} ", "", column.name, case.name);
-                let result = measure(definition, case, column, &data, threads, &mut rivals);
+                progress(&format!("{} {}, {threads} threads ", column.name, case.name));
+                let result = sides.measure(definition, case, column, &data);
                 cases.push(result.with_context(|| format!("{} of {}", case.name, column.name))?);
             }
-            for rival in &mut rivals {
-                rival.drop_table("sketched")?;
-            }
         }
+        progress(&format!("{} loading ", column.name));
+        let threads = definition.threads.iter().copied().max().unwrap_or(1);
+        ingest.push(Ingest::start(threads)?.measure(&column.name, &data, definition.runs)?);
     }
-    eprint!("\r{:50}\r", "");
+    progress("");
     Ok(Results {
         suite: "sketches".to_string(),
         date: machine::today(),
@@ -84,129 +56,105 @@ pub fn run(definition: &Definition) -> Result<Results> {
         rows: definition.rows,
         rows_slow: definition.rows_slow,
         runs: definition.runs,
-        limits: limits::measure()?,
-        absent,
+        limits,
+        rivals,
         cases,
+        ingest,
     })
 }
 
-fn start_rivals(definition: &Definition, threads: usize, absent: &mut Vec<String>) -> Result<Vec<Rival>> {
-    let mut rivals = Vec::new();
-    for name in &definition.rivals {
-        match Rival::start(RivalDefinition::named(name)?, threads) {
-            Ok(rival) => rivals.push(rival),
-            Err(error) if threads == definition.threads[0] => absent.push(format!("{name}: {error:#}")),
-            Err(_) => {}
+fn progress(text: &str) {
+    eprint!("\r{:50}\r{text}", "");
+}
+
+impl Sides {
+    /// Starts pools and rivals; those that are new to `known` are added to it.
+    fn start(definition: &Definition, threads: usize, known: &mut Vec<RivalResult>) -> Result<Sides> {
+        let mut rivals = Vec::new();
+        for name in &definition.rivals {
+            let started = Rival::start(RivalDefinition::named(name)?, threads);
+            if known.iter().all(|rival| rival.name != *name) {
+                let version = started.as_ref().map(|rival| rival.version.clone()).unwrap_or_default();
+                let missing = started.as_ref().err().map(|error| format!("{error:#}"));
+                known.push(RivalResult { name: name.clone(), version, missing });
+            }
+            rivals.extend(started);
         }
-    }
-    Ok(rivals)
-}
-
-/// A column in memory and in files.
-struct Data {
-    values: Vec<u32>,
-    batches: Vec<ArrayRef>,
-    slow: usize,
-    file: PathBuf,
-    file_slow: PathBuf,
-}
-
-impl Data {
-    fn make(column: &Column, definition: &Definition) -> Result<Data> {
-        let mut random = Random(7);
-        let value = |_| match column.skew {
-            Some(skew) => random.zipf(skew),
-            None => random.next() as u32,
-        };
-        let values: Vec<u32> = (0..definition.rows).map(value).collect();
-        let array = |part: &[u32]| -> ArrayRef { Arc::new(UInt32Array::from(part.to_vec())) };
-        let batches: Vec<ArrayRef> = values.chunks(ROW_GROUP_ROWS).map(array).collect();
-        let slow = definition.rows_slow.min(values.len());
-        let file = |rows: usize| {
-            std::env::temp_dir().join(format!("farpool-sketched-{}-{rows}.arrow", std::process::id()))
-        };
-        let data = Data { file: file(values.len()), file_slow: file(slow), values, batches, slow };
-        write(&data.file, &data.batches)?;
-        write(&data.file_slow, &[array(&data.values[..slow])])?;
-        Ok(data)
+        Ok(Sides { threads, pools: [InPool::embedded(threads)?, InPool::remote(threads)?], rivals })
     }
 
-    /// The Python wheel of DataSketches takes value by value: it gets fewer.
-    fn file_for(&self, rival: &str) -> &Path {
-        if rival == "DataSketches" { &self.file_slow } else { &self.file }
-    }
-
-    fn rows_for(&self, rival: &str) -> usize {
-        if rival == "DataSketches" { self.slow } else { self.values.len() }
-    }
-}
-
-impl Drop for Data {
-    fn drop(&mut self) {
-        // Rivals that map them have let go by then; what is left is the system's to clean.
-        let _ = std::fs::remove_file(&self.file);
-        let _ = std::fs::remove_file(&self.file_slow);
-    }
-}
-
-fn write(file: &Path, columns: &[ArrayRef]) -> Result<()> {
-    let batch = |column: &ArrayRef| RecordBatch::try_from_iter([("v", column.clone())]);
-    let first = batch(columns.first().context("a column needs rows")?)?;
-    let mut writer = FileWriter::try_new(std::fs::File::create(file)?, &first.schema())?;
-    for column in columns {
-        writer.write(&batch(column)?)?;
-    }
-    Ok(writer.finish()?)
-}
-
-fn measure(
-    definition: &Definition,
-    case: &Case,
-    column: &Column,
-    data: &Data,
-    threads: usize,
-    rivals: &mut [Rival],
-) -> Result<CaseResult> {
-    let mut sides = vec![Side::new("farpool", data.values.len()), Side::new("naive", data.slow)];
-    let mut statements = Vec::new();
-    for (place, rival) in rivals.iter().enumerate() {
-        let dialect = rival.definition.dialects.iter().find_map(|dialect| case.statements.get(dialect));
-        if let Some(statement) = dialect {
-            statements.push((place, statement.replace("{table}", "sketched")));
-            sides.push(Side::new(&rival.definition.name, data.rows_for(&rival.definition.name)));
+    fn load(&mut self, data: &Data) -> Result<()> {
+        for pool in &self.pools {
+            pool.load(data)?;
         }
-    }
-    // The first round warms up and does not count.
-    for round in 0..=definition.runs {
-        let mut times = Vec::new();
-        let start = Instant::now();
-        let sketch = sketched(case.parameters(), &data.batches, threads)?;
-        times.push((milliseconds(start), sketch.distinct().map(|estimate| estimate.value)));
-        let start = Instant::now();
-        let naive = naively(case.parameters(), &data.values[..data.slow], threads);
-        times.push((milliseconds(start), naive.distinct()));
-        compare(case, data, &naive)?;
-        for (place, text) in &statements {
-            let statement = Statement { text, table: "sketched", columns: &["v".to_string()], clients: 1 };
-            let (ms, answer) = rivals[*place].run_for_answer(&statement)?;
-            times.push((ms, Some(number(&answer).context("a count was expected")?)));
+        for rival in &mut self.rivals {
+            let (file, _) = data.file_for(&rival.definition.name);
+            rival.load(TABLE, file)?;
         }
-        for (side, (ms, distinct)) in sides.iter_mut().zip(times) {
-            side.distinct = distinct;
-            if round > 0 {
-                side.times_ms.push(ms);
+        Ok(())
+    }
+
+    fn measure(
+        &mut self,
+        definition: &Definition,
+        case: &Case,
+        column: &Column,
+        data: &Data,
+    ) -> Result<CaseResult> {
+        let mut sides: Vec<Side> = Vec::new();
+        // The first round warms up and does not count.
+        for round in 0..=definition.runs {
+            let round_of = self.round(case, data)?;
+            if sides.is_empty() {
+                sides = round_of.iter().map(|timed| Side::new(&timed.side, timed.rows)).collect();
+            }
+            for (side, timed) in sides.iter_mut().zip(round_of) {
+                side.distinct = timed.number.filter(|_| case.parameters.distinct.is_some());
+                if round > 0 {
+                    side.times_ms.push(timed.ms);
+                }
             }
         }
+        sides.iter_mut().for_each(Side::settle);
+        agree(&sides)?;
+        let (name, column) = (case.name.clone(), column.name.clone());
+        Ok(CaseResult { name, column, threads: self.threads, goal: case.at_least, sides })
     }
-    sides.iter_mut().for_each(Side::settle);
-    agree(&sides)?;
-    Ok(CaseResult {
-        name: case.name.clone(),
-        column: column.name.clone(),
-        threads,
-        goal: case.at_least,
-        sides,
-    })
+
+    /// One run of each side.
+    fn round(&mut self, case: &Case, data: &Data) -> Result<Vec<Timed>> {
+        let (parameters, rows) = (case.parameters, data.rows());
+        let start = Instant::now();
+        let sketch = library::sketched(parameters, &data.batches, self.threads)?;
+        let ms = milliseconds(start);
+        let distinct = sketch.distinct().map(|estimate| estimate.value);
+        let timed = |side: &str, rows: usize, ms, number| Timed { side: side.to_string(), rows, ms, number };
+        let mut times = vec![timed(LIBRARY, rows, ms, distinct)];
+        let expected = sketch.to_bytes();
+        for pool in &self.pools {
+            let (ms, state) = pool.sketch(parameters)?;
+            ensure!(state == expected, "{}'s state is not that of the library", pool.name);
+            times.push(timed(pool.name, rows, ms, distinct));
+        }
+        let start = Instant::now();
+        let naive = library::naively(parameters, data.slow(), self.threads);
+        times.push(timed(NAIVE, data.slow().len(), milliseconds(start), naive.distinct()));
+        library::compare(parameters, data.slow(), &naive)?;
+        for rival in &mut self.rivals {
+            let dialects = &rival.definition.dialects;
+            let Some(text) = dialects.iter().find_map(|dialect| case.statements.get(dialect)) else {
+                continue;
+            };
+            let text = text.replace("{table}", TABLE);
+            let statement =
+                Statement { text: &text, table: TABLE, columns: &[COLUMN.to_string()], clients: 1 };
+            let (ms, answer) = rival.run_for_answer(&statement)?;
+            let (name, counted) = (rival.definition.name.clone(), number(&answer));
+            let (_, rows) = data.file_for(&name);
+            times.push(timed(&name, rows, ms, Some(counted.context("a number was expected")?)));
+        }
+        Ok(times)
+    }
 }
 
 /// The one number of an answer.
@@ -216,70 +164,6 @@ fn number(answer: &Answer) -> Option<f64> {
         Cell::Float(value) => Some(*value),
         _ => None,
     }
-}
-
-/// A partial sketch for each thread, merged.
-fn sketched(parameters: SketchParameters, batches: &[ArrayRef], threads: usize) -> Result<Sketch> {
-    let part = |batches: &[ArrayRef]| -> Result<Sketch> {
-        let mut sketch = Sketch::new(parameters, &DataType::UInt32)?;
-        for batch in batches {
-            sketch.update(batch)?;
-        }
-        Ok(sketch)
-    };
-    let share = batches.len().div_ceil(threads);
-    std::thread::scope(|scope| {
-        let parts: Vec<_> = batches.chunks(share).map(|some| scope.spawn(move || part(some))).collect();
-        let mut whole = Sketch::new(parameters, &DataType::UInt32)?;
-        for part in parts {
-            whole.merge(&part.join().expect("no sketch panics")?)?;
-        }
-        Ok(whole)
-    })
-}
-
-/// As many threads, each with its own; the first one's is compared.
-fn naively(parameters: SketchParameters, values: &[u32], threads: usize) -> Naive {
-    let share = values.len().div_ceil(threads);
-    std::thread::scope(|scope| {
-        let parts: Vec<_> = values
-            .chunks(share)
-            .map(|some| {
-                scope.spawn(move || {
-                    let mut naive = Naive::new(parameters);
-                    naive.update(some);
-                    naive
-                })
-            })
-            .collect();
-        parts.into_iter().next().expect("there are values").join().expect("the naive twin does not panic")
-    })
-}
-
-/// The same part of the rows by both.
-fn compare(case: &Case, data: &Data, naive: &Naive) -> Result<()> {
-    let rows = naive.rows();
-    let part: ArrayRef = Arc::new(UInt32Array::from(data.values[..rows].to_vec()));
-    let ours = sketched(case.parameters(), &[part], 1)?;
-    if let (Some(ours), Some(naive)) = (ours.second_moment(), naive.second_moment()) {
-        // Ours is never below the number of rows, as no second moment is.
-        if ours.value != naive.max(rows as f64) {
-            bail!("the second moment is {}, the naive twin's {naive}", ours.value);
-        }
-    }
-    if let (Some(ours), Some(naive)) = (ours.distinct(), naive.distinct())
-        && (ours.value / naive - 1.0).abs() > 0.02
-    {
-        bail!("{} values are distinct, by the naive twin {naive}", ours.value);
-    }
-    for value in data.values[..rows].iter().take(10) {
-        let literal = Literal::new(Value::Int((*value).into()), DataType::UInt32)?;
-        let ours = ours.frequency(&literal)?.map(|estimate| estimate.high);
-        if ours != naive.frequency(*value) {
-            bail!("{value} occurs at most {ours:?} times, by the naive twin {:?}", naive.frequency(*value));
-        }
-    }
-    Ok(())
 }
 
 /// All who saw the same rows found about as many distinct values.
@@ -293,16 +177,6 @@ fn agree(sides: &[Side]) -> Result<()> {
         }
     }
     Ok(())
-}
-
-impl Side {
-    fn new(name: &str, rows: usize) -> Side {
-        Side { name: name.to_string(), rows, times_ms: Vec::new(), gb_s: f64::NAN, distinct: None }
-    }
-
-    fn settle(&mut self) {
-        self.gb_s = (size_of::<u32>() * self.rows) as f64 / stats::median(&self.times_ms) / 1e6;
-    }
 }
 
 fn milliseconds(start: Instant) -> f64 {

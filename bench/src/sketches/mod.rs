@@ -1,10 +1,16 @@
-//! The suite `sketches`: HyperLogLog, Count-Min and Fast-AGMS, alone and together, of a column in memory, against
-//! a naive twin and against engines that count distinct values.
+//! The suite `sketches`: HyperLogLog, Count-Min and Fast-AGMS, alone and together, of a column in memory, in a
+//! pool and at a node behind TCP, against a naive twin and against engines that count distinct values; and what
+//! finding out about rows on their way in costs a load.
 
+mod data;
 mod definition;
+mod ingest;
+mod library;
 mod measure;
 mod naive;
+mod pools;
 mod report;
+mod results;
 
 use crate::{places, suite};
 use anyhow::Result;

@@ -10,6 +10,10 @@
 
 #![expect(unsafe_code, reason = "instructions that not every processor has")]
 
+mod registers;
+
+pub(crate) use registers::SPARE;
+
 use std::sync::atomic::{AtomicU8, Ordering};
 
 /// A computation with one body for all levels.

@@ -245,7 +245,7 @@ fn pairwise(bits: &[u64]) -> f64 {
 }
 
 fn summary_of(words: &[u64]) -> Option<Summary> {
-    let mut copy = [0; BLOCK];
+    let mut copy = vec![0; words.len()];
     Level::best().run(Widen { values: words, words: &mut copy, word: |word| word })
 }
 

@@ -18,6 +18,7 @@
 use super::block::{Block, Hashes};
 use crate::arch::{Kernel, Level};
 use crate::hash::Hash;
+use farpool_model::limits;
 
 /// Bits of a lane, and the stride of rows in lanes.
 const LANE: u8 = 16;
@@ -66,16 +67,18 @@ pub(crate) struct Table {
     cells: Vec<u64>,
     /// What is to be added to the cells; empty before the first whole block.
     bytes: Vec<Bytes>,
+    /// Cells whose bytes overflowed in the block that is being counted; empty between blocks.
+    carries: Vec<u32>,
 }
 
 impl Table {
     pub fn new(shape: Shape) -> Table {
-        Table { shape, cells: Vec::new(), bytes: Vec::new() }
+        Table { shape, cells: Vec::new(), bytes: Vec::new(), carries: Vec::new() }
     }
 
     /// A table of these cells.
     pub fn from_cells(shape: Shape, cells: Vec<u64>) -> Table {
-        Table { shape, cells, bytes: Vec::new() }
+        Table { shape, cells, bytes: Vec::new(), carries: Vec::new() }
     }
 
     pub fn shape(&self) -> Shape {
@@ -109,7 +112,7 @@ impl Table {
             self.cells = vec![0; usize::from(self.shape.rows) * self.shape.width()];
         }
         // The bytes of a table are worth their place only if there are many values.
-        let many = !self.bytes.is_empty() || block.hashes.len() >= super::block::BLOCK;
+        let many = !self.bytes.is_empty() || block.hashes.len() >= limits::BLOCK_ROWS;
         match block.counts {
             None if self.shape.stride == LANE && many => self.add_lanes(block.hashes),
             None => self.add(block.hashes, |_| 1),
@@ -120,8 +123,13 @@ impl Table {
     fn add(&mut self, hashes: &Hashes, count: impl Fn(usize) -> u64) {
         let shape = self.shape;
         for (row, cells) in self.cells.chunks_exact_mut(shape.width()).enumerate() {
-            for (i, hash) in hashes.iter().enumerate() {
-                cells[shape.place(hash, row)] += count(i);
+            if shape.stride == LANE {
+                let (words, mask) = (hashes.of_lanes(row / 4), cells.len() - 1);
+                let places = words.iter().map(|word| (word >> (row % 4 * usize::from(LANE))) as usize & mask);
+                places.enumerate().for_each(|(i, place)| cells[place] += count(i));
+            } else {
+                let places = hashes.iter().map(|hash| shape.place(hash, row));
+                places.enumerate().for_each(|(i, place)| cells[place] += count(i));
             }
         }
     }
@@ -132,9 +140,11 @@ impl Table {
         }
         let half = self.bytes.len().min(4);
         let (first, second) = self.bytes.split_at_mut(half);
-        let (cells, more) = self.cells.split_at_mut(half << self.shape.bits);
-        count_lanes(first, cells, hashes.low(), self.shape.bits);
-        count_lanes(second, more, hashes.high(), self.shape.bits);
+        let (carries, bits) = (&mut self.carries, self.shape.bits);
+        count_lanes(first, 0, carries, hashes.of_lanes(0), bits);
+        count_lanes(second, half, carries, hashes.of_lanes(1), bits);
+        // One after the other, but none waits for another's cell to come into the cache.
+        carries.drain(..).for_each(|cell| self.cells[cell as usize] += 1 << u8::BITS);
     }
 
     pub fn merge(&mut self, other: &Table) {
@@ -186,13 +196,13 @@ fn product(ours: &[u64], theirs: &[u64]) -> i128 {
 }
 
 /// Counts, in each of up to four rows, the value's lane of that row in `words`.
-fn count_lanes(bytes: &mut [Bytes], cells: &mut [u64], words: &[u64], bits: u8) {
+fn count_lanes(bytes: &mut [Bytes], first: usize, carries: &mut Vec<u32>, words: &[u64], bits: u8) {
     match bytes {
         [] => {}
-        [a] => Level::best().run(Lanes { bytes: [a], cells, words, bits }),
-        [a, b] => Level::best().run(Lanes { bytes: [a, b], cells, words, bits }),
-        [a, b, c] => Level::best().run(Lanes { bytes: [a, b, c], cells, words, bits }),
-        [a, b, c, d] => Level::best().run(Lanes { bytes: [a, b, c, d], cells, words, bits }),
+        [a] => Level::best().run(Lanes { bytes: [a], first, carries, words, bits }),
+        [a, b] => Level::best().run(Lanes { bytes: [a, b], first, carries, words, bits }),
+        [a, b, c] => Level::best().run(Lanes { bytes: [a, b, c], first, carries, words, bits }),
+        [a, b, c, d] => Level::best().run(Lanes { bytes: [a, b, c, d], first, carries, words, bits }),
         _ => unreachable!("a word has four lanes"),
     }
 }
@@ -201,7 +211,9 @@ fn count_lanes(bytes: &mut [Bytes], cells: &mut [u64], words: &[u64], bits: u8) 
 /// byte that the one before wrote; with more than four, the bytes leave the cache.
 struct Lanes<'a, const ROWS: usize> {
     bytes: [&'a mut Bytes; ROWS],
-    cells: &'a mut [u64],
+    /// The first of the rows.
+    first: usize,
+    carries: &'a mut Vec<u32>,
     words: &'a [u64],
     bits: u8,
 }
@@ -211,7 +223,7 @@ impl<const ROWS: usize> Kernel for Lanes<'_, ROWS> {
 
     #[inline(always)]
     fn run(self) {
-        let Lanes { mut bytes, cells, words, bits } = self;
+        let Lanes { mut bytes, first, carries, words, bits } = self;
         let mask = ((1_u32 << bits) - 1) as u16;
         for word in words {
             for (row, bytes) in bytes.iter_mut().enumerate() {
@@ -219,7 +231,7 @@ impl<const ROWS: usize> Kernel for Lanes<'_, ROWS> {
                 let byte = &mut bytes[place];
                 *byte = byte.wrapping_add(1);
                 if *byte == 0 {
-                    carry(cells, row << bits | place);
+                    carry(carries, (first + row) << bits | place);
                 }
             }
         }
@@ -229,8 +241,8 @@ impl<const ROWS: usize> Kernel for Lanes<'_, ROWS> {
 /// Out of the way of the loop.
 #[cold]
 #[inline(never)]
-fn carry(cells: &mut [u64], place: usize) {
-    cells[place] += 1 << u8::BITS;
+fn carry(carries: &mut Vec<u32>, cell: usize) {
+    carries.push(cell as u32);
 }
 
 /// The middle one, or the mean of the two in the middle.

@@ -9,8 +9,7 @@
 //! that it does not depend on how the values came together.
 
 use super::block::{BLOCK, Hashes};
-use crate::arch::{Kernel, Level};
-use crate::hash::Hash;
+use crate::arch::{Level, SPARE};
 use std::collections::BTreeSet;
 
 /// Bits of the register's number in a coupon; the rank is above them.
@@ -26,12 +25,12 @@ pub(crate) struct Distinct {
     state: State,
     /// No register is below this rank: values of no greater one change nothing.
     floor: u8,
-    /// Blocks until the floor is looked for again.
-    patience: u32,
+    /// Values until the floor is looked for again.
+    patience: usize,
 }
 
-/// Blocks between two looks for the floor: as many values as the most common number of registers.
-const PATIENCE: u32 = 64;
+/// Values between two looks for the floor: as many as the most common number of registers.
+const PATIENCE: usize = 1 << 16;
 
 #[derive(Clone, Debug)]
 pub(crate) enum State {
@@ -46,14 +45,15 @@ pub(crate) fn coupons_max(precision: u8) -> usize {
     1 << (precision - 3)
 }
 
+/// The coupon of a hash of these words.
 #[inline(always)]
-pub(crate) fn coupon(hash: Hash) -> u32 {
+pub(crate) fn coupon(low: u64, high: u64) -> u32 {
     // A bit that is always set keeps the zeros at 62.
-    let rank = (hash.high | 2).leading_zeros() + 1;
-    rank << COUPON_BITS | hash.low as u32 & ((1 << COUPON_BITS) - 1)
+    let rank = (high | 2).leading_zeros() + 1;
+    rank << COUPON_BITS | low as u32 & ((1 << COUPON_BITS) - 1)
 }
 
-/// The floor from which on it saves work: below it too many values pass.
+/// The floor from which on ranks are compared with it in place of the registers: one in 16 values passes.
 const FLOOR_MIN: u8 = 4;
 
 impl Distinct {
@@ -83,37 +83,31 @@ impl Distinct {
 
     /// Takes in a block of values.
     pub fn update(&mut self, hashes: &Hashes) {
-        if self.floor >= FLOOR_MIN {
-            return self.update_above_floor(hashes);
-        }
-        let mut block = [0; BLOCK];
-        Level::best().run(FillCoupons { hashes, coupons: &mut block[..hashes.len()] });
-        let mut rest = &block[..hashes.len()];
-        if let State::Few(coupons) = &mut self.state {
-            let room = coupons_max(self.precision);
-            let taken = rest.iter().position(|coupon| {
-                coupons.insert(*coupon);
-                coupons.len > room
-            });
-            rest = &rest[taken.map_or(rest.len(), |last| last + 1)..];
-            self.settle();
-        }
+        let (low, high) = (hashes.low(), hashes.high());
+        let few = match &mut self.state {
+            State::Few(coupons) => {
+                let room = coupons_max(self.precision);
+                let taken = low.iter().zip(high).position(|(low, high)| {
+                    coupons.insert(coupon(*low, *high));
+                    coupons.len > room
+                });
+                taken.map_or(low.len(), |last| last + 1)
+            }
+            State::Many(_) => 0,
+        };
+        self.settle();
         if let State::Many(registers) = &mut self.state {
-            rest.iter().for_each(|coupon| raise(registers, *coupon));
-            self.look_for_floor();
+            let mut passing = [0; BLOCK + SPARE];
+            let compared = (self.floor < FLOOR_MIN).then_some(&registers[..]);
+            let hashes = (&low[few..], &high[few..]);
+            let count = Level::best().passing(hashes, self.floor, compared, &mut passing);
+            passing[..count].iter().for_each(|coupon| raise(registers, *coupon));
+            self.look_for_floor(hashes.0.len());
         }
     }
 
-    /// Once there are many more values than registers nearly none changes anything.
-    fn update_above_floor(&mut self, hashes: &Hashes) {
-        let State::Many(registers) = &mut self.state else { return };
-        let raise = |hash| raise(registers, coupon(hash));
-        Level::best().run(AboveFloor { hashes, most: u64::MAX >> self.floor, raise });
-        self.look_for_floor();
-    }
-
-    fn look_for_floor(&mut self) {
-        self.patience -= 1;
+    fn look_for_floor(&mut self, values: usize) {
+        self.patience = self.patience.saturating_sub(values);
         if self.patience == 0 {
             self.patience = PATIENCE;
             if let State::Many(registers) = &self.state {
@@ -182,57 +176,7 @@ impl Distinct {
 #[inline(always)]
 fn raise(registers: &mut [u8], coupon: u32) {
     let (place, rank) = (coupon as usize & (registers.len() - 1), (coupon >> COUPON_BITS) as u8);
-    if registers[place] < rank {
-        set(registers, place, rank);
-    }
-}
-
-/// Out of the way of the loop: a store for each value would make equal values wait for one another.
-#[cold]
-#[inline(never)]
-fn set(registers: &mut [u8], place: usize, rank: u8) {
-    registers[place] = rank;
-}
-
-/// The coupons of a block.
-struct FillCoupons<'a> {
-    hashes: &'a Hashes,
-    coupons: &'a mut [u32],
-}
-
-impl Kernel for FillCoupons<'_> {
-    type Output = ();
-
-    #[inline(always)]
-    fn run(self) {
-        let words = self.hashes.low().iter().zip(self.hashes.high());
-        for (to, (low, high)) in self.coupons.iter_mut().zip(words) {
-            *to = coupon(Hash { low: *low, high: *high });
-        }
-    }
-}
-
-/// Hands over the hashes whose second word is at most `most`.
-struct AboveFloor<'a, F> {
-    hashes: &'a Hashes,
-    most: u64,
-    raise: F,
-}
-
-impl<F: FnMut(Hash)> Kernel for AboveFloor<'_, F> {
-    type Output = ();
-
-    #[inline(always)]
-    fn run(mut self) {
-        let (low, high) = (self.hashes.low().chunks(16), self.hashes.high().chunks(16));
-        for (low, high) in low.zip(high) {
-            if high.iter().fold(false, |any, high| any | (*high <= self.most)) {
-                for (low, high) in low.iter().zip(high).filter(|(_, high)| **high <= self.most) {
-                    (self.raise)(Hash { low: *low, high: *high });
-                }
-            }
-        }
-    }
+    registers[place] = registers[place].max(rank);
 }
 
 /// Ertl's improved raw estimator (algorithm 6 of *New cardinality estimation algorithms for HyperLogLog

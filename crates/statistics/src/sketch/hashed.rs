@@ -1,7 +1,7 @@
 //! The hashes of values, in blocks and as constants, as `hash.rs` at the root of the crate says.
 
 use super::basics;
-use super::block::{BLOCK, Hashes};
+use super::block::Hashes;
 use super::items::Items;
 use crate::hash::{self, Hash, SEED};
 use arrow_schema::DataType;
@@ -12,10 +12,8 @@ pub(super) fn fill(hashes: &mut Hashes, items: &Items<'_>) {
     match items {
         Items::Signed(words, _) | Items::Unsigned(words) => hashes.fill_words(words),
         Items::Floats(bits) => {
-            let mut words = [0; BLOCK];
             let canonical = bits.iter().map(|bits| hash::float_bits(f64::from_bits(*bits)));
-            words.iter_mut().zip(canonical).for_each(|(to, bits)| *to = bits);
-            hashes.fill_words(&words[..bits.len()]);
+            hashes.fill_words(&canonical.collect::<Vec<u64>>());
         }
         Items::Wide(values) => fill_wide(hashes, values),
         Items::Bytes(values) => hashes.fill(values.iter().map(|bytes| hash::murmur3(bytes, SEED))),
@@ -24,10 +22,8 @@ pub(super) fn fill(hashes: &mut Hashes, items: &Items<'_>) {
 
 /// Most decimals fit 64 bits.
 fn fill_wide(hashes: &mut Hashes, values: &[i128]) {
-    let mut words = [0; BLOCK];
-    words.iter_mut().zip(values).for_each(|(to, value)| *to = *value as u64);
     if values.iter().all(|value| i128::from(*value as i64) == *value) {
-        hashes.fill_words(&words[..values.len()]);
+        hashes.fill_words(&values.iter().map(|value| *value as u64).collect::<Vec<u64>>());
     } else {
         hashes.fill(values.iter().map(|value| hash_of_wide(*value)));
     }

@@ -15,25 +15,20 @@ const HOT: usize = 4;
 const SAMPLE: usize = 32;
 
 /// Blocks until the hot words are chosen anew.
-const PATIENCE: u32 = 64;
+const PATIENCE: u32 = 16;
 
 /// Hot words, and how often each was there; words that repeat another were there 0 times.
 pub(crate) type Counted = ([u64; HOT], [u64; HOT]);
 
 /// Counts the hot words of the blocks of a column.
+#[derive(Default)]
 pub(crate) struct Hot {
     /// None while no word is frequent enough; the places left over repeat the first.
     words: Option<[u64; HOT]>,
     counts: [u64; HOT],
     blocks: u32,
-    /// With a place more than a block, which the last word may be written to in vain.
-    rest: Box<[u64; BLOCK + 1]>,
-}
-
-impl Default for Hot {
-    fn default() -> Hot {
-        Hot { words: None, counts: [0; HOT], blocks: 0, rest: Box::new([0; BLOCK + 1]) }
-    }
+    /// With a place more than a block, which the last word may be written to in vain. Made when it is needed.
+    rest: Option<Box<[u64; BLOCK + 1]>>,
 }
 
 impl Hot {
@@ -57,9 +52,10 @@ impl Hot {
     /// Counts the hot words; the others are left over. `None` if there are no hot ones.
     pub fn split(&mut self, words: &[u64]) -> Option<&[u64]> {
         let hot = self.words?;
-        let (left, counts) = Level::best().run(Split { words, hot, rest: &mut self.rest });
+        let rest = self.rest.get_or_insert_with(|| Box::new([0; BLOCK + 1]));
+        let (left, counts) = Level::best().run(Split { words, hot, rest });
         self.counts.iter_mut().zip(counts).for_each(|(all, count)| *all += count);
-        Some(&self.rest[..left])
+        Some(&rest[..left])
     }
 }
 

@@ -1,5 +1,6 @@
 //! The values of an Arrow array in blocks, in the few forms in which they are hashed. NULLs are left out.
 
+use super::block::BLOCK;
 use crate::arch::{Kernel, Level};
 use crate::decimals;
 use arrow_array::cast::AsArray;
@@ -7,9 +8,7 @@ use arrow_array::types::*;
 use arrow_array::{Array, ArrowPrimitiveType, OffsetSizeTrait, PrimitiveArray};
 use arrow_buffer::NullBuffer;
 use arrow_schema::{DataType, TimeUnit};
-use farpool_model::{Error, Result, limits};
-
-const BLOCK: usize = limits::BLOCK_ROWS;
+use farpool_model::{Error, Result};
 
 /// Some values of a column.
 pub(crate) enum Items<'a> {
@@ -140,7 +139,7 @@ impl Source<'_, '_> {
         if self.nulls.is_some_and(|nulls| nulls.null_count() > 0) || self.counts.is_some() {
             return self.each(values.len(), |i| word(values[i]), |words| items(words, None));
         }
-        let mut words = [0; BLOCK];
+        let mut words = vec![0; values.len().min(BLOCK)];
         for chunk in values.chunks(BLOCK) {
             let words = &mut words[..chunk.len()];
             let summary = Level::best().run(Widen { values: chunk, words, word });

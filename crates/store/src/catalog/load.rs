@@ -55,7 +55,9 @@ impl Load {
         }
         let builder = TableBuilder::new(catalog.pool().clone(), tenant.clone(), &canonical, rows_hint)?;
         let encoder = builder.encoder();
-        let tap = Tap::new(builder.schema().clone());
+        let tapped = builder.schema().clone();
+        let closed = catalog.taps_closed.load(Ordering::Relaxed);
+        let tap = if closed { Tap::closed(tapped) } else { Tap::new(tapped) };
         let workers = std::thread::available_parallelism().map_or(1, usize::from).min(WORKERS_DEFAULT_MAX);
         let waiting = Vec::new();
         Ok(Load { catalog, tenant, name, mode, builder, encoder, tap, waiting, workers, failed: None })

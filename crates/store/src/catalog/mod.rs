@@ -22,6 +22,7 @@ use farpool_model::{
 use parking_lot::RwLock;
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use tap::Gathered;
 
 /// See the file's comment. Cheap to read while loads run: the lock is held for a look-up or a swap.
@@ -29,6 +30,7 @@ use tap::Gathered;
 pub struct Catalog {
     pool: Arc<Pool>,
     tenants: RwLock<Tenants>,
+    taps_closed: AtomicBool,
 }
 
 #[derive(Debug, Default)]
@@ -56,7 +58,13 @@ enum Expected {
 impl Catalog {
     /// A catalog without tables, whose loads take their memory from `pool`.
     pub fn new(pool: Arc<Pool>) -> Self {
-        Catalog { pool, tenants: RwLock::default() }
+        Catalog { pool, tenants: RwLock::default(), taps_closed: AtomicBool::new(false) }
+    }
+
+    /// Has loads that begin from now on find out nothing about their rows, as [`Load::without_tap`] does for one:
+    /// for a node whose clients want no profiles.
+    pub fn close_taps(&self) {
+        self.taps_closed.store(true, Ordering::Relaxed);
     }
 
     /// The memory.

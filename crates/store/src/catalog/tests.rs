@@ -328,13 +328,18 @@ fn a_tap_finds_out_what_the_rows_hold_and_appends_add_to_it() {
 #[test]
 fn a_load_without_a_tap_gathers_nothing() {
     let catalog = roomy();
-    let mut load = begin(&catalog, "t", LoadMode::Create).unwrap();
-    load.without_tap();
-    load.push(&batch(0..100)).unwrap();
-    load.commit().unwrap();
-    let statistics = catalog.statistics(&tenant(), &name("t")).unwrap();
-    assert_eq!(farpool_statistics::Profile::read(&statistics).unwrap().map(|p| p.rows()), None);
-    assert_eq!(statistics.columns.len(), statistics.table.columns.len());
+    let mut without = begin(&catalog, "t", LoadMode::Create).unwrap();
+    without.without_tap();
+    catalog.close_taps();
+    for mut load in [without, begin(&catalog, "closed", LoadMode::Create).unwrap()] {
+        load.push(&batch(0..100)).unwrap();
+        load.commit().unwrap();
+    }
+    for table in ["t", "closed"] {
+        let statistics = catalog.statistics(&tenant(), &name(table)).unwrap();
+        assert_eq!(farpool_statistics::Profile::read(&statistics).unwrap().map(|p| p.rows()), None);
+        assert_eq!(statistics.columns.len(), statistics.table.columns.len());
+    }
 }
 
 #[test]

@@ -1,0 +1,96 @@
+//! What finding out costs a load: the same column streamed to two nodes over loopback TCP, one of which looks
+//! at the rows on their way in (the tap) and one that does not.
+
+use super::data::{Data, TABLE};
+use super::pools;
+use crate::node::NodeProcess;
+use crate::{machine, stats, suite};
+use anyhow::{Result, ensure};
+use farpool::{Pool, TableName};
+use serde::Serialize;
+use std::sync::Arc;
+use std::time::Instant;
+use tokio::runtime::Runtime;
+
+/// A column that was loaded.
+#[derive(Clone, Debug, Serialize)]
+pub struct IngestResult {
+    pub column: String,
+    pub with_tap: IngestSide,
+    pub without: IngestSide,
+}
+
+/// Times of loading it.
+#[derive(Clone, Debug, Default, Serialize)]
+pub struct IngestSide {
+    pub times_ms: Vec<f64>,
+    pub gb_s: f64,
+    /// CPU time of the node's process.
+    pub cpu_ms: Vec<f64>,
+    /// The same for each GB of the column.
+    pub cpu_ms_per_gb: f64,
+}
+
+/// Two nodes and a client.
+pub struct Ingest {
+    runtime: Runtime,
+    nodes: [Side; 2],
+}
+
+struct Side {
+    process: NodeProcess,
+    pool: Arc<dyn Pool>,
+}
+
+impl Ingest {
+    /// Starts the nodes.
+    pub fn start(threads: usize) -> Result<Ingest> {
+        let runtime = suite::runtime(threads)?;
+        let side = |process: NodeProcess| -> Result<Side> {
+            let pool = runtime.block_on(farpool::connect(&process.url, None))?;
+            Ok(Side { process, pool })
+        };
+        let nodes = [side(NodeProcess::start(threads)?)?, side(NodeProcess::start_without_taps(threads)?)?];
+        Ok(Ingest { runtime, nodes })
+    }
+
+    /// Loads a column into both, in turns.
+    pub fn measure(&self, column: &str, data: &Data, runs: usize) -> Result<IngestResult> {
+        let mut sides = [IngestSide::default(), IngestSide::default()];
+        // The first round warms up and does not count.
+        for round in 0..=runs {
+            for (place, (node, side)) in self.nodes.iter().zip(&mut sides).enumerate() {
+                let (ms, cpu_ms) = self.runtime.block_on(node.load(data, place == 0))?;
+                if round > 0 {
+                    side.times_ms.push(ms);
+                    side.cpu_ms.extend(cpu_ms);
+                }
+            }
+        }
+        let gb = size_of::<u32>() as f64 * data.rows() as f64 / 1e9;
+        for side in &mut sides {
+            side.gb_s = 1e3 * gb / stats::median(&side.times_ms);
+            side.cpu_ms_per_gb = stats::median(&side.cpu_ms) / gb;
+        }
+        let [with_tap, without] = sides;
+        Ok(IngestResult { column: column.to_string(), with_tap, without })
+    }
+}
+
+impl Side {
+    /// The client's milliseconds and the node's of CPU time; the table is dropped again.
+    async fn load(&self, data: &Data, tapped: bool) -> Result<(f64, Option<f64>)> {
+        let cpu = || machine::cpu_seconds_of(&self.process.id().to_string());
+        let (before, start) = (cpu(), Instant::now());
+        let info = pools::load(&*self.pool, data).await?;
+        let ms = start.elapsed().as_secs_f64() * 1e3;
+        let cpu_ms = before.zip(cpu()).map(|(before, after)| 1e3 * (after - before));
+        ensure!(info.rows == data.rows() as u64, "{} rows arrived", info.rows);
+        let name = TableName::new(TABLE)?;
+        let statistics = self.pool.statistics(&name).await?;
+        let found = farpool::statistics::Profile::read(&statistics)?.map(|profile| profile.rows());
+        ensure!(found == tapped.then_some(info.rows), "the profile is of {found:?} rows");
+        self.pool.drop_table(&name).await?;
+        Ok((ms, cpu_ms))
+    }
+}

@@ -1,0 +1,85 @@
+//! Farpool's sides beside the library: a pool in this process, and a node behind loopback TCP.
+//!
+//! Both run the same SQL over a loaded table; the state comes back as one value.
+
+use super::data::{COLUMN, Data, TABLE};
+use crate::node::{self, NodeProcess};
+use crate::suite;
+use anyhow::{Context, Result, ensure};
+use arrow::array::AsArray;
+use farpool::model::{SketchParameters, TenantName};
+use farpool::{EmbeddedPool, LoadMode, Pool, Session, SessionOptions, TableInfo, TableName};
+use futures::stream;
+use std::sync::Arc;
+use std::time::Instant;
+use tokio::runtime::Runtime;
+
+/// A pool, with the runtime of its client.
+pub struct InPool {
+    pub name: &'static str,
+    runtime: Runtime,
+    pool: Arc<dyn Pool>,
+    session: Arc<Session>,
+    /// The node's, if it has one of its own; it ends with this.
+    _process: Option<NodeProcess>,
+}
+
+impl InPool {
+    /// A pool in this process, whose queries are run by `threads` threads.
+    pub fn embedded(threads: usize) -> Result<InPool> {
+        let pool = EmbeddedPool::over(node::start(0)?, TenantName::default());
+        InPool::over("pool", suite::runtime(threads)?, pool, threads, None)
+    }
+
+    /// A node with `threads` workers in a process of its own.
+    pub fn remote(threads: usize) -> Result<InPool> {
+        let process = NodeProcess::start(threads)?;
+        let runtime = suite::runtime(threads)?;
+        let pool = runtime.block_on(farpool::connect(&process.url, None))?;
+        InPool::over("remote", runtime, pool, threads, Some(process))
+    }
+
+    fn over(
+        name: &'static str,
+        runtime: Runtime,
+        pool: Arc<dyn Pool>,
+        threads: usize,
+        process: Option<NodeProcess>,
+    ) -> Result<InPool> {
+        let options = SessionOptions { target_partitions: Some(threads), ..SessionOptions::default() };
+        let session = Session::new(options);
+        runtime.block_on(session.register_pool("farpool", pool.clone()))?;
+        Ok(InPool { name, runtime, pool, session: Arc::new(session), _process: process })
+    }
+
+    /// Replaces the table.
+    pub fn load(&self, data: &Data) -> Result<TableInfo> {
+        self.runtime.block_on(load(&*self.pool, data))
+    }
+
+    /// The state of these sketches, and the milliseconds from the text of the query to its last byte.
+    pub fn sketch(&self, parameters: SketchParameters) -> Result<(f64, Vec<u8>)> {
+        let (session, sql) =
+            (self.session.clone(), format!("SELECT sketch({COLUMN}, '{parameters}') FROM {TABLE}"));
+        let ran = self.runtime.spawn(async move {
+            let start = Instant::now();
+            let query = session.sql(sql.as_str()).await?;
+            let batches = query.collect().await?;
+            let ms = start.elapsed().as_secs_f64() * 1e3;
+            ensure!(query.receipt().rows_returned == 1, "the pool sent rows in place of one state");
+            let column = batches.iter().find(|batch| batch.num_rows() > 0).map(|batch| batch.column(0));
+            let state = column.and_then(|c| c.as_binary_view_opt()).context("a state was expected")?;
+            Ok((ms, state.value(0).to_vec()))
+        });
+        self.runtime.block_on(ran)?
+    }
+}
+
+/// Replaces the table of a pool.
+pub async fn load(pool: &dyn Pool, data: &Data) -> Result<TableInfo> {
+    let batches = data.record_batches()?;
+    let schema = batches.first().context("a table needs rows")?.schema();
+    let batches = Box::pin(stream::iter(batches.into_iter().map(Ok)));
+    let name = TableName::new(TABLE)?;
+    Ok(pool.load(&name, LoadMode::Replace, schema, Some(data.rows() as u64), batches).await?)
+}

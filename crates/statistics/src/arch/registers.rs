@@ -1,0 +1,175 @@
+//! Which of many values may change HyperLogLog's registers: once there are more values than registers, few do.
+//!
+//! With AVX-512 the registers of 16 values are gathered and compared at once; elsewhere one after the other, and
+//! without a branch, which would be guessed wrong as long as a value in twenty passes. Invariant: every value
+//! whose rank is above its register is among those that pass, in the order in which they came.
+
+use super::{Level, Set};
+use crate::sketch::distinct::{COUPON_BITS, coupon};
+
+/// Coupons that are written at once, of which only the first may be meant.
+pub(crate) const SPARE: usize = 16;
+
+impl Level {
+    /// Puts the coupons of those hashes to the front of `to` whose ranks are above `floor` and, if there are
+    /// `registers`, above theirs; how many these are. `to` has room for all of them and [`SPARE`] more.
+    pub(crate) fn passing(
+        self,
+        (low, high): (&[u64], &[u64]),
+        floor: u8,
+        registers: Option<&[u8]>,
+        to: &mut [u32],
+    ) -> usize {
+        assert!(low.len() == high.len() && to.len() >= low.len() + SPARE, "there is room for all");
+        assert!(registers.is_none_or(|r| r.len().is_power_of_two() && r.len() >= 4), "registers fill words");
+        match (self.0, registers) {
+            #[cfg(target_arch = "x86_64")]
+            (Set::Avx512, Some(registers)) => {
+                // SAFETY: a level is made only where the processor has its instructions; the rest was checked.
+                unsafe { avx512::above_registers(low, high, registers, to) }
+            }
+            #[cfg(target_arch = "x86_64")]
+            (Set::Avx512, None) => {
+                // SAFETY: as above.
+                unsafe { avx512::above_floor(low, high, floor, to) }
+            }
+            (_, Some(registers)) => {
+                let mask = registers.len() - 1;
+                one_by_one(low, high, to, |coupon| registers[coupon as usize & mask])
+            }
+            (_, None) => one_by_one(low, high, to, |_| floor),
+        }
+    }
+}
+
+#[inline(always)]
+fn one_by_one(low: &[u64], high: &[u64], to: &mut [u32], least: impl Fn(u32) -> u8) -> usize {
+    let mut passing = 0;
+    for (low, high) in low.iter().zip(high) {
+        let coupon = coupon(*low, *high);
+        to[passing] = coupon;
+        passing += usize::from((coupon >> COUPON_BITS) as u8 > least(coupon));
+    }
+    passing
+}
+
+#[cfg(target_arch = "x86_64")]
+mod avx512 {
+    use super::{SPARE, one_by_one};
+    use crate::sketch::distinct::COUPON_BITS;
+    use std::arch::x86_64::*;
+
+    /// See [`super::Level::passing`].
+    ///
+    /// # Safety
+    /// The processor has the instructions of the level; the slices are of equal length, `to` is [`SPARE`]
+    /// longer; the registers' number is a power of two, at least 4.
+    #[target_feature(enable = "avx512f,avx512bw,avx512cd,avx512dq,avx512vl,popcnt")]
+    pub(super) unsafe fn above_registers(
+        low: &[u64],
+        high: &[u64],
+        registers: &[u8],
+        to: &mut [u32],
+    ) -> usize {
+        let mask = _mm512_set1_epi32(registers.len() as i32 - 1);
+        let least = |places: __m512i| {
+            let place = _mm512_and_si512(places, mask);
+            // SAFETY: the place is below the number of registers, and those are whole words of 4.
+            let words = unsafe {
+                _mm512_i32gather_epi32::<4>(_mm512_srli_epi32::<2>(place), registers.as_ptr().cast())
+            };
+            let shift = _mm512_slli_epi32::<3>(_mm512_and_si512(place, _mm512_set1_epi32(3)));
+            _mm512_and_si512(_mm512_srlv_epi32(words, shift), _mm512_set1_epi32(0xff))
+        };
+        // SAFETY: the caller's promises.
+        let passing = unsafe { sixteen_each(low, high, to, least) };
+        let (low, high) = (low.as_chunks::<16>().1, high.as_chunks::<16>().1);
+        let mask = registers.len() - 1;
+        passing + one_by_one(low, high, &mut to[passing..], |coupon| registers[coupon as usize & mask])
+    }
+
+    /// See [`super::Level::passing`].
+    ///
+    /// # Safety
+    /// As above.
+    #[target_feature(enable = "avx512f,avx512bw,avx512cd,avx512dq,avx512vl,popcnt")]
+    pub(super) unsafe fn above_floor(low: &[u64], high: &[u64], floor: u8, to: &mut [u32]) -> usize {
+        let least = _mm512_set1_epi32(floor.into());
+        // SAFETY: the caller's promises.
+        let passing = unsafe { sixteen_each(low, high, to, |_| least) };
+        let (low, high) = (low.as_chunks::<16>().1, high.as_chunks::<16>().1);
+        passing + one_by_one(low, high, &mut to[passing..], |_| floor)
+    }
+
+    /// All but the last few values; `least` gives what their ranks have to be above, by the first 32 bits of
+    /// their hashes.
+    ///
+    /// # Safety
+    /// As above.
+    #[inline]
+    #[target_feature(enable = "avx512f,avx512bw,avx512cd,avx512dq,avx512vl,popcnt")]
+    unsafe fn sixteen_each(
+        low: &[u64],
+        high: &[u64],
+        to: &mut [u32],
+        least: impl Fn(__m512i) -> __m512i,
+    ) -> usize {
+        let halves = _mm512_setr_epi32(0, 2, 4, 6, 8, 10, 12, 14, 16, 18, 20, 22, 24, 26, 28, 30);
+        let narrow = |one: __m512i, other: __m512i| _mm512_permutex2var_epi32(one, halves, other);
+        let place_bits = _mm512_set1_epi32((1 << COUPON_BITS) - 1);
+        let mut passing = 0;
+        for (low, high) in low.as_chunks::<16>().0.iter().zip(high.as_chunks::<16>().0) {
+            // SAFETY: there are 16 words in each.
+            let load = |words: &[u64; 16], first: usize| unsafe {
+                _mm512_loadu_si512(words.as_ptr().add(first).cast())
+            };
+            let zeros = |first: usize| {
+                // A bit that is always set keeps the zeros at 62.
+                _mm512_lzcnt_epi64(_mm512_or_si512(load(high, first), _mm512_set1_epi64(2)))
+            };
+            let rank = _mm512_add_epi32(narrow(zeros(0), zeros(8)), _mm512_set1_epi32(1));
+            let places = narrow(load(low, 0), load(low, 8));
+            let coupons =
+                _mm512_or_si512(_mm512_slli_epi32::<COUPON_BITS>(rank), _mm512_and_si512(places, place_bits));
+            let pass = _mm512_cmpgt_epu32_mask(rank, least(places));
+            debug_assert!(passing + SPARE <= to.len());
+            // SAFETY: no more values than came before have passed, and `to` is longer than all by 16.
+            unsafe {
+                let at = to.as_mut_ptr().add(passing);
+                _mm512_storeu_si512(at.cast(), _mm512_maskz_compress_epi32(pass, coupons));
+            }
+            passing += pass.count_ones() as usize;
+        }
+        passing
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_level_lets_the_same_values_pass() {
+        let mut state = 7_u64;
+        let mut next = || {
+            state = state.wrapping_mul(0xd134_2543_de82_ef95).wrapping_add(1);
+            state ^ state >> 29
+        };
+        for precision in [2, 4, 11, 16] {
+            for len in [0, 1, 15, 16, 17, 1000] {
+                let low: Vec<u64> = (0..len).map(|_| next()).collect();
+                let high: Vec<u64> = (0..len).map(|i| (next() | 1) >> (i % 64)).collect();
+                let registers: Vec<u8> = (0..1_usize << precision).map(|_| (next() >> 60) as u8).collect();
+                for (floor, registers) in [(0, Some(&registers[..])), (3, None), (0, None), (62, None)] {
+                    let mut expected = vec![0; len + SPARE];
+                    let count = Level::PORTABLE.passing((&low, &high), floor, registers, &mut expected);
+                    for level in Level::all() {
+                        let mut found = vec![0; len + SPARE];
+                        let passing = level.passing((&low, &high), floor, registers, &mut found);
+                        assert_eq!(found[..passing], expected[..count], "{level:?}");
+                    }
+                }
+            }
+        }
+    }
+}
