@@ -67,6 +67,7 @@ impl Session {
             .with_config(config(&options))
             .with_query_planner(Arc::new(PoolPlanner))
             .with_physical_optimizer_rule(Arc::new(TrustedFilters))
+            .with_statistics_registry(crate::joins::registry())
             .build();
         let context = SessionContext::new_with_state(state);
         crate::statistics::register(&context);
@@ -236,6 +237,8 @@ fn config(options: &SessionOptions) -> SessionConfig {
     let keys_max = crate::dynamic::KEYS_MAX / partitions.clamp(1, 4);
     options.optimizer.hash_join_inlist_pushdown_max_distinct_values = keys_max;
     options.optimizer.hash_join_inlist_pushdown_max_size = keys_max * KEY_BYTES_MAX;
+    // Which side of a join is built on follows from the same estimates as the order of joins.
+    options.optimizer.use_statistics_registry = true;
     // Positions for error messages.
     options.sql_parser.collect_spans = true;
     // The check takes a difference in nullability for an error, and DataFusion's own logical and physical
