@@ -62,18 +62,30 @@ pub struct Matches {
     pub share: Share,
 }
 
-/// The share of pairs that match on all of `keys`, each given by the distinct values on either side. `rows`
-/// are those of the sides before filters: no side has more combinations than rows.
-pub fn share(keys: &[(f64, f64)], rows: (f64, f64)) -> f64 {
+/// One side of a join, as far as several keys together go.
+#[derive(Clone, Copy, Debug)]
+pub struct Side {
+    /// Rows before filters.
+    pub rows: f64,
+    /// Whether the keys are of several tables, which had nothing to do with one another before they were
+    /// joined.
+    pub apart: bool,
+}
+
+/// The share of pairs that match on all of `keys`, each given by the distinct values on either side.
+pub fn share(keys: &[(f64, f64)], left: Side, right: Side) -> f64 {
     match keys {
         [] => 1.0,
         [(d, e)] => 1.0 / d.max(*e).max(1.0),
         several => {
-            // Keys of several columns are seldom independent.
-            let product = |side: fn(&(f64, f64)) -> f64| several.iter().map(side).product::<f64>();
-            let combinations = product(|s| s.0).min(rows.0);
-            let others = product(|s| s.1).min(rows.1);
-            1.0 / combinations.min(others).max(1.0)
+            let combinations = |side: Side, of: fn(&(f64, f64)) -> f64| {
+                let product = several.iter().map(of).product::<f64>();
+                if side.apart { product } else { product.min(side.rows) }
+            };
+            let (ours, theirs) = (combinations(left, |k| k.0), combinations(right, |k| k.1));
+            // Keys of one table are seldom independent: the least that is certain. Those of several are.
+            let all = if left.apart || right.apart { ours.max(theirs) } else { ours.min(theirs) };
+            1.0 / all.max(1.0)
         }
     }
 }
@@ -152,14 +164,20 @@ fn selectivity(relations: &[Relation], known: &[Matches], a: usize, b: usize) ->
         .filter_map(|(class, d)| right.iter().find(|(c, _)| c == class).map(|(_, e)| (*class, (*d, *e))))
         .collect();
     let keys: Vec<(f64, f64)> = shared.iter().map(|(_, distinct)| *distinct).collect();
-    let guess = share(&keys, (rows_unfiltered(relations, a), rows_unfiltered(relations, b)));
+    let side = |set| Side { rows: rows_unfiltered(relations, set), apart: !has_all(relations, set, &shared) };
+    let guess = share(&keys, side(a), side(b));
     let [(class, _)] = shared.as_slice() else { return (!shared.is_empty()).then_some(guess) };
-    let across = |(i, j): (usize, usize)| {
-        (a >> i & 1 == 1 && b >> j & 1 == 1) || (a >> j & 1 == 1 && b >> i & 1 == 1)
-    };
+    let across =
+        |(i, j): (usize, usize)| (a >> i & 1 == 1 && b >> j & 1 == 1) || (a >> j & 1 == 1 && b >> i & 1 == 1);
     // Of several pairs, that with more matches: it is the one whose frequent values meet.
     let known = known.iter().filter(|m| m.class == *class && across(m.relations));
     Some(known.map(|m| m.share.refine(guess)).reduce(f64::max).unwrap_or(guess))
+}
+
+/// Whether one relation of a set has all of these classes.
+fn has_all(relations: &[Relation], set: usize, shared: &[(usize, (f64, f64))]) -> bool {
+    let has = |r: &Relation| shared.iter().all(|(class, _)| r.keys.iter().any(|(c, _)| c == class));
+    relations.iter().enumerate().any(|(i, r)| set >> i & 1 == 1 && has(r))
 }
 
 /// The classes of a set of relations, each with the fewest distinct values that a member has.

@@ -51,7 +51,8 @@ impl<'a> Values<'a> {
     /// The share for which `holds`, if it holds for the share `of_rest` of the values that are not frequent.
     pub fn matching(&self, holds: impl Fn(&Literal) -> bool, of_rest: f64) -> f64 {
         let rest = self.share_of_rest();
-        let passed: f64 = self.frequent().iter().filter(|(v, _)| holds(v)).map(|(_, rows)| *rows as f64).sum();
+        let passed: f64 =
+            self.frequent().iter().filter(|(v, _)| holds(v)).map(|(_, rows)| *rows as f64).sum();
         let of_known = if self.known > 0.0 { (passed / self.known).min(1.0) } else { 0.0 };
         of_known * (1.0 - rest) + of_rest.clamp(0.0, 1.0) * rest
     }

@@ -2,7 +2,7 @@
 
 use crate::cost::{Choice, Place, Rates};
 use crate::estimate::{self, groups, rows, selectivity};
-use crate::joins::{Matches, Relation, Share, Tree, order, share, share_matched};
+use crate::joins::{Matches, Relation, Share, Side, Tree, order, share, share_matched};
 use crate::split::{self, place};
 use arrow_schema::{DataType, Field, Schema};
 use farpool_model::{
@@ -241,11 +241,8 @@ fn joins_follow_the_filters() {
 #[test]
 fn sketches_say_what_to_join_last() {
     // As many as they are, with even values 100 of each: 1e8 pairs. Frequent values make it a thousandfold.
-    let three = relations(&[
-        (1e5, 1e5, &[(0, 1e3)]),
-        (1e5, 1e5, &[(0, 1e3), (1, 1e5)]),
-        (1e6, 1e6, &[(1, 1e4)]),
-    ]);
+    let three =
+        relations(&[(1e5, 1e5, &[(0, 1e3)]), (1e5, 1e5, &[(0, 1e3), (1, 1e5)]), (1e6, 1e6, &[(1, 1e4)])]);
     let with = |value: f64, low, high| {
         let share = Share { value, low, high };
         order(&three, &[Matches { class: 0, relations: (1, 0), share }], 0.0)
@@ -272,9 +269,13 @@ fn what_a_semi_join_keeps_follows_from_the_keys_that_are_left() {
     assert!(close(share_matched(1000.0, 1000.0, 1e9), 1.0));
     assert!(close(share_matched(1000.0, 10.0, 1e9), 0.01));
     assert!(close(share_matched(10.0, 1000.0, 100.0), 0.095));
-    assert_eq!(share(&[], (1.0, 1.0)), 1.0);
-    assert_eq!(share(&[(10.0, 100.0)], (1e3, 1e3)), 0.01);
-    assert_eq!(share(&[(100.0, 100.0), (100.0, 100.0)], (1e3, 1e6)), 1e-3);
+    let side = |rows, apart| Side { rows, apart };
+    let (few, many) = (side(1e3, false), side(1e6, false));
+    assert_eq!(share(&[], few, few), 1.0);
+    assert_eq!(share(&[(10.0, 100.0)], few, few), 0.01);
+    let two = [(100.0, 100.0), (100.0, 100.0)];
+    assert_eq!(share(&two, few, many), 1e-3, "a key of two columns and rows that refer to it");
+    assert_eq!(share(&two, few, side(1e6, true)), 1e-4, "what a key's row has and what two others have");
 }
 
 fn literal() -> impl Strategy<Value = Literal> {

@@ -55,7 +55,11 @@ pub(crate) fn read_table(table: proto::TableInfo) -> Result<TableInfo> {
             distinct_count: column.distinct_count,
             distinct_estimate: column.distinct_estimate,
             bytes_encoded: column.bytes_encoded,
-            spread: column.spread.map(|bytes| read_spread(&bytes, field.data_type())).transpose()?.map(Arc::new),
+            spread: column
+                .spread
+                .map(|bytes| read_spread(&bytes, field.data_type()))
+                .transpose()?
+                .map(Arc::new),
         })
     });
     let columns = columns.collect::<Result<_>>()?;

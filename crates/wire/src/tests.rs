@@ -100,7 +100,12 @@ fn table_info() -> TableInfo {
         spread: None,
     };
     let spread = |value, field, bins: &[u64]| {
-        Some(Arc::new(Spread { frequent: vec![(literal(value, field), 4)], bins: bins.to_vec(), low: -2.0, width: 0.5 }))
+        Some(Arc::new(Spread {
+            frequent: vec![(literal(value, field), 4)],
+            bins: bins.to_vec(),
+            low: -2.0,
+            width: 0.5,
+        }))
     };
     TableInfo {
         name: name("t"),

@@ -13,7 +13,7 @@ use crate::table::PoolTable;
 use datafusion::common::JoinType;
 use farpool_model::{Expr, NamedExpr, Output, Program};
 use farpool_planner::estimate;
-use farpool_planner::joins::{share, share_matched};
+use farpool_planner::joins::{Side, share, share_matched};
 
 /// The share of rows that a condition lets pass which is applied here, of which nothing is known.
 pub(crate) const HERE_SELECTIVITY: f64 = 0.25;
@@ -148,10 +148,17 @@ impl Estimate {
 /// The share of all pairs of rows that match on `keys`.
 fn pairs_matched(keys: &[(Known, Known)], left: &Estimate, right: &Estimate) -> f64 {
     let distinct: Vec<(f64, f64)> = keys.iter().map(|(l, r)| (l.distinct, r.distinct)).collect();
-    let guess = share(&distinct, (left.rows_unfiltered, right.rows_unfiltered));
+    let guess =
+        share(&distinct, side(left, keys.iter().map(|k| &k.0)), side(right, keys.iter().map(|k| &k.1)));
     let known = match keys {
         [(Known { origin: Some(left), .. }, Known { origin: Some(right), .. })] => sizes::share(left, right),
         _ => None,
     };
     known.map_or(guess, |known| known.refine(guess))
+}
+
+fn side<'a>(estimate: &Estimate, keys: impl Iterator<Item = &'a Known>) -> Side {
+    let origins: Vec<&Origin> = keys.filter_map(|key| key.origin.as_ref()).collect();
+    let apart = origins.windows(2).any(|pair| !pair[0].is_of(&pair[1].table));
+    Side { rows: estimate.rows_unfiltered, apart }
 }

@@ -40,8 +40,9 @@ pub(super) fn of(plan: &LogicalPlan) -> Option<Estimate> {
 
 fn of_join(join: &Join) -> Option<Estimate> {
     let (left, right) = (of(&join.left)?, of(&join.right)?);
-    let key =
-        |(l, r): &(Logical, Logical)| (known(&left, join.left.schema(), l), known(&right, join.right.schema(), r));
+    let key = |(l, r): &(Logical, Logical)| {
+        (known(&left, join.left.schema(), l), known(&right, join.right.schema(), r))
+    };
     let keys: Vec<(Known, Known)> = join.on.iter().map(key).collect();
     Some(Estimate::joined(left, right, &keys, join.join_type, join.filter.is_some()))
 }

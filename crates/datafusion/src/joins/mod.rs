@@ -12,7 +12,7 @@ mod physical;
 mod sizes;
 
 pub(crate) use estimate::Estimate;
-pub(crate) use physical::registry;
+pub(crate) use physical::{outcomes, registry};
 pub(crate) use sizes::Sketches;
 
 use datafusion::common::tree_node::{Transformed, TreeNodeRecursion};

@@ -18,8 +18,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 /// Rows for each distinct value from which on a column is taken to repeat its values.
 const REPEATS_FROM: f64 = 1.2;
 
-/// Pairs of rows, if values were even, below which a join takes no time whatever its order.
-const PAIRS_MIN: f64 = 1e6;
+/// Pairs of rows below which a join takes a tenth of a second at most, even if all of them match.
+const PAIRS_MIN: f64 = 1e7;
 
 /// Sketches that are kept of a pool's tables, of some 100 KiB each; when there are more all are forgotten.
 const KEPT_MAX: usize = 256;
@@ -54,7 +54,7 @@ static NUMBERS: AtomicU64 = AtomicU64::new(0);
 pub(crate) fn worth_asking(left: &Origin, right: &Origin, distinct: (f64, f64)) -> bool {
     let (rows, others) = (left.rows(), right.rows());
     let repeats = rows > REPEATS_FROM * distinct.0 && others > REPEATS_FROM * distinct.1;
-    repeats && rows * others / distinct.0.max(distinct.1).max(1.0) >= PAIRS_MIN
+    repeats && rows * others >= PAIRS_MIN
 }
 
 /// Has the sketches of `columns` at hand. What keeps a pool from giving them only leaves estimates rough.
@@ -91,11 +91,8 @@ pub(crate) fn share(left: &Origin, right: &Origin) -> Option<Share> {
     }
     let pairs = left.rows() * right.rows();
     let found = ours.sketch.join_size(&theirs.sketch).ok().flatten().filter(|_| pairs > 0.0);
-    let share = found.map(|size| Share {
-        value: size.value / pairs,
-        low: size.low / pairs,
-        high: size.high / pairs,
-    });
+    let share =
+        found.map(|size| Share { value: size.value / pairs, low: size.low / pairs, high: size.high / pairs });
     cache.shares.lock().insert(numbers, share);
     share
 }
@@ -105,7 +102,8 @@ impl Origin {
         self.table.info().rows as f64
     }
 
-    fn is_of(&self, table: &PoolTable) -> bool {
+    /// Whether it is a column of this table.
+    pub fn is_of(&self, table: &PoolTable) -> bool {
         let (ours, theirs) = (self.table.info(), table.info());
         Arc::ptr_eq(self.table.sketches(), table.sketches())
             && (&ours.name, ours.version) == (&theirs.name, theirs.version)

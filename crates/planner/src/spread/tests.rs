@@ -35,12 +35,9 @@ fn info() -> TableInfo {
         ..ColumnStatistics::default()
     };
     let bins = |bins: &[u64]| Spread { bins: bins.to_vec(), low: 0.0, width: 100.0, ..Spread::default() };
-    let numbers = Spread {
-        frequent: vec![(int(7), 500)],
-        ..bins(&[600, 0, 0, 0, 0, 0, 0, 0, 0, 100, 100, 100, 100])
-    };
-    let words =
-        Spread { frequent: vec![(text("apple"), 700), (text("pear"), 290)], ..Spread::default() };
+    let numbers =
+        Spread { frequent: vec![(int(7), 500)], ..bins(&[600, 0, 0, 0, 0, 0, 0, 0, 0, 100, 100, 100, 100]) };
+    let words = Spread { frequent: vec![(text("apple"), 700), (text("pear"), 290)], ..Spread::default() };
     TableInfo {
         name: TableName::new("t").unwrap(),
         version: Version(1),
@@ -105,7 +102,8 @@ fn two_columns_are_compared_bin_by_bin() {
 
 #[test]
 fn a_condition_on_a_key_leaves_fewer_groups() {
-    let of = |key: usize, filter: &Expr, rows| groups([Expr::Column(key)].iter(), Some(filter), rows, &info());
+    let of =
+        |key: usize, filter: &Expr, rows| groups([Expr::Column(key)].iter(), Some(filter), rows, &info());
     assert_eq!(of(0, &compare(0, CompareOp::Eq, int(7)), 500.0), 1.0);
     let few = Expr::InList(Box::new(Expr::Column(1)), vec![text("apple"), text("pear")]);
     assert!((1.9..=2.0).contains(&of(1, &few, 990.0)));

@@ -155,7 +155,9 @@ fn a_spread_has_the_frequent_values_and_all_numbers_in_bins() {
     assert!((*count as f64 / 50_000.0 - 1.0).abs() < 0.1, "{count}");
     assert_eq!(spread.bins.iter().sum::<u64>(), rows as u64);
     assert!(spread.bins.len() <= limits::SPREAD_BINS_MAX && spread.bins[0] > 50_000);
-    assert!(spread.low <= 7.0 && spread.low + spread.width * spread.bins.len() as f64 > (rows - 1) as f64 * 10.0);
+    assert!(
+        spread.low <= 7.0 && spread.low + spread.width * spread.bins.len() as f64 > (rows - 1) as f64 * 10.0
+    );
     let spread = profile.columns()[1].spread().unwrap();
     assert_eq!((spread.frequent.len(), spread.bins.len()), (3, 0));
     assert!(Profile::new(profile.schema()).unwrap().columns()[0].spread().is_none());

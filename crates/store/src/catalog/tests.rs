@@ -69,7 +69,8 @@ fn create_append_replace_drop() {
     let replaced = load(&catalog, "t", LoadMode::Replace, 90..95).unwrap();
     assert!(replaced.version > appended.version);
     assert_eq!(ids(&catalog, "t"), (90..95).collect::<Vec<_>>());
-    let listed: Vec<_> = catalog.tables(&tenant()).into_iter().map(|info| (info.name, info.version)).collect();
+    let listed: Vec<_> =
+        catalog.tables(&tenant()).into_iter().map(|info| (info.name, info.version)).collect();
     assert_eq!(listed, [(name("t"), replaced.version)]);
     assert_eq!(catalog.tenant_names(), [tenant()]);
     catalog.drop_table(&tenant(), &name("t")).unwrap();
