@@ -131,7 +131,7 @@ impl PoolExec {
 
     /// What it is guessed to give.
     pub(crate) fn estimated(&self) -> Estimate {
-        Estimate::of_program(&self.prepared.effective, &self.table)
+        Estimate::of_program(&self.prepared.effective, &Arc::new(self.table.clone()))
     }
 
     /// What the pool answered.

@@ -14,6 +14,7 @@ use datafusion::common::JoinType;
 use farpool_model::{Expr, NamedExpr, Output, Program};
 use farpool_planner::estimate;
 use farpool_planner::joins::{Side, share, share_matched};
+use std::sync::Arc;
 
 /// The share of rows that a condition lets pass which is applied here, of which nothing is known.
 pub(crate) const HERE_SELECTIVITY: f64 = 0.25;
@@ -36,19 +37,29 @@ pub(crate) struct Estimate {
 pub(crate) struct Known {
     /// Distinct values before filters.
     pub distinct: f64,
-    /// The column of a table whose values these are, each as often as there; if so.
-    pub origin: Option<Origin>,
+    /// The column of a table whose values these are, each as often as there; then those that it was joined
+    /// to. Empty if it is no such column.
+    pub origins: Vec<Origin>,
 }
 
 impl Known {
     pub fn new(distinct: f64) -> Self {
-        Known { distinct, origin: None }
+        Known { distinct, origins: Vec::new() }
     }
 
     /// A column of a table.
-    pub fn of_table(table: &PoolTable, column: usize) -> Self {
+    pub fn of_table(table: &Arc<PoolTable>, column: usize) -> Self {
         let distinct = estimate::distinct_values(&Expr::Column(column), table.info());
-        Known { distinct, origin: Some(Origin { table: table.clone(), column }) }
+        Known { distinct, origins: vec![Origin { table: Arc::clone(table), column }] }
+    }
+
+    /// Notes that an inner join on `other` has made the two equal.
+    fn joined_to(&mut self, key: &Known, other: &Known) {
+        if let (Some(ours), Some(theirs)) = (self.origins.first(), key.origins.first())
+            && ours.is(theirs)
+        {
+            self.origins.extend(other.origins.iter().cloned());
+        }
     }
 }
 
@@ -60,7 +71,7 @@ impl Estimate {
     }
 
     /// The result of a program.
-    pub fn of_program(program: &Program, table: &PoolTable) -> Self {
+    pub fn of_program(program: &Program, table: &Arc<PoolTable>) -> Self {
         let info = table.info();
         let column = |named: &NamedExpr| match named.expr {
             Expr::Column(index) => Known::of_table(table, index),
@@ -97,7 +108,7 @@ impl Estimate {
         let groups = |rows: f64| estimate::distinct_met(domain, rows).clamp(1.0, rows.max(1.0));
         let (rows, rows_unfiltered) = (groups(self.rows), groups(self.rows_unfiltered));
         // Each key is there once: no longer as often as in its table.
-        let keys = keys.into_iter().map(|key| Known { origin: None, ..key });
+        let keys = keys.into_iter().map(|key| Known { origins: Vec::new(), ..key });
         let results = std::iter::repeat_n(Known::new(rows_unfiltered), results);
         Estimate { rows, rows_unfiltered, columns: keys.chain(results).collect() }
     }
@@ -119,7 +130,14 @@ impl Estimate {
             }
         };
         let rows_unfiltered = left.rows_unfiltered.max(right.rows_unfiltered);
-        Estimate { rows, rows_unfiltered, columns: [left.columns, right.columns].concat() }
+        let mut columns = [left.columns, right.columns].concat();
+        if kind == JoinType::Inner {
+            for column in &mut columns {
+                keys.iter().for_each(|(l, r)| column.joined_to(l, r));
+                keys.iter().for_each(|(l, r)| column.joined_to(r, l));
+            }
+        }
+        Estimate { rows, rows_unfiltered, columns }
     }
 
     fn semi_joined<'a>(
@@ -131,6 +149,9 @@ impl Estimate {
     ) -> Self {
         let (ours, theirs): (Vec<&Known>, Vec<&Known>) = keys.unzip();
         let (ours, theirs) = (self.together(ours.into_iter()), other.together(theirs.into_iter()));
+        // One of several matches that meets the other condition is enough.
+        let each = (other.rows / estimate::distinct_met(theirs.distinct, other.rows).max(1.0)).max(1.0);
+        let here = 1.0 - (1.0 - here).powf(each);
         let matched = share_matched(ours.distinct, theirs.distinct, other.rows) * here;
         match kind {
             JoinType::LeftMark | JoinType::RightMark => {
@@ -150,15 +171,17 @@ fn pairs_matched(keys: &[(Known, Known)], left: &Estimate, right: &Estimate) -> 
     let distinct: Vec<(f64, f64)> = keys.iter().map(|(l, r)| (l.distinct, r.distinct)).collect();
     let guess =
         share(&distinct, side(left, keys.iter().map(|k| &k.0)), side(right, keys.iter().map(|k| &k.1)));
-    let known = match keys {
-        [(Known { origin: Some(left), .. }, Known { origin: Some(right), .. })] => sizes::share(left, right),
-        _ => None,
-    };
-    known.map_or(guess, |known| known.refine(guess))
+    let [(left, right)] = keys else { return guess };
+    let known = left.origins.iter().flat_map(|l| right.origins.iter().filter_map(|r| sizes::share(l, r)));
+    // Of several pairs, that with more matches: it is the one whose frequent values meet.
+    known.map(|share| share.refine(guess)).reduce(f64::max).unwrap_or(guess)
 }
 
-fn side<'a>(estimate: &Estimate, keys: impl Iterator<Item = &'a Known>) -> Side {
-    let origins: Vec<&Origin> = keys.filter_map(|key| key.origin.as_ref()).collect();
-    let apart = origins.windows(2).any(|pair| !pair[0].is_of(&pair[1].table));
+fn side<'a>(estimate: &Estimate, keys: impl Iterator<Item = &'a Known> + Clone) -> Side {
+    let mut all = keys.clone().map(|key| key.origins.as_slice());
+    let first = all.next().unwrap_or_default();
+    let has_all = |table: &PoolTable| keys.clone().all(|key| key.origins.iter().any(|o| o.is_of(table)));
+    let known = keys.clone().all(|key| !key.origins.is_empty());
+    let apart = known && !first.iter().any(|origin| has_all(&origin.table));
     Side { rows: estimate.rows_unfiltered, apart }
 }

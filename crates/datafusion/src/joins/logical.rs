@@ -6,6 +6,7 @@ use crate::table::unqualified;
 use datafusion::common::{Column, DFSchema};
 use datafusion::logical_expr::{Expr as Logical, Join, LogicalPlan, TableScan};
 use farpool_planner::estimate;
+use std::sync::Arc;
 
 /// What is guessed of `plan`; `None` where a part of it says nothing.
 pub(super) fn of(plan: &LogicalPlan) -> Option<Estimate> {
@@ -49,6 +50,7 @@ fn of_join(join: &Join) -> Option<Estimate> {
 
 fn of_scan(scan: &TableScan) -> Option<Estimate> {
     let Some((table, positions)) = pool_table(&scan.source) else { return of_other(scan) };
+    let table = Arc::new(table);
     let info = table.info();
     let sent = |filter: &Logical| table.place(&unqualified(filter)).sent;
     let shares =

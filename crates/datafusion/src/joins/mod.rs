@@ -210,7 +210,9 @@ impl Joins {
             let keys: Vec<(usize, Known)> = estimates.iter().enumerate().filter_map(of).collect();
             for (at, (i, left)) in keys.iter().enumerate() {
                 for (j, right) in &keys[at + 1..] {
-                    let (Some(ours), Some(theirs)) = (&left.origin, &right.origin) else { continue };
+                    let (Some(ours), Some(theirs)) = (left.origins.first(), right.origins.first()) else {
+                        continue;
+                    };
                     if sizes::worth_asking(ours, theirs, (left.distinct, right.distinct)) {
                         pairs.push(((class, (*i, *j)), ours.clone(), theirs.clone()));
                     }

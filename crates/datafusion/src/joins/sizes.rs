@@ -27,7 +27,7 @@ const KEPT_MAX: usize = 256;
 /// A column of a table.
 #[derive(Clone, Debug)]
 pub(crate) struct Origin {
-    pub table: PoolTable,
+    pub table: Arc<PoolTable>,
     pub column: usize,
 }
 
@@ -100,6 +100,11 @@ pub(crate) fn share(left: &Origin, right: &Origin) -> Option<Share> {
 impl Origin {
     fn rows(&self) -> f64 {
         self.table.info().rows as f64
+    }
+
+    /// Whether both are the same column.
+    pub fn is(&self, other: &Origin) -> bool {
+        self.column == other.column && self.is_of(&other.table)
     }
 
     /// Whether it is a column of this table.
