@@ -64,6 +64,7 @@ fn statistics(row_groups: &[Arc<RowGroup>], column: usize, distinct: &Distinct) 
         max,
         distinct_count: boolean.or_else(|| distinct.count()),
         distinct_estimate: None,
+        spread: None,
         bytes_encoded: chunks().map(|chunk| u64_from(chunk.bytes_encoded())).sum(),
     }
 }

@@ -7,6 +7,7 @@
 
 use crate::error;
 use crate::file::{FileOpener, FileTable};
+use crate::joins::Sketches;
 use crate::link::LinkMeter;
 use crate::table::PoolTable;
 use async_trait::async_trait;
@@ -26,6 +27,7 @@ pub(crate) struct PoolSchema {
     pool: Arc<dyn Pool>,
     pushdown: bool,
     meter: Arc<LinkMeter>,
+    sketches: Arc<Sketches>,
     /// The names at the time of the last [`PoolSchema::refresh`]: DataFusion lists names without waiting.
     names: RwLock<Vec<String>>,
     /// What the pool said of its tables, if it is remote.
@@ -34,8 +36,8 @@ pub(crate) struct PoolSchema {
 
 impl PoolSchema {
     pub(crate) fn new(pool: Arc<dyn Pool>, pushdown: bool) -> Self {
-        let (meter, names, known) = <(Arc<LinkMeter>, _, _)>::default();
-        PoolSchema { pool, pushdown, meter, names, known }
+        let (meter, sketches, names, known) = <(Arc<LinkMeter>, Arc<Sketches>, _, _)>::default();
+        PoolSchema { pool, pushdown, meter, sketches, names, known }
     }
 
     /// Measures the way to the pool, if there is one.
@@ -62,6 +64,7 @@ impl PoolSchema {
         match PoolTable::open(Arc::clone(&self.pool), &name).await {
             Ok(table) => {
                 let table = table.with_pushdown(self.pushdown).with_meter(&self.meter);
+                let table = table.with_sketches(&self.sketches);
                 if self.pool.is_remote() {
                     self.known.write().insert(name, table.clone());
                 }

@@ -5,6 +5,7 @@
 //! meanwhile ([`crate::dynamic`]) can still go with it.
 
 use crate::error;
+use crate::joins::Estimate;
 use crate::link::{self, LinkMeter};
 use crate::stats;
 use crate::table::PoolTable;
@@ -29,7 +30,7 @@ use datafusion::physical_plan::{
     SendableRecordBatchStream,
 };
 use farpool_model::{OperatorAnswer, Output, Prepared, Program, Receipt};
-use farpool_planner::cost::Estimate;
+use farpool_planner::cost;
 use farpool_planner::explain;
 use farpool_transfer::{BatchStream, ReceiptHandle};
 use futures::{StreamExt, TryStreamExt};
@@ -51,7 +52,7 @@ pub(crate) struct PoolExec {
     /// the plan is complete.
     dynamic: Mutex<Vec<Arc<dyn PhysicalExpr>>>,
     /// What it was estimated to cost, if there was a choice.
-    estimate: Option<Estimate>,
+    estimate: Option<cost::Estimate>,
     properties: Arc<PlanProperties>,
     metrics: ExecutionPlanMetricsSet,
     runs: Mutex<Runs>,
@@ -92,7 +93,7 @@ impl PoolExec {
     }
 
     /// The same node with what the program was estimated to cost.
-    pub(crate) fn with_estimate(mut self, estimate: Estimate) -> Self {
+    pub(crate) fn with_estimate(mut self, estimate: cost::Estimate) -> Self {
         self.estimate = Some(estimate);
         self
     }
@@ -126,6 +127,11 @@ impl PoolExec {
         let mut runs = self.runs.lock();
         runs.open.iter().for_each(|run| run.streams.lock().clear());
         runs.open.clear();
+    }
+
+    /// What it is guessed to give.
+    pub(crate) fn estimated(&self) -> Estimate {
+        Estimate::of_program(&self.prepared.effective, &Arc::new(self.table.clone()))
     }
 
     /// What the pool answered.

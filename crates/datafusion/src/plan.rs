@@ -47,6 +47,7 @@ impl QueryPlanner for PoolPlanner {
         session: &dyn Session,
     ) -> Result<Arc<dyn ExecutionPlan>> {
         let costs = Costs::of(session);
+        crate::joins::prepare(plan).await?;
         let plan = rewrite(crate::joins::reorder(plan.clone())?, Vec::new(), costs).await?;
         let planner = DefaultPhysicalPlanner::with_extension_planners(vec![Arc::new(PoolPlanner)]);
         planner.create_physical_plan(&plan, session).await

@@ -123,10 +123,13 @@ impl Query {
         text
     }
 
-    /// What was expected of the programs that have run and what came of them, a line each.
+    /// What was expected of the programs and joins that have run and what came of them, a line each.
     pub fn outcome(&self) -> String {
         match &self.work {
-            Work::Rows(plan, _) => programs(plan, PoolExec::outcome).into_iter().flatten().collect(),
+            Work::Rows(plan, _) => {
+                let programs: String = programs(plan, PoolExec::outcome).into_iter().flatten().collect();
+                programs + &crate::joins::outcomes(plan)
+            }
             Work::Command(..) => String::new(),
         }
     }

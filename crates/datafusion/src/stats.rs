@@ -1,4 +1,5 @@
-//! Statistics of tables and of results, in DataFusion's terms: its join order depends on them.
+//! Statistics of tables and of results, in DataFusion's terms, for its own estimates; those of joins are made
+//! in [`crate::joins`].
 //!
 //! Invariant: a number is called exact only when the table's statistics are and no row is lost on the way.
 
@@ -78,10 +79,11 @@ fn of_column(index: usize, info: &TableInfo) -> ColumnStatistics {
         null_count: count(column.null_count),
         min_value: value(&column.min),
         max_value: value(&column.max),
-        // Not the estimates: DataFusion takes the distinct values of a side that was filtered for those of its
-        // domain, and with a number for both sides of a join swaps them for the worse (TPC-H Q7: half as fast).
-        // The order of joins and what is pushed are decided with them, in the planner.
-        distinct_count: column.distinct_count.map_or(Precision::Absent, count),
+        distinct_count: match (column.distinct_count, column.distinct_estimate) {
+            (Some(exact), _) => count(exact),
+            (None, Some(estimate)) => count(estimate).to_inexact(),
+            (None, None) => Precision::Absent,
+        },
         ..ColumnStatistics::new_unknown()
     }
 }

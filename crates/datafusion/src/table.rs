@@ -5,6 +5,7 @@
 
 use crate::convert::Scope;
 use crate::exec;
+use crate::joins::Sketches;
 use crate::link::LinkMeter;
 use crate::sink::PoolSink;
 use crate::stats;
@@ -36,6 +37,7 @@ pub struct PoolTable {
     columns: DFSchemaRef,
     pushdown: bool,
     meter: Arc<LinkMeter>,
+    sketches: Arc<Sketches>,
     kept: Vec<OperatorAnswer>,
 }
 
@@ -45,8 +47,8 @@ impl PoolTable {
         // Column names of a table in a pool are unique, so there is nothing that could fail.
         let columns = DFSchema::try_from(Arc::clone(&info.schema)).unwrap_or_else(|_| DFSchema::empty());
         let columns = Arc::new(columns);
-        let meter = Arc::default();
-        PoolTable { pool, info: Arc::new(info), columns, pushdown: true, meter, kept: Vec::new() }
+        let (meter, sketches, kept) = <(_, _, Vec<OperatorAnswer>)>::default();
+        PoolTable { pool, info: Arc::new(info), columns, pushdown: true, meter, sketches, kept }
     }
 
     /// The newest version of a table.
@@ -83,6 +85,16 @@ impl PoolTable {
 
     pub(crate) fn meter(&self) -> &Arc<LinkMeter> {
         &self.meter
+    }
+
+    /// The same table, the sketches of whose columns are kept in `sketches`.
+    pub(crate) fn with_sketches(mut self, sketches: &Arc<Sketches>) -> Self {
+        self.sketches = Arc::clone(sketches);
+        self
+    }
+
+    pub(crate) fn sketches(&self) -> &Arc<Sketches> {
+        &self.sketches
     }
 
     /// The same table with a note of an operator above it that stays here.

@@ -43,5 +43,5 @@ pub use program::{Aggregate, AggregateFunction, NamedExpr, Output, Program};
 pub use receipt::Receipt;
 pub use statistic::{Counters, NullHandling, SketchParameters};
 pub use status::Status;
-pub use table::{ColumnStates, ColumnStatistics, LoadMode, MomentsState, TableInfo, TableStatistics};
+pub use table::{ColumnStates, ColumnStatistics, LoadMode, MomentsState, Spread, TableInfo, TableStatistics};
 pub use weaken::{Weakened, weaken};

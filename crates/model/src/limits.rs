@@ -121,6 +121,16 @@ pub const TAP_MOMENT_COLUMNS_MAX: usize = 64;
 /// of distinct values. A column takes some 100 KiB at each worker, and half as much in the pool.
 pub const TAP_COLUMNS_MAX: usize = 128;
 
+/// Bins of a column's histogram that go with the description of its table: a bin is less than a hundredth of
+/// the values of an even spread, and all take a few hundred bytes.
+pub const SPREAD_BINS_MAX: usize = 128;
+
+/// Frequent values of a column that go with the description of its table: all that a tap keeps.
+pub const SPREAD_FREQUENT_MAX: usize = 16;
+
+/// Bytes of a value that goes with the description of its table as frequent: longer ones are seldom compared.
+pub const SPREAD_VALUE_BYTES_MAX: usize = 64;
+
 /// Milliseconds a peer may take to say hello, and to accept a connection.
 pub const HANDSHAKE_MS_MAX: u64 = 10_000;
 

@@ -3,6 +3,7 @@
 use crate::{Literal, TableName, Version};
 use arrow_schema::SchemaRef;
 use bytes::Bytes;
+use std::sync::Arc;
 
 /// A version of a table: its schema, size and statistics.
 #[derive(Clone, Debug, PartialEq)]
@@ -23,7 +24,7 @@ pub struct TableInfo {
     pub columns: Vec<ColumnStatistics>,
 }
 
-/// What is known about a column; every number is exact but the estimate.
+/// What is known about a column; every number is exact but the estimates.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct ColumnStatistics {
     /// NULLs.
@@ -38,6 +39,22 @@ pub struct ColumnStatistics {
     pub distinct_estimate: Option<u64>,
     /// Bytes of the encoded chunks.
     pub bytes_encoded: u64,
+    /// How the values are spread, where that was gathered. Lists of tables leave it out.
+    pub spread: Option<Arc<Spread>>,
+}
+
+/// How the values of a column are spread: what estimates need of the statistics that were gathered.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Spread {
+    /// Values that are surely frequent, the most frequent first, each with about how many rows have it.
+    pub frequent: Vec<(Literal, u64)>,
+    /// How many values are in each of some bins of equal width, the frequent ones among them; none where
+    /// values have no distance. Decimals are unscaled, dates days and instants units since the epoch.
+    pub bins: Vec<u64>,
+    /// Where the first bin begins.
+    pub low: f64,
+    /// How wide a bin is, its upper edge being the lower one of the next.
+    pub width: f64,
 }
 
 /// The statistics that were gathered of a version of a table while it was loaded: states of

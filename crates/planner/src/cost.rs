@@ -224,7 +224,8 @@ fn finish(program: &Program, info: &TableInfo, passed: f64, decode: f64, rates: 
         Output::Rows(_) if !program.order.is_empty() => (passed / rates.pool_filter_rows, top(passed)),
         Output::Rows(_) => (decode * fraction_kept(program, info, passed), 0.0),
         Output::Aggregate { keys, .. } => {
-            let groups = estimate::groups(keys.iter().map(|k| &k.expr), passed.max(1.0), info);
+            let (keys, filter) = (keys.iter().map(|k| &k.expr), program.filter.as_ref());
+            let groups = estimate::groups(keys, filter, passed.max(1.0), info);
             let (pool, engine) = if groups > GROUPS_CACHED {
                 (rates.pool_spread_rows, rates.engine_spread_rows)
             } else {

@@ -1,16 +1,18 @@
 //! How many rows pass and how many bytes leave, estimated from a table's statistics.
 //!
 //! The model is System R's (Selinger et al. 1979, table 1): values uniform between minimum and maximum,
-//! equality 1/distinct, conjuncts independent, disjuncts by inclusion and exclusion. Two refinements: the
-//! bounds of one column in a conjunction are intersected before they are weighed, and NULL fractions are
-//! carried along so that NOT does not turn unknown into true.
+//! equality 1/distinct, conjuncts independent, disjuncts by inclusion and exclusion. Three refinements: the
+//! bounds of one column in a conjunction are intersected before they are weighed, NULL fractions are carried
+//! along so that NOT does not turn unknown into true, and where the frequent values or a histogram of a column
+//! are known ([`crate::spread`]) these are asked instead.
 //!
 //! Invariant: every fraction is in [0, 1].
 
+use crate::spread::{Values, is_like, numeric};
 use arrow_schema::DataType;
 use farpool_model::{
     Aggregate, AggregateFunction, ColumnStatistics, CompareOp, Expr, Literal, Output, Program, TableInfo,
-    Value, limits, schema,
+    Value, limits,
 };
 
 /// The fraction of rows that a comparison lets pass about which nothing is known (System R's 1/3).
@@ -42,7 +44,9 @@ pub fn rows(program: &Program, info: &TableInfo) -> f64 {
     let passed = rows_passed(program, info);
     let out = match &program.output {
         Output::Rows(_) => passed,
-        Output::Aggregate { keys, .. } => groups(keys.iter().map(|k| &k.expr), passed, info),
+        Output::Aggregate { keys, .. } => {
+            groups(keys.iter().map(|k| &k.expr), program.filter.as_ref(), passed, info)
+        }
     };
     program.limit.map_or(out, |limit| out.min(limit as f64))
 }
@@ -59,16 +63,53 @@ pub fn bytes(program: &Program, info: &TableInfo) -> f64 {
     rows(program, info) * width
 }
 
-/// The number of distinct combinations of `keys` among `rows` rows; 1 without keys. Cardenas' formula:
-/// of `d` equally frequent combinations, `d (1 - e^(-rows/d))` are met.
-pub fn groups<'a>(keys: impl Iterator<Item = &'a Expr>, rows: f64, info: &TableInfo) -> f64 {
-    let domain: f64 = keys.map(|key| distinct_values(key, info)).product();
-    if domain <= 1.0 {
-        return 1.0;
-    }
+/// The number of distinct combinations of `keys` among the `rows` rows that `filter` lets pass; 1 without keys.
+pub fn groups<'a>(
+    keys: impl Iterator<Item = &'a Expr>,
+    filter: Option<&Expr>,
+    rows: f64,
+    info: &TableInfo,
+) -> f64 {
+    let domain: f64 = keys.map(|key| distinct_left(key, filter, info)).product();
+    if domain <= 1.0 { 1.0 } else { distinct_met(domain, rows) }
+}
+
+/// How many of `domain` equally frequent values are among `rows` rows: Cardenas' formula,
+/// `d (1 - e^(-rows/d))`.
+pub fn distinct_met(domain: f64, rows: f64) -> f64 {
     let met = domain * (1.0 - (-rows / domain).exp());
-    // For tiny fractions the difference above loses all its digits; then nearly every row is its own group.
+    // For tiny fractions the difference above loses all its digits; then nearly every row has its own.
     if rows / domain < 1e-6 { rows } else { met.min(rows) }
+}
+
+/// The distinct values of a key that the conditions of `filter` on it alone leave.
+fn distinct_left(key: &Expr, filter: Option<&Expr>, info: &TableInfo) -> f64 {
+    let parts = match filter {
+        Some(Expr::And(parts)) => parts.as_slice(),
+        Some(other) => std::slice::from_ref(other),
+        None => &[],
+    };
+    let (mut ranges, mut most) = (Vec::new(), f64::INFINITY);
+    for part in parts {
+        match part {
+            Expr::Compare(CompareOp::NotEq, ..) => {}
+            Expr::Compare(CompareOp::Eq, l, r) if constant_beside(key, l, r) => most = 1.0,
+            Expr::Compare(_, l, r) if constant_beside(key, l, r) => ranges.push(part.clone()),
+            Expr::InList(value, list) if **value == *key => most = most.min(list.len() as f64),
+            Expr::InSet(value, set) if **value == *key => most = most.min(set.count() as f64),
+            _ => {}
+        }
+    }
+    let in_ranges = distinct_values(key, info) * conjunction(&ranges, info).holds;
+    in_ranges.min(most).max(1.0)
+}
+
+/// Whether one of two compared expressions is `key` and the other a constant.
+fn constant_beside(key: &Expr, left: &Expr, right: &Expr) -> bool {
+    match (left, right) {
+        (Expr::Literal(_), other) | (other, Expr::Literal(_)) => other == key,
+        _ => false,
+    }
 }
 
 /// The distinct values of `expr` over the whole table, NULL included if there is one.
@@ -176,12 +217,18 @@ fn truth(expr: &Expr, info: &TableInfo) -> Truth {
         Expr::InList(value, list) => {
             let equal =
                 |literal: &Literal| comparison(CompareOp::Eq, value, &Expr::Literal(literal.clone()), info);
-            of_known(list.iter().filter(|l| !l.is_null()).map(equal).sum())
+            of_known(fraction(list.iter().filter(|l| !l.is_null()).map(equal).sum()))
         }
         Expr::InSet(value, set) => {
             of_known((set.count() as f64 / distinct_values(value, info).max(1.0)).min(1.0))
         }
-        Expr::Like { value, pattern, .. } => of_known(like(value, pattern, info)),
+        Expr::Like { value, pattern, case_insensitive } => {
+            let matches = |text: &str| is_like(text, pattern, *case_insensitive);
+            of_known(matching(value, matches, like(value, pattern, info), info))
+        }
+        Expr::Regex { value, pattern } => {
+            of_known(matching(value, |text| pattern.is_match(text), UNKNOWN_COMPARISON, info))
+        }
         Expr::Column(_) => of_known(0.5),
         _ => of_known(UNKNOWN_COMPARISON),
     }
@@ -220,7 +267,7 @@ fn bound(part: &Expr, info: &TableInfo) -> Option<(usize, f64, f64)> {
     let (op, column, literal) = column_and_literal(*op, left, right)?;
     let statistics = info.columns.get(column)?;
     numeric(statistics.min.as_ref()?)?;
-    let share = share_of(op, statistics, literal, info)?;
+    let share = values(statistics, info).compare(op, literal)?;
     match op {
         CompareOp::Lt | CompareOp::LtEq => Some((column, 0.0, share)),
         CompareOp::Gt | CompareOp::GtEq => Some((column, 1.0 - share, 1.0)),
@@ -242,12 +289,18 @@ fn column_and_literal<'a>(
 
 /// The share of the non-NULL values for which the comparison holds.
 fn comparison(op: CompareOp, left: &Expr, right: &Expr, info: &TableInfo) -> f64 {
-    let known = column_and_literal(op, left, right).and_then(|(op, column, literal)| {
+    let of_columns = || match (op, left, right) {
+        (CompareOp::Lt | CompareOp::LtEq, Expr::Column(l), Expr::Column(r)) => less(*l, *r, info),
+        (CompareOp::Gt | CompareOp::GtEq, Expr::Column(l), Expr::Column(r)) => less(*r, *l, info),
+        _ => None,
+    };
+    let with_constant = |(op, column, literal): (CompareOp, usize, &Literal)| {
         if literal.is_null() {
             return Some(0.0);
         }
-        share_of(op, info.columns.get(column)?, literal, info)
-    });
+        values(info.columns.get(column)?, info).compare(op, literal)
+    };
+    let known = column_and_literal(op, left, right).and_then(with_constant).or_else(of_columns);
     known.unwrap_or_else(|| {
         let most = distinct_values(left, info).max(distinct_values(right, info)).max(1.0);
         match op {
@@ -258,42 +311,23 @@ fn comparison(op: CompareOp, left: &Expr, right: &Expr, info: &TableInfo) -> f64
     })
 }
 
-fn share_of(op: CompareOp, column: &ColumnStatistics, literal: &Literal, info: &TableInfo) -> Option<f64> {
-    use std::cmp::Ordering::{Greater, Less};
-    let (min, max) = (column.min.as_ref()?, column.max.as_ref()?);
-    let (below, above) = (literal.compare(min)? == Less, literal.compare(max)? == Greater);
-    let equal = if below || above { 0.0 } else { 1.0 / distinct(column, info) };
-    let less = if below {
-        0.0
-    } else if above {
-        1.0
-    } else {
-        match (numeric(min), numeric(max), numeric(literal)) {
-            // The value itself takes its share of the range, so that bounds of integers add up.
-            (Some(min), Some(max), Some(value)) => {
-                let step = if schema::is_integer_like(literal.data_type()) { 1.0 } else { 0.0 };
-                let span = max - min + step;
-                if span > 0.0 { (value - min) / span } else { 0.0 }
-            }
-            _ => UNKNOWN_COMPARISON,
-        }
-    };
-    let at_most = (less + equal).min(1.0);
-    Some(fraction(match op {
-        CompareOp::Eq => equal,
-        CompareOp::NotEq => 1.0 - equal,
-        CompareOp::Lt => less,
-        CompareOp::LtEq => at_most,
-        CompareOp::Gt => 1.0 - at_most,
-        CompareOp::GtEq => 1.0 - less,
-    }))
+/// The share of rows in which one column is less than another.
+fn less(left: usize, right: usize, info: &TableInfo) -> Option<f64> {
+    values(info.columns.get(left)?, info).less_than(&values(info.columns.get(right)?, info))
 }
 
-fn numeric(literal: &Literal) -> Option<f64> {
-    match literal.value() {
-        Value::Int(v) => Some(*v as f64),
-        Value::Float(v) if v.is_finite() => Some(*v),
-        _ => None,
+fn values<'a>(column: &'a ColumnStatistics, info: &TableInfo) -> Values<'a> {
+    Values::new(column, distinct(column, info), info)
+}
+
+/// The share of strings that match: of frequent ones it is known, of the others guessed to be `of_rest`.
+fn matching(value: &Expr, matches: impl Fn(&str) -> bool, of_rest: f64, info: &TableInfo) -> f64 {
+    let holds = |literal: &Literal| matches!(literal.value(), Value::Text(text) if matches(text));
+    match value {
+        Expr::Column(index) => {
+            info.columns.get(*index).map_or(of_rest, |column| values(column, info).matching(holds, of_rest))
+        }
+        _ => of_rest,
     }
 }
 

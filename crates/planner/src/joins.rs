@@ -1,4 +1,9 @@
-//! In which order to join several relations.
+//! How many rows joins give, and in which order to join several relations.
+//!
+//! The rows of a join follow from the distinct values of its keys (Selinger et al. 1979): of all pairs one in
+//! as many matches as the side with more of them has, before any filter. That takes values to be equally
+//! frequent; where sketches of both columns tell how many pairs match (Fast-AGMS), they are asked
+//! ([`Share`]).
 //!
 //! Dynamic programming over connected subsets (Selinger et al. 1979), bushy trees included, up to
 //! [`RELATIONS_MAX`] relations. What is minimized is the rows that hash joins build, probe and give. The
@@ -6,6 +11,8 @@
 //!
 //! Keys that are equal through others are one class: of `a = b` and `b = c`, `a` and `c` can be joined.
 //! Invariant: the tree that comes out joins every relation exactly once, each join on at least one class.
+
+use crate::estimate::distinct_met;
 
 /// Relations that are put in order; more would take too long, and their estimates mean nothing.
 pub const RELATIONS_MAX: usize = 12;
@@ -22,6 +29,72 @@ pub struct Relation {
     pub rows_unfiltered: f64,
     /// Its keys: the class of each, and the distinct values before filters.
     pub keys: Vec<(usize, f64)>,
+}
+
+/// The share of all pairs of rows of two tables that match on a key, as sketches tell: the likely value and
+/// what it is between.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Share {
+    /// The most likely value.
+    pub value: f64,
+    /// It is surely no less.
+    pub low: f64,
+    /// It is surely no more.
+    pub high: f64,
+}
+
+impl Share {
+    /// What to go by, if without sketches it would be `guess`: the value, or as much of the guess as the
+    /// bounds allow where they are far apart.
+    pub fn refine(self, guess: f64) -> f64 {
+        if self.high - self.low <= self.value { self.value } else { guess.min(self.high).max(self.low) }
+    }
+}
+
+/// A share that is known of two relations.
+#[derive(Clone, Copy, Debug)]
+pub struct Matches {
+    /// The class of keys.
+    pub class: usize,
+    /// The two relations, by their positions.
+    pub relations: (usize, usize),
+    /// Of all pairs of their rows.
+    pub share: Share,
+}
+
+/// One side of a join, as far as several keys together go.
+#[derive(Clone, Copy, Debug)]
+pub struct Side {
+    /// Rows before filters.
+    pub rows: f64,
+    /// Whether the keys are of several tables, which had nothing to do with one another before they were
+    /// joined.
+    pub apart: bool,
+}
+
+/// The share of pairs that match on all of `keys`, each given by the distinct values on either side.
+pub fn share(keys: &[(f64, f64)], left: Side, right: Side) -> f64 {
+    match keys {
+        [] => 1.0,
+        [(d, e)] => 1.0 / d.max(*e).max(1.0),
+        several => {
+            let combinations = |side: Side, of: fn(&(f64, f64)) -> f64| {
+                let product = several.iter().map(of).product::<f64>();
+                if side.apart { product } else { product.min(side.rows) }
+            };
+            let (ours, theirs) = (combinations(left, |k| k.0), combinations(right, |k| k.1));
+            // Keys of one table are seldom independent: the least that is certain. Those of several are.
+            let all = if left.apart || right.apart { ours.max(theirs) } else { ours.min(theirs) };
+            1.0 / all.max(1.0)
+        }
+    }
+}
+
+/// The share of a side's rows that have a match on the other. Both are given by the distinct values of the
+/// key before filters; `rows` are what is left of the other side.
+pub fn share_matched(distinct: f64, other: f64, rows: f64) -> f64 {
+    let left = distinct_met(other.max(1.0), rows);
+    (left / distinct.max(other).max(1.0)).min(1.0)
 }
 
 /// An order of joins.
@@ -42,8 +115,9 @@ struct Best {
 
 /// The cheapest order in which to join `relations` on their classes of equal keys. `None` when they are
 /// too few to order, too many, or not connected. A build side of at most `keys_pushed` rows has its keys
-/// sent to the other side's scan, so that rows which do not match are never seen.
-pub fn order(relations: &[Relation], keys_pushed: f64) -> Option<Tree> {
+/// sent to the other side's scan, so that rows which do not match are never seen. `known` is what sketches
+/// tell of some pairs of relations.
+pub fn order(relations: &[Relation], known: &[Matches], keys_pushed: f64) -> Option<Tree> {
     if relations.len() < 3 || relations.len() > RELATIONS_MAX {
         return None;
     }
@@ -61,7 +135,8 @@ pub fn order(relations: &[Relation], keys_pushed: f64) -> Option<Tree> {
         let mut part = (set - 1) & set;
         while part > 0 {
             if part & lowest != 0 {
-                consider(&mut best, relations, part, set & !part, keys_pushed);
+                let share = selectivity(relations, known, part, set & !part);
+                consider(&mut best, (part, set & !part), share, keys_pushed);
             }
             part = (part - 1) & set;
         }
@@ -69,9 +144,8 @@ pub fn order(relations: &[Relation], keys_pushed: f64) -> Option<Tree> {
     tree(&best, full)
 }
 
-fn consider(best: &mut [Option<Best>], relations: &[Relation], a: usize, b: usize, keys_pushed: f64) {
-    let (Some(left), Some(right)) = (&best[a], &best[b]) else { return };
-    let Some(share) = selectivity(relations, a, b) else { return };
+fn consider(best: &mut [Option<Best>], (a, b): (usize, usize), share: Option<f64>, keys_pushed: f64) {
+    let (Some(left), Some(right), Some(share)) = (&best[a], &best[b], share) else { return };
     let rows = (left.rows * right.rows * share).max(1.0);
     let (build, probe) = if left.rows <= right.rows { (left, right) } else { (right, left) };
     let probed = if build.rows <= keys_pushed { probe.rows.min(rows) } else { probe.rows };
@@ -83,24 +157,27 @@ fn consider(best: &mut [Option<Best>], relations: &[Relation], a: usize, b: usiz
 }
 
 /// The share of all pairs that match; `None` if the two sets have no class in common.
-fn selectivity(relations: &[Relation], a: usize, b: usize) -> Option<f64> {
-    let left = keys_of(relations, a);
-    let right = keys_of(relations, b);
-    let shared: Vec<(f64, f64)> = left
+fn selectivity(relations: &[Relation], known: &[Matches], a: usize, b: usize) -> Option<f64> {
+    let (left, right) = (keys_of(relations, a), keys_of(relations, b));
+    let shared: Vec<(usize, (f64, f64))> = left
         .iter()
-        .filter_map(|(class, d)| right.iter().find(|(c, _)| c == class).map(|(_, e)| (*d, *e)))
+        .filter_map(|(class, d)| right.iter().find(|(c, _)| c == class).map(|(_, e)| (*class, (*d, *e))))
         .collect();
-    match shared.as_slice() {
-        [] => None,
-        [(d, e)] => Some(1.0 / d.max(*e).max(1.0)),
-        several => {
-            // Keys of several columns are seldom independent, and no side has more of them than rows.
-            let product = |side: fn(&(f64, f64)) -> f64| several.iter().map(side).product::<f64>();
-            let combinations = product(|s| s.0).min(rows_unfiltered(relations, a));
-            let others = product(|s| s.1).min(rows_unfiltered(relations, b));
-            Some(1.0 / combinations.min(others).max(1.0))
-        }
-    }
+    let keys: Vec<(f64, f64)> = shared.iter().map(|(_, distinct)| *distinct).collect();
+    let side = |set| Side { rows: rows_unfiltered(relations, set), apart: !has_all(relations, set, &shared) };
+    let guess = share(&keys, side(a), side(b));
+    let [(class, _)] = shared.as_slice() else { return (!shared.is_empty()).then_some(guess) };
+    let across =
+        |(i, j): (usize, usize)| (a >> i & 1 == 1 && b >> j & 1 == 1) || (a >> j & 1 == 1 && b >> i & 1 == 1);
+    // Of several pairs, that with more matches: it is the one whose frequent values meet.
+    let known = known.iter().filter(|m| m.class == *class && across(m.relations));
+    Some(known.map(|m| m.share.refine(guess)).reduce(f64::max).unwrap_or(guess))
+}
+
+/// Whether one relation of a set has all of these classes.
+fn has_all(relations: &[Relation], set: usize, shared: &[(usize, (f64, f64))]) -> bool {
+    let has = |r: &Relation| shared.iter().all(|(class, _)| r.keys.iter().any(|(c, _)| c == class));
+    relations.iter().enumerate().any(|(i, r)| set >> i & 1 == 1 && has(r))
 }
 
 /// The classes of a set of relations, each with the fewest distinct values that a member has.

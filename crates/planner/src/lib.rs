@@ -12,6 +12,7 @@ pub mod estimate;
 pub mod explain;
 pub mod joins;
 pub mod split;
+mod spread;
 
 #[cfg(test)]
 mod tests;

@@ -2,7 +2,7 @@
 
 use crate::cost::{Choice, Place, Rates};
 use crate::estimate::{self, groups, rows, selectivity};
-use crate::joins::{Relation, Tree, order};
+use crate::joins::{Matches, Relation, Share, Side, Tree, order, share, share_matched};
 use crate::split::{self, place};
 use arrow_schema::{DataType, Field, Schema};
 use farpool_model::{
@@ -27,6 +27,7 @@ fn info() -> TableInfo {
         distinct_count,
         bytes_encoded: 1000,
         distinct_estimate: None,
+        spread: None,
     };
     let date = |v| Literal::new(Value::Int(v), DataType::Date32).ok();
     let float = |v| Literal::new(Value::Float(v), DataType::Float64).ok();
@@ -104,9 +105,9 @@ fn a_disjunction_counts_what_both_sides_share_once() {
 #[test]
 fn groups_are_bounded_by_rows_and_by_keys() {
     let keys = [Expr::Column(3), Expr::Column(1)];
-    assert!((390.0..=400.0).contains(&groups(keys.iter(), 100_000.0, &info())));
-    assert!(groups(keys.iter(), 10.0, &info()) <= 10.0);
-    assert_eq!(groups([].iter(), 10.0, &info()), 1.0);
+    assert!((390.0..=400.0).contains(&groups(keys.iter(), None, 100_000.0, &info())));
+    assert!(groups(keys.iter(), None, 10.0, &info()) <= 10.0);
+    assert_eq!(groups([].iter(), None, 10.0, &info()), 1.0);
 }
 
 fn program(filter: Option<Expr>, output: Output) -> Program {
@@ -231,10 +232,50 @@ fn joins_follow_the_filters() {
     ]);
     let leaf = |i| Box::new(Tree::Leaf(i));
     let expected = Tree::Join(Box::new(Tree::Join(leaf(2), leaf(1))), leaf(0));
-    assert_eq!(order(&chain, 1000.0), Some(expected));
-    assert_eq!(order(&chain[..2], 1000.0), None, "two relations have no order");
+    assert_eq!(order(&chain, &[], 1000.0), Some(expected));
+    assert_eq!(order(&chain[..2], &[], 1000.0), None, "two relations have no order");
     let apart = relations(&[(1.0, 1.0, &[(0, 1.0)]), (1.0, 1.0, &[(0, 1.0)]), (1.0, 1.0, &[(1, 1.0)])]);
-    assert_eq!(order(&apart, 1000.0), None, "there is nothing to join the third on");
+    assert_eq!(order(&apart, &[], 1000.0), None, "there is nothing to join the third on");
+}
+
+#[test]
+fn sketches_say_what_to_join_last() {
+    // As many as they are, with even values 100 of each: 1e8 pairs. Frequent values make it a thousandfold.
+    let three =
+        relations(&[(1e5, 1e5, &[(0, 1e3)]), (1e5, 1e5, &[(0, 1e3), (1, 1e5)]), (1e6, 1e6, &[(1, 1e4)])]);
+    let with = |value: f64, low, high| {
+        let share = Share { value, low, high };
+        order(&three, &[Matches { class: 0, relations: (1, 0), share }], 0.0)
+    };
+    let first = |tree: &Option<Tree>| match tree {
+        Some(Tree::Join(build, probe)) => {
+            let mut pair = Vec::new();
+            let inner = if matches!(**build, Tree::Join(..)) { build } else { probe };
+            leaves(inner, &mut pair);
+            pair.sort_unstable();
+            pair
+        }
+        other => panic!("{other:?}"),
+    };
+    assert_eq!(first(&with(1e-6, 0.9e-6, 1.1e-6)), [0, 1], "hardly any match");
+    assert_eq!(first(&order(&three, &[], 0.0)), [1, 2]);
+    assert_eq!(first(&with(1e-9, 0.0, 1e-6)), [0, 1], "the bounds rule the guess out");
+    let share = Share { value: 0.5, low: 0.0, high: 1.0 };
+    assert_eq!(share.refine(0.25), 0.25, "bounds far apart leave it as it is");
+}
+
+#[test]
+fn what_a_semi_join_keeps_follows_from_the_keys_that_are_left() {
+    assert!(close(share_matched(1000.0, 1000.0, 1e9), 1.0));
+    assert!(close(share_matched(1000.0, 10.0, 1e9), 0.01));
+    assert!(close(share_matched(10.0, 1000.0, 100.0), 0.095));
+    let side = |rows, apart| Side { rows, apart };
+    let (few, many) = (side(1e3, false), side(1e6, false));
+    assert_eq!(share(&[], few, few), 1.0);
+    assert_eq!(share(&[(10.0, 100.0)], few, few), 0.01);
+    let two = [(100.0, 100.0), (100.0, 100.0)];
+    assert_eq!(share(&two, few, many), 1e-3, "a key of two columns and rows that refer to it");
+    assert_eq!(share(&two, few, side(1e6, true)), 1e-4, "what a key's row has and what two others have");
 }
 
 fn literal() -> impl Strategy<Value = Literal> {
@@ -296,7 +337,7 @@ proptest! {
             .iter()
             .map(|(rows, keys)| Relation { rows: *rows, rows_unfiltered: *rows, keys: keys.clone() })
             .collect();
-        if let Some(tree) = order(&relations, 100.0) {
+        if let Some(tree) = order(&relations, &[], 100.0) {
             let mut found = Vec::new();
             leaves(&tree, &mut found);
             found.sort_unstable();
@@ -318,7 +359,7 @@ proptest! {
 
     #[test]
     fn group_counts_are_between_nothing_and_all_rows(keys in prop::collection::vec(expr(), 1..4), rows in 0f64..1e9) {
-        let groups = groups(keys.iter(), rows, &info());
+        let groups = groups(keys.iter(), None, rows, &info());
         prop_assert!(groups <= rows.max(1.0) + 1e-6 && groups >= 0.0, "{groups} of {rows}");
     }
 }

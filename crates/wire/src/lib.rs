@@ -17,6 +17,7 @@ pub mod request;
 pub mod response;
 pub mod split;
 pub mod substrait;
+mod table;
 
 pub use batch::{decode_batch, decode_schema, encode_batch, encode_schema};
 pub use flow::{Grants, Window};

@@ -205,6 +205,31 @@ pub struct ColumnStatistics {
     pub bytes_encoded: u64,
     #[prost(uint64, optional, tag = "6")]
     pub distinct_estimate: Option<u64>,
+    /// A [`Spread`].
+    #[prost(bytes = "bytes", optional, tag = "7")]
+    pub spread: Option<Bytes>,
+}
+
+/// How the values of a column are spread.
+#[derive(Clone, PartialEq, Message)]
+pub struct Spread {
+    #[prost(message, repeated, tag = "1")]
+    pub frequent: Vec<Frequent>,
+    #[prost(double, tag = "2")]
+    pub low: f64,
+    #[prost(double, tag = "3")]
+    pub width: f64,
+    #[prost(uint64, repeated, tag = "4")]
+    pub bins: Vec<u64>,
+}
+
+/// A value that many rows have.
+#[derive(Clone, PartialEq, Message)]
+pub struct Frequent {
+    #[prost(message, optional, tag = "1")]
+    pub value: Option<Value>,
+    #[prost(uint64, tag = "2")]
+    pub rows: u64,
 }
 
 /// `TableInfo` and `Loaded`

@@ -3,15 +3,15 @@
 use crate::frame::FrameKind;
 use crate::message::{Message, Outgoing};
 use crate::request::{body, read};
+use crate::table::{read_statistics, read_table, write_statistics, write_table};
 use crate::{batch, proto, substrait};
 use arrow_array::RecordBatch;
 use arrow_schema::SchemaRef;
 use bytes::Bytes;
 use farpool_model::status::TenantStatus;
 use farpool_model::{
-    Answer, ColumnStates, ColumnStatistics, Encoding, Error, ErrorKind, Expr, Literal, MomentsState,
-    OperatorAnswer, Prepared, Program, Receipt, Result, Status, TableInfo, TableName, TableStatistics,
-    TenantName, Value, Version,
+    Answer, Encoding, Error, ErrorKind, Expr, OperatorAnswer, Prepared, Program, Receipt, Result, Status,
+    TableInfo, TableName, TableStatistics, TenantName, Version,
 };
 use std::sync::Arc;
 
@@ -273,140 +273,6 @@ fn read_receipt(receipt: proto::Receipt) -> Result<Receipt> {
         operators: receipt.operators.iter().map(|a| read_answer(read(a)?)).collect::<Result<_>>()?,
         bytes_plain: receipt.bytes_plain,
         encoding: Encoding::ALL.get(receipt.encoding as usize).copied().unwrap_or_default(),
-    })
-}
-
-fn write_table(table: &TableInfo) -> Result<proto::TableInfo> {
-    let write_column = |column: &ColumnStatistics| proto::ColumnStatistics {
-        null_count: column.null_count,
-        min: column.min.as_ref().and_then(write_value),
-        max: column.max.as_ref().and_then(write_value),
-        distinct_count: column.distinct_count,
-        bytes_encoded: column.bytes_encoded,
-        distinct_estimate: column.distinct_estimate,
-    };
-    Ok(proto::TableInfo {
-        name: table.name.as_str().to_string(),
-        version: table.version.0,
-        schema: batch::encode_schema(&table.schema)?.to_vec(),
-        rows: table.rows,
-        bytes_plain: table.bytes_plain,
-        bytes_encoded: table.bytes_encoded,
-        columns: table.columns.iter().map(|column| body(&write_column(column))).collect(),
-    })
-}
-
-fn read_table(table: proto::TableInfo) -> Result<TableInfo> {
-    let schema = batch::decode_schema(&table.schema)?;
-    if table.columns.len() != schema.fields().len() {
-        return Err(Error::corrupt(format!(
-            "a table of {} columns came with statistics of {}",
-            schema.fields().len(),
-            table.columns.len()
-        )));
-    }
-    let columns = table.columns.iter().zip(schema.fields()).map(|(column, field)| {
-        let column: proto::ColumnStatistics = read(column)?;
-        let value = |value: Option<proto::Value>| match value.and_then(|v| v.kind) {
-            Some(kind) => Literal::new(read_value(kind)?, field.data_type().clone()).map(Some),
-            None => Ok(None),
-        };
-        Ok(ColumnStatistics {
-            null_count: column.null_count,
-            min: value(column.min)?,
-            max: value(column.max)?,
-            distinct_count: column.distinct_count,
-            distinct_estimate: column.distinct_estimate,
-            bytes_encoded: column.bytes_encoded,
-        })
-    });
-    let columns = columns.collect::<Result<_>>()?;
-    Ok(TableInfo {
-        name: TableName::new(table.name)?,
-        version: Version(table.version),
-        schema,
-        rows: table.rows,
-        bytes_plain: table.bytes_plain,
-        bytes_encoded: table.bytes_encoded,
-        columns,
-    })
-}
-
-fn write_statistics(statistics: &TableStatistics) -> Result<proto::TableStatistics> {
-    let column = |states: &ColumnStates| {
-        body(&proto::ColumnStates { sketch: states.sketch.clone(), histogram: states.histogram.clone() })
-    };
-    let moments = statistics.moments.as_ref();
-    Ok(proto::TableStatistics {
-        table: body(&write_table(&statistics.table)?),
-        columns: statistics.columns.iter().map(column).collect(),
-        moments: moments
-            .map(|m| body(&proto::MomentsState { columns: m.columns.clone(), state: m.state.clone() })),
-    })
-}
-
-/// The states themselves stay bytes: who uses them reads them.
-fn read_statistics(statistics: &proto::TableStatistics) -> Result<TableStatistics> {
-    let table = read_table(read(&statistics.table)?)?;
-    let columns_of_table = table.columns.len();
-    if statistics.columns.len() != columns_of_table {
-        let states = statistics.columns.len();
-        return Err(Error::corrupt(format!(
-            "a table of {columns_of_table} columns came with states of {states}"
-        )));
-    }
-    let column = |bytes: &Bytes| -> Result<ColumnStates> {
-        let proto::ColumnStates { sketch, histogram } = read(bytes)?;
-        Ok(ColumnStates { sketch, histogram })
-    };
-    let moments = match &statistics.moments {
-        Some(bytes) => {
-            let proto::MomentsState { columns, state } = read(bytes)?;
-            if columns.iter().any(|c| *c as usize >= columns_of_table) {
-                return Err(Error::corrupt("moments of a column that the table does not have"));
-            }
-            Some(MomentsState { columns, state })
-        }
-        None => None,
-    };
-    let columns = statistics.columns.iter().map(column).collect::<Result<_>>()?;
-    Ok(TableStatistics { table, columns, moments })
-}
-
-/// Bytes of the longest bound of strings or binaries that travels. Bounds are for estimates; a longer one
-/// is not known to the client, which is always allowed.
-const BOUND_BYTES_MAX: usize = 1 << 10;
-
-fn write_value(literal: &Literal) -> Option<proto::Value> {
-    use proto::ValueKind;
-    let kind = match literal.value() {
-        Value::Null => return None,
-        Value::Text(v) if v.len() > BOUND_BYTES_MAX => return None,
-        Value::Bytes(v) if v.len() > BOUND_BYTES_MAX => return None,
-        Value::Bool(v) => ValueKind::Boolean(*v),
-        Value::Int(v) => match i64::try_from(*v) {
-            Ok(v) => ValueKind::Integer(v),
-            Err(_) => ValueKind::WideInteger(v.to_le_bytes().to_vec()),
-        },
-        Value::Float(v) => ValueKind::Float(*v),
-        Value::Text(v) => ValueKind::Text(v.clone()),
-        Value::Bytes(v) => ValueKind::Binary(v.clone()),
-    };
-    Some(proto::Value { kind: Some(kind) })
-}
-
-fn read_value(kind: proto::ValueKind) -> Result<Value> {
-    use proto::ValueKind;
-    Ok(match kind {
-        ValueKind::Boolean(v) => Value::Bool(v),
-        ValueKind::Integer(v) => Value::Int(v.into()),
-        ValueKind::WideInteger(bytes) => match bytes.try_into() {
-            Ok(bytes) => Value::Int(i128::from_le_bytes(bytes)),
-            Err(_) => return Err(Error::corrupt("a wide integer has 16 bytes")),
-        },
-        ValueKind::Float(v) => Value::Float(v),
-        ValueKind::Text(v) => Value::Text(v),
-        ValueKind::Binary(v) => Value::Bytes(v),
     })
 }
 

@@ -97,6 +97,15 @@ fn table_info() -> TableInfo {
         distinct_count: Some(0),
         distinct_estimate: Some(7),
         bytes_encoded: 99,
+        spread: None,
+    };
+    let spread = |value, field, bins: &[u64]| {
+        Some(Arc::new(Spread {
+            frequent: vec![(literal(value, field), 4)],
+            bins: bins.to_vec(),
+            low: -2.0,
+            width: 0.5,
+        }))
     };
     TableInfo {
         name: name("t"),
@@ -106,9 +115,15 @@ fn table_info() -> TableInfo {
         bytes_plain: 20,
         bytes_encoded: 30,
         columns: vec![
-            column(Some(literal(Value::Int(i64::MIN.into()), 0)), Some(literal(Value::Int(5), 0))),
+            ColumnStatistics {
+                spread: spread(Value::Int(5), 0, &[1, 0, u64::MAX]),
+                ..column(Some(literal(Value::Int(i64::MIN.into()), 0)), Some(literal(Value::Int(5), 0)))
+            },
             column(Some(literal(Value::Int(i128::MIN), 1)), Some(literal(Value::Int(-1), 1))),
-            column(None, Some(literal(Value::Text("zz".into()), 2))),
+            ColumnStatistics {
+                spread: spread(Value::Text("z".into()), 2, &[]),
+                ..column(None, Some(literal(Value::Text("zz".into()), 2)))
+            },
             ColumnStatistics::default(),
         ],
     }
@@ -128,6 +143,24 @@ fn states_are_of_columns_that_the_table_has() {
         let response = Response::Statistics(Box::new(statistics(columns, &of)));
         let messages = receive(&send(response.encode().unwrap(), 9)).unwrap();
         assert_eq!(Response::decode(&messages[0], None).unwrap_err().kind, ErrorKind::Corrupt);
+    }
+}
+
+#[test]
+fn a_spread_is_small_and_of_its_column() {
+    let sound = table_info().columns[0].spread.clone().unwrap();
+    let text = (Literal::new(Value::Text("x".into()), schema().field(2).data_type().clone()).unwrap(), 1);
+    let damaged = [
+        Spread { bins: vec![1; limits::SPREAD_BINS_MAX + 1], ..Spread::clone(&sound) },
+        Spread { frequent: vec![text], ..Spread::clone(&sound) },
+        Spread { width: 0.0, ..Spread::clone(&sound) },
+        Spread { low: f64::NAN, ..Spread::clone(&sound) },
+    ];
+    for spread in damaged {
+        let mut info = table_info();
+        info.columns[0].spread = Some(Arc::new(spread));
+        let messages = receive(&send(Response::Table(info).encode().unwrap(), 9)).unwrap();
+        assert!(Response::decode(&messages[0], None).is_err());
     }
 }
 

@@ -13,9 +13,10 @@ use datafusion::logical_expr::{Expr as Logical, ExprFunctionExt, Operator, binar
 use datafusion::prelude::SessionContext;
 use farpool_model::{
     AggregateFunction, Answer, ArithmeticOp, ColumnStates, ColumnStatistics, CompareOp, Error, Expr, Literal,
-    LoadMode, OperatorAnswer, Output, Prepared, Program, Receipt, Result, Status, TableInfo, TableName,
-    TableStatistics, Value, Version, Weakened, schema, weaken,
+    LoadMode, OperatorAnswer, Output, Prepared, Program, Receipt, Result, Spread, Status, TableInfo,
+    TableName, TableStatistics, Value, Version, Weakened, schema, weaken,
 };
+use farpool_statistics::Profile;
 use farpool_transfer::{BatchStream, Execution, Pool, ReceiptHandle};
 use futures::{StreamExt, TryStreamExt};
 use parking_lot::Mutex;
@@ -37,8 +38,16 @@ pub(super) struct Fake {
     pub tables: Mutex<BTreeMap<TableName, Held>>,
     /// The programs that ran, on a line each.
     pub ran: Mutex<Vec<String>>,
+    /// Finds out what the columns hold, as a node does.
+    pub gathers: bool,
+    /// Makes all that is only an estimate nonsense, by this number.
+    pub misleads: Option<u64>,
+    /// What was found out.
+    pub gathered: Mutex<BTreeMap<TableName, Profile>>,
     /// How often a table was described.
     pub described: AtomicUsize,
+    /// How often it was asked what was found out.
+    pub asked: AtomicUsize,
     /// Streams that are open.
     pub streams_open: Arc<AtomicUsize>,
 }
@@ -58,7 +67,16 @@ impl Fake {
 
     fn info(&self, name: &TableName) -> Result<TableInfo> {
         let (version, schema, batches) = self.find(name)?;
-        let columns = (0..schema.fields().len()).map(|i| statistics(&batches, i)).collect();
+        let mut columns: Vec<_> = (0..schema.fields().len()).map(|i| statistics(&batches, i)).collect();
+        if let Some(profile) = self.gathered.lock().get(name) {
+            for (column, found) in columns.iter_mut().zip(profile.columns()) {
+                column.distinct_estimate = found.sketch.distinct().map(|d| d.value as u64);
+                column.spread = found.spread().map(Arc::new);
+            }
+        }
+        if let Some(seed) = self.misleads {
+            columns.iter_mut().enumerate().for_each(|(i, column)| mislead(column, seed + i as u64));
+        }
         Ok(TableInfo {
             name: name.clone(),
             version,
@@ -70,6 +88,15 @@ impl Fake {
             columns,
         })
     }
+}
+
+/// Any numbers for what an answer must not depend on.
+fn mislead(column: &mut ColumnStatistics, seed: u64) {
+    let any = |salt: u64| (seed ^ salt).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 20;
+    column.distinct_estimate = Some(any(1) % [2, 100, u64::MAX][any(2) as usize % 3]);
+    let bins = (0..any(3) % 9).map(|bin| any(bin + 4)).collect();
+    let frequent = column.min.iter().chain(&column.max).map(|value| (value.clone(), any(40))).collect();
+    column.spread = Some(Arc::new(Spread { frequent, bins, low: any(50) as f64, width: 1.0 }));
 }
 
 /// Counts only: bounds are computed for integers, which is enough to exercise the estimates.
@@ -116,9 +143,13 @@ impl Pool for Fake {
     }
 
     async fn statistics(&self, name: &TableName) -> Result<TableStatistics> {
+        self.asked.fetch_add(1, Ordering::Relaxed);
         let table = self.info(name)?;
-        let columns = vec![ColumnStates::default(); table.columns.len()];
-        Ok(TableStatistics { table, columns, moments: None })
+        let (columns, moments) = match self.gathered.lock().get(name) {
+            Some(profile) => profile.arrange(profile.states().into_iter().map(Into::into).collect()),
+            None => (vec![ColumnStates::default(); table.columns.len()], None),
+        };
+        Ok(TableStatistics { table, columns, moments })
     }
 
     async fn prepare(&self, program: &Program) -> Result<Prepared> {
@@ -215,7 +246,13 @@ impl Pool for Fake {
                 (LoadMode::Append, Some((_, _, batches))) => batches,
                 _ => Vec::new(),
             };
-            tables.insert(name.clone(), (version, schema, before.into_iter().chain(loaded).collect()));
+            let batches: Vec<RecordBatch> = before.into_iter().chain(loaded).collect();
+            if self.gathers {
+                let mut profile = Profile::new(&schema)?;
+                batches.iter().try_for_each(|batch| profile.update(batch.columns()))?;
+                self.gathered.lock().insert(name.clone(), profile);
+            }
+            tables.insert(name.clone(), (version, schema, batches));
         }
         self.info(name)
     }

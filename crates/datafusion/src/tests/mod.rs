@@ -4,6 +4,7 @@ mod agree;
 mod dynamic;
 mod fake;
 mod front;
+mod joins;
 mod pushed;
 
 use crate::{Rates, Session, SessionOptions};

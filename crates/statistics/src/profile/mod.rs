@@ -8,6 +8,7 @@
 //! sums of floats and the set of values kept as frequent.
 
 mod repeats;
+mod spread;
 mod states;
 #[cfg(test)]
 mod tests;

@@ -136,3 +136,29 @@ fn states_of_other_columns_are_refused() {
     assert!(Profile::read(&none).unwrap().is_none());
     assert!(Profile::read(&good).unwrap().is_some());
 }
+
+#[test]
+fn a_spread_has_the_frequent_values_and_all_numbers_in_bins() {
+    let rows = 100_000;
+    // Half are 7, the others all different; a few names.
+    let numbers: Vec<i64> = (0..rows).map(|i| if i % 2 == 0 { 7 } else { i * 10 }).collect();
+    let names: StringViewArray = (0..rows).map(|i| Some(format!("name {}", i % 3))).collect();
+    let batch = RecordBatch::try_from_iter([
+        ("i", Arc::new(Int64Array::from(numbers)) as ArrayRef),
+        ("s", Arc::new(names) as ArrayRef),
+    ]);
+    let profile = profile(&[batch.unwrap()]);
+    let spread = profile.columns()[0].spread().unwrap();
+    assert_eq!(spread.frequent.len(), 1, "{spread:?}");
+    let (value, count) = &spread.frequent[0];
+    assert_eq!(value.as_int(), Some(7));
+    assert!((*count as f64 / 50_000.0 - 1.0).abs() < 0.1, "{count}");
+    assert_eq!(spread.bins.iter().sum::<u64>(), rows as u64);
+    assert!(spread.bins.len() <= limits::SPREAD_BINS_MAX && spread.bins[0] > 50_000);
+    assert!(
+        spread.low <= 7.0 && spread.low + spread.width * spread.bins.len() as f64 > (rows - 1) as f64 * 10.0
+    );
+    let spread = profile.columns()[1].spread().unwrap();
+    assert_eq!((spread.frequent.len(), spread.bins.len()), (3, 0));
+    assert!(Profile::new(profile.schema()).unwrap().columns()[0].spread().is_none());
+}

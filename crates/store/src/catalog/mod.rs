@@ -77,11 +77,11 @@ impl Catalog {
         self.tenants.read().tables.keys().cloned().collect()
     }
 
-    /// The tables of `tenant`, by name.
+    /// The tables of `tenant`, by name, without how their columns are spread.
     pub fn tables(&self, tenant: &TenantName) -> Vec<TableInfo> {
         let tenants = self.tenants.read();
         let tables = tenants.tables.get(tenant).into_iter().flatten();
-        tables.map(|(name, current)| current.info(name)).collect()
+        tables.map(|(name, current)| current.brief(name)).collect()
     }
 
     /// The current version of a table.
@@ -241,6 +241,16 @@ impl Tenants {
 
 impl Current {
     fn info(&self, name: &TableName) -> TableInfo {
+        let mut info = self.brief(name);
+        let spreads = self.gathered.iter().flat_map(|gathered| &gathered.spreads);
+        for (column, spread) in info.columns.iter_mut().zip(spreads) {
+            column.spread.clone_from(spread);
+        }
+        info
+    }
+
+    /// What a list of many tables has room for.
+    fn brief(&self, name: &TableName) -> TableInfo {
         let mut columns = self.table.statistics.clone();
         let estimates = self.gathered.iter().flat_map(|gathered| &gathered.distinct);
         for (column, estimate) in columns.iter_mut().zip(estimates) {

@@ -6,9 +6,10 @@
 use arrow_array::ArrayRef;
 use arrow_schema::SchemaRef;
 use farpool_columns::{Chunk, Encoder, PlainGroup, RowGroup};
-use farpool_model::{ColumnStates, MomentsState, Result};
+use farpool_model::{ColumnStates, MomentsState, Result, Spread};
 use farpool_statistics::{Codes, Known, Profile};
 use parking_lot::Mutex;
+use std::sync::Arc;
 
 /// See the file's comment. Each thread takes a profile, adds to it and puts it back, so that there are as
 /// many as threads.
@@ -26,6 +27,8 @@ pub(super) struct Gathered {
     pub moments: Option<MomentsState>,
     /// About how many distinct values each column has.
     pub distinct: Vec<Option<u64>>,
+    /// How the values of each column are spread.
+    pub spreads: Vec<Option<Arc<Spread>>>,
 }
 
 impl Tap {
@@ -123,7 +126,8 @@ impl Gathered {
         let (columns, moments) = profile.arrange(states);
         let distinct =
             profile.columns().iter().map(|c| c.sketch.distinct().map(|e| e.value as u64)).collect();
-        Some(Gathered { columns, moments, distinct })
+        let spreads = profile.columns().iter().map(|c| c.spread().map(Arc::new)).collect();
+        Some(Gathered { columns, moments, distinct, spreads })
     }
 
     /// The profile of these rows and of `more`.
@@ -141,7 +145,6 @@ mod tests {
     use farpool_columns::TableBuilder;
     use farpool_memory::{Pool, PoolConfig};
     use farpool_model::TenantName;
-    use std::sync::Arc;
 
     #[test]
     fn codes_of_the_encoder_tell_what_the_values_tell() {

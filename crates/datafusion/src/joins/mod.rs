@@ -1,25 +1,49 @@
 //! Puts the inner joins of a finished logical plan in an order that the tables' statistics suggest:
-//! DataFusion joins in the order of the statement.
+//! DataFusion joins in the order of the statement. What is estimated of the parts of a plan is in
+//! [`estimate`]; the physical plan is estimated alike ([`physical`]), so that DataFusion builds on the side
+//! that was meant.
 //!
 //! Invariant: the reordered part gives the same rows, columns and names as before. Only inner joins on
 //! equal keys change place; a condition over several relations is applied as soon as they are joined.
 
-use crate::file::pool_table;
-use crate::table::unqualified;
+mod estimate;
+mod logical;
+mod physical;
+mod sizes;
+
+pub(crate) use estimate::Estimate;
+pub(crate) use physical::{outcomes, registry};
+pub(crate) use sizes::Sketches;
+
 use datafusion::common::tree_node::{Transformed, TreeNodeRecursion};
-use datafusion::common::{Column, DFSchema, JoinType, NullEquality};
+use datafusion::common::{DFSchema, JoinType, NullEquality};
 use datafusion::error::Result;
 use datafusion::logical_expr::utils::{conjunction, split_conjunction_owned};
-use datafusion::logical_expr::{Expr as Logical, LogicalPlan, LogicalPlanBuilder, TableScan};
+use datafusion::logical_expr::{Expr as Logical, LogicalPlan, LogicalPlanBuilder};
 use datafusion::optimizer::optimize_projections::OptimizeProjections;
 use datafusion::optimizer::{Optimizer, OptimizerContext};
-use farpool_model::{Expr, TableInfo, limits};
-use farpool_planner::estimate;
-use farpool_planner::joins::{Relation, Tree, order};
+use estimate::Known;
+use farpool_model::limits;
+use farpool_planner::joins::{Matches, Relation, Tree, order};
+use sizes::Origin;
 use std::sync::Arc;
 
-/// The share of rows that a condition lets pass which is applied here, of which nothing is known.
-const HERE_SELECTIVITY: f64 = 0.25;
+/// Asks the pools for the sketches by which [`reorder`] tells how large the joins of `plan` are whose sides
+/// both repeat their keys.
+pub(crate) async fn prepare(plan: &LogicalPlan) -> Result<()> {
+    let mut wanted = Vec::new();
+    plan.apply_with_subqueries(|node| {
+        if let Some(joins) = Joins::of(node) {
+            let estimates = joins.estimates();
+            for (_, left, right) in joins.pairs(&estimates) {
+                wanted.extend([left, right]);
+            }
+        }
+        Ok(TreeNodeRecursion::Continue)
+    })?;
+    sizes::load(&wanted).await;
+    Ok(())
+}
 
 /// The plan with its joins in a better order, if there is one.
 pub(crate) fn reorder(plan: LogicalPlan) -> Result<LogicalPlan> {
@@ -45,6 +69,12 @@ fn ordered(plan: LogicalPlan) -> Result<Transformed<LogicalPlan>> {
         }
     })
 }
+
+/// Rows of a build side up to which its keys are sent to the scan of the other.
+const KEYS_PUSHED: f64 = limits::IN_LIST_MAX as f64;
+
+/// A class of keys, and two relations that have it.
+type Place = (usize, (usize, usize));
 
 /// A tree of inner joins, taken apart.
 #[derive(Default)]
@@ -118,9 +148,14 @@ impl Joins {
         if !self.classes.iter().all(one_type) {
             return None;
         }
-        let relations = self.relations.iter().enumerate().map(|(i, r)| self.estimated(i, r));
+        let estimates = self.estimates();
+        let known = self.pairs(&estimates).into_iter().filter_map(|((class, relations), left, right)| {
+            Some(Matches { class, relations, share: sizes::share(&left, &right)? })
+        });
+        let known: Vec<Matches> = known.collect();
+        let relations = (0..self.relations.len()).map(|i| self.relation(i, &estimates));
         let relations = relations.collect::<Option<Vec<Relation>>>()?;
-        let tree = order(&relations, limits::IN_LIST_MAX as f64)?;
+        let tree = order(&relations, &known, KEYS_PUSHED)?;
         Some(self.build(&tree).and_then(|(joined, _)| {
             let columns = plan.schema().columns().into_iter().map(Logical::Column);
             // What no join could apply, such as a condition without columns.
@@ -145,15 +180,46 @@ impl Joins {
         (found.next().is_none() && !expr.column_refs().is_empty()).then_some(first)
     }
 
-    fn estimated(&self, index: usize, plan: &LogicalPlan) -> Option<Relation> {
-        let estimate = Estimate::of(plan)?;
-        let mut keys = Vec::new();
-        for (class, members) in self.classes.iter().enumerate() {
-            let own = members.iter().filter(|e| self.relation_of(e) == Some(index));
-            let fewest = own.map(|e| estimate.distinct(plan.schema(), e)).reduce(f64::min);
-            keys.extend(fewest.map(|distinct| (class, distinct)));
-        }
+    /// What is guessed of each relation.
+    fn estimates(&self) -> Vec<Option<Estimate>> {
+        self.relations.iter().map(logical::of).collect()
+    }
+
+    /// The keys of a class that a relation has.
+    fn keys(&self, class: usize, relation: usize, estimate: &Estimate) -> Vec<Known> {
+        let schema = self.relations[relation].schema();
+        let own = self.classes[class].iter().filter(|e| self.relation_of(e) == Some(relation));
+        own.map(|e| logical::known(estimate, schema, e)).collect()
+    }
+
+    fn relation(&self, index: usize, estimates: &[Option<Estimate>]) -> Option<Relation> {
+        let estimate = estimates[index].as_ref()?;
+        let fewest = |class| {
+            let keys = self.keys(class, index, estimate).into_iter().map(|key| key.distinct);
+            keys.reduce(f64::min).map(|distinct| (class, distinct))
+        };
+        let keys = (0..self.classes.len()).filter_map(fewest).collect();
         Some(Relation { rows: estimate.rows, rows_unfiltered: estimate.rows_unfiltered, keys })
+    }
+
+    /// The pairs of relations in which both repeat the values of a key: its class, the two, and the columns.
+    fn pairs(&self, estimates: &[Option<Estimate>]) -> Vec<(Place, Origin, Origin)> {
+        let mut pairs = Vec::new();
+        for class in 0..self.classes.len() {
+            let of = |(i, e): (usize, &Option<Estimate>)| Some((i, self.keys(class, i, e.as_ref()?).pop()?));
+            let keys: Vec<(usize, Known)> = estimates.iter().enumerate().filter_map(of).collect();
+            for (at, (i, left)) in keys.iter().enumerate() {
+                for (j, right) in &keys[at + 1..] {
+                    let (Some(ours), Some(theirs)) = (left.origins.first(), right.origins.first()) else {
+                        continue;
+                    };
+                    if sizes::worth_asking(ours, theirs, (left.distinct, right.distinct)) {
+                        pairs.push(((class, (*i, *j)), ours.clone(), theirs.clone()));
+                    }
+                }
+            }
+        }
+        pairs
     }
 
     /// The plan of a part of the tree, and the relations in it.
@@ -214,100 +280,4 @@ fn has_joins(plan: &LogicalPlan) -> bool {
 
 fn has_columns(schema: &DFSchema, expr: &Logical) -> bool {
     expr.column_refs().into_iter().all(|column| schema.has_column(column))
-}
-
-/// What is guessed of a relation.
-struct Estimate {
-    rows: f64,
-    rows_unfiltered: f64,
-    /// Distinct values of each column before filters.
-    distinct: Vec<f64>,
-}
-
-impl Estimate {
-    fn of(plan: &LogicalPlan) -> Option<Self> {
-        match plan {
-            LogicalPlan::TableScan(scan) => Estimate::of_scan(scan),
-            LogicalPlan::SubqueryAlias(alias) => Estimate::of(&alias.input),
-            LogicalPlan::Filter(filter) => {
-                let input = Estimate::of(&filter.input)?;
-                Some(Estimate { rows: input.rows * HERE_SELECTIVITY, ..input })
-            }
-            LogicalPlan::Projection(projection) => {
-                let input = Estimate::of(&projection.input)?;
-                let schema = projection.input.schema();
-                let distinct = projection.expr.iter().map(|e| input.distinct(schema, e)).collect();
-                Some(Estimate { distinct, ..input })
-            }
-            LogicalPlan::Aggregate(aggregate) => {
-                let input = Estimate::of(&aggregate.input)?;
-                let schema = aggregate.input.schema();
-                let keys: Vec<f64> = aggregate.group_expr.iter().map(|e| input.distinct(schema, e)).collect();
-                let groups = keys.iter().product::<f64>().min(input.rows).max(1.0);
-                let results = std::iter::repeat_n(groups, aggregate.aggr_expr.len());
-                Some(Estimate {
-                    rows: groups,
-                    rows_unfiltered: groups,
-                    distinct: keys.into_iter().chain(results).collect(),
-                })
-            }
-            LogicalPlan::Join(join) => {
-                let (left, right) = (Estimate::of(&join.left)?, Estimate::of(&join.right)?);
-                let kept = match join.join_type {
-                    JoinType::LeftSemi | JoinType::LeftAnti | JoinType::LeftMark => left,
-                    JoinType::RightSemi | JoinType::RightAnti | JoinType::RightMark => right,
-                    _ => {
-                        let rows = left.rows.max(right.rows);
-                        let distinct = left.distinct.into_iter().chain(right.distinct).collect();
-                        return Some(Estimate { rows, rows_unfiltered: rows, distinct });
-                    }
-                };
-                let marks = plan.schema().fields().len().saturating_sub(kept.distinct.len());
-                let distinct = kept.distinct.into_iter().chain(std::iter::repeat_n(2.0, marks)).collect();
-                Some(Estimate { rows: kept.rows * 0.5, rows_unfiltered: kept.rows_unfiltered, distinct })
-            }
-            LogicalPlan::Sort(_) | LogicalPlan::Limit(_) | LogicalPlan::Repartition(_) => {
-                Estimate::of(plan.inputs().first()?)
-            }
-            _ => None,
-        }
-    }
-
-    fn of_scan(scan: &TableScan) -> Option<Self> {
-        let Some((table, positions)) = pool_table(&scan.source) else { return Estimate::of_other(scan) };
-        let info: &TableInfo = table.info();
-        let placed = scan.filters.iter().map(|filter| table.place(&unqualified(filter)));
-        let shares =
-            placed.map(|p| p.sent.map_or(HERE_SELECTIVITY, |sent| estimate::selectivity(&sent, info)));
-        let rows_unfiltered = info.rows as f64;
-        let rows = (rows_unfiltered * shares.product::<f64>()).max(1.0);
-        let of = |position: usize| {
-            let column = positions.get(position).copied().flatten();
-            column.map_or(rows_unfiltered, |c| estimate::distinct_values(&Expr::Column(c), info))
-        };
-        let every = || (0..positions.len()).collect();
-        let projection: Vec<usize> = scan.projection.clone().unwrap_or_else(every);
-        Some(Estimate { rows, rows_unfiltered, distinct: projection.into_iter().map(of).collect() })
-    }
-
-    /// A table that is in no pool: only its number of rows.
-    fn of_other(scan: &TableScan) -> Option<Self> {
-        let provider = datafusion::datasource::source_as_provider(&scan.source).ok()?;
-        let rows = *provider.statistics()?.num_rows.get_value()? as f64;
-        let distinct = vec![rows; scan.projected_schema.fields().len()];
-        Some(Estimate { rows, rows_unfiltered: rows, distinct })
-    }
-
-    fn distinct(&self, schema: &DFSchema, expr: &Logical) -> f64 {
-        let column = |c: &Column| schema.maybe_index_of_column(c).and_then(|i| self.distinct.get(i)).copied();
-        match expr {
-            Logical::Column(c) => column(c).unwrap_or(self.rows_unfiltered),
-            Logical::Alias(alias) => self.distinct(schema, &alias.expr),
-            other => {
-                let columns = other.column_refs();
-                let product: f64 = columns.into_iter().filter_map(column).product();
-                product.min(self.rows_unfiltered)
-            }
-        }
-    }
 }

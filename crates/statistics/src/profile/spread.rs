@@ -1,0 +1,46 @@
+//! What a table's description tells of a column's spread: little enough to go with every description.
+
+use super::ColumnProfile;
+use crate::{Estimate, Histogram, Sketch};
+use farpool_model::{Literal, Spread, Value, limits};
+
+/// A value is told with how often it occurs if that is known to within this share.
+const UNCERTAINTY_MAX: f64 = 0.25;
+
+impl ColumnProfile {
+    /// The values that are surely frequent, and the histogram with neighbouring bins added up; `None` if
+    /// there is neither.
+    pub fn spread(&self) -> Option<Spread> {
+        let mut spread = Spread { frequent: frequent(&self.sketch), ..Spread::default() };
+        if let Some(histogram) = &self.histogram {
+            put_bins(&mut spread, histogram);
+        }
+        (!spread.frequent.is_empty() || !spread.bins.is_empty()).then_some(spread)
+    }
+}
+
+fn frequent(sketch: &Sketch) -> Vec<(Literal, u64)> {
+    let certain = |estimate: &Estimate| estimate.high - estimate.low <= UNCERTAINTY_MAX * estimate.value;
+    let top = sketch.top(limits::SPREAD_FREQUENT_MAX).into_iter();
+    let kept = top.filter(|(value, estimate)| certain(estimate) && is_short(value));
+    kept.map(|(value, estimate)| (value, estimate.value as u64)).collect()
+}
+
+fn is_short(value: &Literal) -> bool {
+    match value.value() {
+        Value::Text(text) => text.len() <= limits::SPREAD_VALUE_BYTES_MAX,
+        Value::Bytes(bytes) => bytes.len() <= limits::SPREAD_VALUE_BYTES_MAX,
+        _ => true,
+    }
+}
+
+fn put_bins(spread: &mut Spread, histogram: &Histogram) {
+    let bins = histogram.bins(limits::SPREAD_BINS_MAX);
+    let Some(first) = bins.first() else { return };
+    let width = first.high - first.low;
+    // Of floats near the end of their range a bin may be wider than a float can tell.
+    if first.low.is_finite() && width.is_finite() && width > 0.0 && bins.len() <= limits::SPREAD_BINS_MAX {
+        (spread.low, spread.width) = (first.low, width);
+        spread.bins = bins.iter().map(|bin| bin.count).collect();
+    }
+}
