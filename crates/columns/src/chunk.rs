@@ -3,6 +3,7 @@
 use crate::body::{Body, EncodingKind};
 use crate::floats::Floats;
 use crate::integers::Integers;
+use crate::room::Room;
 use crate::zone::ZoneMap;
 use arrow_array::ArrayRef;
 use arrow_buffer::{BooleanBuffer, Buffer, NullBuffer};
@@ -79,10 +80,24 @@ impl Chunk {
     /// # Errors
     /// `Invalid` when there are no such rows.
     pub fn decode(&self, rows: Range<usize>) -> Result<ArrayRef> {
+        self.check_rows(&rows)?;
+        crate::decode::decode(self, rows)
+    }
+
+    fn check_rows(&self, rows: &Range<usize>) -> Result<()> {
         if rows.start > rows.end || rows.end > self.rows {
             return Err(Error::invalid(format!("rows {rows:?} of a chunk of {}", self.rows)));
         }
-        crate::decode::decode(self, rows)
+        Ok(())
+    }
+
+    /// The same in `room`, where what is unpacked there needs no fresh memory.
+    ///
+    /// # Errors
+    /// As [`Chunk::decode`].
+    pub fn decode_in(&self, rows: Range<usize>, room: &mut Room) -> Result<ArrayRef> {
+        self.check_rows(&rows)?;
+        crate::decode::decode_in(self, rows, room)
     }
 
     /// The values of the given rows, in their order; ascending rows are cheapest. Costs in proportion to

@@ -6,12 +6,14 @@ use crate::ends::Ends;
 use crate::fsst_text::SymbolTable;
 use crate::lanes::Lane;
 use crate::packed::{Packed, with_lane};
+use crate::room::Room;
 use crate::types::{Int, with_integer};
 use crate::views::{Views, view_of};
 use arrow_array::types::{Float32Type, Float64Type};
 use arrow_array::{ArrayRef, ArrowPrimitiveType, BooleanArray, PrimitiveArray, UInt32Array};
 use arrow_buffer::{ArrowNativeType, BooleanBuffer, Buffer, NullBuffer, ScalarBuffer};
 use arrow_schema::DataType;
+use farpool_model::limits::BLOCK_ROWS;
 use farpool_model::{Error, Result};
 use std::ops::Range;
 use std::sync::Arc;
@@ -31,6 +33,20 @@ pub(crate) fn decode(chunk: &Chunk, rows: Range<usize>) -> Result<ArrayRef> {
             coded.decode(rows, data_type, nulls)
         }
     })
+}
+
+/// The same in `room`, as far as it has room for them.
+pub(crate) fn decode_in(chunk: &Chunk, rows: Range<usize>, room: &mut Room) -> Result<ArrayRef> {
+    let data_type = chunk.data_type();
+    let nulls = chunk.nulls(rows.clone());
+    let decoded = match &chunk.body {
+        Body::BitPacked(packed) => integers_in(packed, rows.clone(), data_type, nulls, room),
+        Body::Dictionary { values, codes } => {
+            dictionary_in(values, codes, rows.clone(), data_type, nulls, room)
+        }
+        _ => None,
+    };
+    decoded.map_or_else(|| decode(chunk, rows), Ok)
 }
 
 /// The one row of `value`, `rows` times.
@@ -90,6 +106,46 @@ fn unpack<N: Int, L: Lane>(packed: &Packed, rows: Range<usize>) -> Vec<N> {
     let reference = packed.reference as u64;
     packed.unpack_with::<L, N>(rows, &mut values, |delta| N::of_low(reference.wrapping_add(delta.widen())));
     values
+}
+
+fn integers_in(
+    packed: &Packed,
+    rows: Range<usize>,
+    data_type: &DataType,
+    nulls: Option<NullBuffer>,
+    room: &mut Room,
+) -> Option<ArrayRef> {
+    with_integer!(data_type, T => {
+        let reference = packed.reference as u64;
+        let values = room.buffer(rows.len(), |out| with_lane!(packed.width, L => {
+            type Native = <T as ArrowPrimitiveType>::Native;
+            let value = |delta: L| Native::of_low(reference.wrapping_add(delta.widen()));
+            packed.unpack_to::<L, Native>(rows, value, |values| out.append(values));
+        }))?;
+        Some(Arc::new(PrimitiveArray::<T>::new(values, nulls).with_data_type(data_type.clone())))
+    }, None)
+}
+
+fn dictionary_in(
+    values: &ArrayRef,
+    codes: &Packed,
+    rows: Range<usize>,
+    data_type: &DataType,
+    nulls: Option<NullBuffer>,
+    room: &mut Room,
+) -> Option<ArrayRef> {
+    let Views { views: distinct, data } = Views::of_array(values);
+    let views = room.buffer(rows.len(), |out| {
+        let mut views = [0; BLOCK_ROWS];
+        with_lane!(codes.width, L => codes.for_each_piece::<L>(rows, |piece| {
+            for (view, code) in views.iter_mut().zip(piece) {
+                *view = distinct[ArrowNativeType::as_usize(*code)];
+            }
+            out.append(&views[..piece.len()]);
+        }));
+    })?;
+    // SAFETY: copies of views of an array that was made over the same data.
+    Some(unsafe { Views { views, data }.into_array(data_type, nulls) })
 }
 
 fn dictionary(

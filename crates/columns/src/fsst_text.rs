@@ -76,19 +76,35 @@ impl SymbolTable {
     /// nothing and says so.
     #[must_use]
     pub fn decode(&self, codes: &[u8], bytes: usize, out: &mut Vec<u8>) -> bool {
+        self.run::<true>(codes, bytes, out).is_some()
+    }
+
+    /// Appends what the first of `codes` stand for, up to `bytes` bytes, and gives their number; `None`, and
+    /// nothing is appended, if that is not where the bytes of a code end.
+    #[must_use]
+    pub fn decode_front(&self, codes: &[u8], bytes: usize, out: &mut Vec<u8>) -> Option<usize> {
+        self.run::<false>(codes, bytes, out)
+    }
+
+    /// Appends what the first of `codes`, or `ALL` of them, stand for if it is `bytes` bytes; their number.
+    #[inline(always)]
+    fn run<const ALL: bool>(&self, codes: &[u8], bytes: usize, out: &mut Vec<u8>) -> Option<usize> {
         // Memory grows with the codes that there are, not with what is said of them.
         if bytes > CODES * codes.len() {
-            return false;
+            return None;
         }
         // A symbol is written as eight bytes, whatever its length, and codes are looked at eight at a time.
         out.reserve(bytes + 8 * CODES);
         let room = out.spare_capacity_mut().as_mut_ptr().cast::<u8>();
         let (mut at, mut rest) = (0, codes);
-        while let Some((&code, behind)) = rest.split_first() {
+        while if ALL { !rest.is_empty() } else { at < bytes } {
+            let (&code, behind) = rest.split_first()?;
             if at > bytes {
-                return false;
+                return None;
             }
-            if let Some((block, behind)) = rest.split_first_chunk::<CODES>()
+            // More codes than stand for `bytes` bytes are looked at only if all are to be.
+            if (ALL || at + 8 * CODES <= bytes)
+                && let Some((block, behind)) = rest.split_first_chunk::<CODES>()
                 && !has_escape(block)
             {
                 for code in block {
@@ -102,18 +118,19 @@ impl SymbolTable {
                 at += unsafe { self.put(code, room.add(at)) };
                 rest = behind;
             } else {
-                let Some((&byte, behind)) = behind.split_first() else { return false };
+                let (&byte, behind) = behind.split_first()?;
                 // SAFETY: as above.
                 unsafe { room.add(at).write(byte) };
                 at += 1;
                 rest = behind;
             }
         }
-        if at == bytes {
-            // SAFETY: they were all written, one behind the other.
-            unsafe { out.set_len(out.len() + bytes) }
+        if at != bytes {
+            return None;
         }
-        at == bytes
+        // SAFETY: they were all written, one behind the other.
+        unsafe { out.set_len(out.len() + bytes) }
+        Some(codes.len() - rest.len())
     }
 
     /// Writes eight bytes, the first of which are the symbol of a code; how many.
@@ -172,6 +189,11 @@ mod tests {
             }
             assert!(!table.decode(&[&codes[..], &[ESCAPE_CODE]].concat(), text.len(), &mut out));
             assert_eq!(out.len(), 6 + text.len());
+            out.clear();
+            let (twice, whole) = ([&codes[..], &codes[..]].concat(), Some(codes.len()));
+            assert_eq!(table.decode_front(&twice, text.len(), &mut out), whole);
+            assert_eq!(table.decode_front(&twice[codes.len()..], text.len(), &mut out), whole);
+            assert_eq!(out, [&text[..], &text[..]].concat());
         }
     }
 }

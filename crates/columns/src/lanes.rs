@@ -202,17 +202,29 @@ impl<'a, L: Lane> Pairs<'a, L> {
     }
 }
 
-/// One value of a block; `width` is not 0.
+/// The stream of a block that a row is in, and its number there.
 #[inline(always)]
-pub(crate) fn unpack_one<L: Lane>(width: u32, packed: &[L], row: usize) -> L {
+fn place<L: Lane>(row: usize) -> (usize, u32) {
     debug_assert!(row < BLOCK_ROWS);
     // The inverse of `first_row`, whose table is its own inverse.
     let stream = row % streams::<L>();
     let group = GROUP_ORDER[(row % 128 - stream) / 16];
-    let number = (group * 8 + row / 128) as u32;
-    let (word, shift) = (number * width / L::BITS, number * width % L::BITS);
-    // Where the last bit lies: no other cache line than the first one's if that has all.
-    let next = (number * width + width - 1) / L::BITS;
-    let at = |word: u32| packed[word as usize * streams::<L>() + stream];
-    L::part(at(word), at(next), shift, L::truncate(u64::MAX >> (64 - width)))
+    (stream, (group * 8 + row / 128) as u32)
+}
+
+/// The lanes of a block that hold the value of a row, which may be the same; `width` is not 0.
+#[inline(always)]
+pub(crate) fn lanes_of<L: Lane>(width: u32, row: usize) -> [usize; 2] {
+    let (stream, number) = place::<L>(row);
+    let lane = |bit: u32| (bit / L::BITS) as usize * streams::<L>() + stream;
+    [lane(number * width), lane(number * width + width - 1)]
+}
+
+/// One value of a block; `width` is not 0.
+#[inline(always)]
+pub(crate) fn unpack_one<L: Lane>(width: u32, packed: &[L], row: usize) -> L {
+    // Where the last bit lies is no other cache line than the first one's if that has all.
+    let [first, last] = lanes_of::<L>(width, row);
+    let shift = place::<L>(row).1 * width % L::BITS;
+    L::part(packed[first], packed[last], shift, L::truncate(u64::MAX >> (64 - width)))
 }

@@ -35,6 +35,7 @@ mod lanes;
 mod packed;
 mod parcel;
 mod pick;
+mod room;
 #[expect(unsafe_code, reason = "strings that were checked once")]
 mod strings;
 mod table;
@@ -55,5 +56,6 @@ pub use farpool_memory::working;
 pub use floats::Floats;
 pub use integers::{IntegerSet, Integers};
 pub use parcel::{Parcel, pack_array, pack_chunks};
+pub use room::{ResultMemory, Room};
 pub use table::{Encoder, Table, encode_row_group};
 pub use zone::ZoneMap;

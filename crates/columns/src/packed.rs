@@ -6,7 +6,7 @@
 //! of a peer calls [`Packed::check`] before anything else.
 
 use crate::arch::Level;
-use crate::kernels::{Blocks, Gather, Pick, UnpackBlock, UnpackBlocks};
+use crate::kernels::{Blocks, Gather, Pick, UnpackBlock, UnpackBlocks, UnpackEach};
 use crate::lanes::{self, Lane};
 use arrow_buffer::{Buffer, MutableBuffer};
 use farpool_model::limits::BLOCK_ROWS;
@@ -147,6 +147,33 @@ impl Packed {
         }
     }
 
+    /// Gives `map` of the distances of `rows` to `take`, piece by piece, each within one block.
+    #[inline]
+    pub fn unpack_to<L: Lane, T: Copy + Default>(
+        &self,
+        rows: Range<usize>,
+        map: impl Fn(L) -> T + Copy,
+        mut take: impl FnMut(&[T]),
+    ) {
+        self.check_rows(&rows);
+        let mut mapped = [T::default(); BLOCK_ROWS];
+        let mut row = rows.start;
+        let take = |mapped: &[T; BLOCK_ROWS]| {
+            let first = row % BLOCK_ROWS;
+            let count = (BLOCK_ROWS - first).min(rows.end - row);
+            take(&mapped[first..first + count]);
+            row += count;
+        };
+        let first = rows.start / BLOCK_ROWS;
+        let count = if rows.is_empty() { 0 } else { rows.end.div_ceil(BLOCK_ROWS) - first };
+        if self.width == 0 {
+            mapped.fill(map(L::default()));
+            return std::iter::repeat_n(&mapped, count).for_each(take);
+        }
+        let blocks = self.blocks_from::<L>(first);
+        Level::best().run(UnpackEach { blocks, count, mapped: &mut mapped, map, take });
+    }
+
     /// Unpacks blocks behind the end of `out`, into memory that need not be cleared for it first.
     #[expect(unsafe_code, reason = "clearing took as long as unpacking")]
     fn append_blocks<L: Lane, T: Copy>(
@@ -178,14 +205,16 @@ impl Packed {
 
     /// The `count` rows whose bits are set, with the same bounds and width.
     pub fn pick(&self, selected: &[u64], count: usize) -> Packed {
-        let mut data = MutableBuffer::from_len_zeroed(count.div_ceil(BLOCK_ROWS) * self.block_bytes());
+        let mut data = Buffer::default();
         if self.width > 0 {
             with_lane!(self.width, L => {
-                let (blocks, out) = (self.blocks_from::<L>(0), data.typed_data_mut::<L>());
-                Level::best().run(Pick { blocks, selected, out });
+                let lanes = count.div_ceil(BLOCK_ROWS) * lanes::block_lanes::<L>(self.width);
+                let mut out = Vec::with_capacity(lanes);
+                Level::best().run(Pick { blocks: self.blocks_from::<L>(0), selected, out: &mut out });
+                data = Buffer::from_vec(out);
             });
         }
-        Packed { rows: count, data: data.into(), ..*self }
+        Packed { rows: count, data, ..*self }
     }
 
     /// Bytes of a block.

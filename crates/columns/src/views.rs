@@ -33,6 +33,12 @@ pub(crate) fn view_of(data: &[u8], start: usize, len: usize) -> u128 {
     len as u128 | u128::from_le_bytes(window) << 32
 }
 
+/// The view of `piece[start..start + len]`, `piece` being what lies in the first buffer from `base` on.
+#[inline]
+pub(crate) fn view_in_piece(piece: &[u8], start: usize, len: usize, base: usize) -> u128 {
+    view_of(piece, start, len) + if len > INLINE_BYTES_MAX { (base as u128) << 96 } else { 0 }
+}
+
 /// Views into one buffer whose values are known to be right.
 #[derive(Clone, Debug)]
 pub(crate) struct Views {
@@ -156,6 +162,8 @@ mod tests {
             for len in 0..=data.len() - start {
                 let expected = arrow_array::builder::make_view(&data[start..start + len], 0, start as u32);
                 assert_eq!(view_of(&data, start, len), expected, "{len} bytes at {start}");
+                let base = start / 2;
+                assert_eq!(view_in_piece(&data[base..], start - base, len, base), expected);
             }
         }
     }

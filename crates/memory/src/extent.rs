@@ -24,18 +24,21 @@ pub(crate) struct Run {
     pages_kept: AtomicUsize,
     /// Extents of the run; never grows again once it is zero.
     writers: Arc<AtomicUsize>,
+    /// Whether all pages had memory of an earlier use.
+    warm: bool,
 }
 
 impl Run {
     pub fn new(
         pool: Arc<Pool>,
         tenant: TenantIndex,
-        first: usize,
-        count: usize,
+        pages: Range<usize>,
         writers: Arc<AtomicUsize>,
+        warm: bool,
     ) -> Run {
-        let ids = (first..first + count).map(|page| PageId(farpool_model::cast::u32_checked(page))).collect();
-        Run { pool, tenant, ids, pages_kept: AtomicUsize::new(count), writers }
+        let pages_kept = AtomicUsize::new(pages.len());
+        let ids = pages.map(|page| PageId(farpool_model::cast::u32_checked(page))).collect();
+        Run { pool, tenant, ids, pages_kept, writers, warm }
     }
 
     fn first(&self) -> usize {
@@ -86,12 +89,17 @@ impl Extent {
         self.range.len()
     }
 
+    /// Whether all its pages have memory from an earlier use: only others cost page faults.
+    pub fn is_warm(&self) -> bool {
+        self.run.warm
+    }
+
     /// Whether everything was split off.
     pub fn is_empty(&self) -> bool {
         self.range.is_empty()
     }
 
-    /// The bytes, zero where nothing was written yet.
+    /// The bytes, zero where nothing was written yet; unspecified there in a pool that recycles its pages.
     pub fn as_mut_slice(&mut self) -> &mut [u8] {
         // SAFETY: the range is mapped and, by the invariant of this module, ours alone.
         unsafe { std::slice::from_raw_parts_mut(self.run.at(self.range.start), self.range.len()) }

@@ -4,7 +4,8 @@
 //! [`Lease`] that many may read. The pages go back to the system when the last lease of their run is gone.
 //!
 //! Invariants: no byte is in two live extents or leases that differ; a writable byte is never readable
-//! elsewhere; fresh pages are zero; the bytes in use never exceed the limit of the pool nor a tenant's quota.
+//! elsewhere; fresh pages are zero, but in a pool of one owner that recycles them; the bytes in use never exceed
+//! the limit of the pool nor a tenant's quota.
 //! After Farview (section 4.3: an MMU that gives out 2 MiB pages and keeps tenants apart).
 
 mod extent;

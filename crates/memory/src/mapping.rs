@@ -31,7 +31,17 @@ unsafe impl Sync for Mapping {}
 impl Mapping {
     /// Reserves room for at least `pages_limit` pages.
     pub fn reserve(pages_limit: usize) -> Result<Mapping> {
-        let (reserved, pages, huge_pages) = reserve_best(pages_limit).ok_or_else(|| {
+        Mapping::of(reserve_best(pages_limit), pages_limit)
+    }
+
+    /// Reserves room for exactly `pages_limit` pages, which are not taken from the system's stock of explicit
+    /// huge pages: those would have to be made ready again for each use.
+    pub fn reserve_exactly(pages_limit: usize) -> Result<Mapping> {
+        Mapping::of(reserve(pages_limit, true), pages_limit)
+    }
+
+    fn of(reserved: Option<(sys::Reserved, usize, HugePages)>, pages_limit: usize) -> Result<Mapping> {
+        let (reserved, pages, huge_pages) = reserved.ok_or_else(|| {
             Error::over_limit(format!(
                 "the system does not give {} for the pool",
                 crate::size_text((pages_limit * PAGE_BYTES) as u64)
@@ -98,17 +108,18 @@ impl Mapping {
 fn reserve_best(pages_limit: usize) -> Option<(sys::Reserved, usize, HugePages)> {
     RESERVE_FACTORS.into_iter().find_map(|factor| {
         let pages = pages_limit.checked_mul(factor)?.max(pages_limit);
-        let bytes = pages.checked_add(1)?.checked_mul(PAGE_BYTES)?;
-        let reserved = sys::Reserved::new(bytes, factor > 0)?;
-        let huge_pages = if crate::huge::explicit_pages_free() >= pages_limit {
-            HugePages::Explicit
-        } else if reserved.ask_for_huge_pages() && crate::huge::transparent_granted() {
-            HugePages::Transparent
-        } else {
-            HugePages::None
-        };
-        Some((reserved, pages, huge_pages))
+        let (reserved, pages, huge_pages) = reserve(pages, factor > 0)?;
+        let explicit = crate::huge::explicit_pages_free() >= pages_limit;
+        Some((reserved, pages, if explicit { HugePages::Explicit } else { huge_pages }))
     })
+}
+
+/// A reserved range of one page more than `pages`.
+fn reserve(pages: usize, counted_lazily: bool) -> Option<(sys::Reserved, usize, HugePages)> {
+    let bytes = pages.checked_add(1)?.checked_mul(PAGE_BYTES)?;
+    let reserved = sys::Reserved::new(bytes, counted_lazily)?;
+    let transparent = reserved.ask_for_huge_pages() && crate::huge::transparent_granted();
+    Some((reserved, pages, if transparent { HugePages::Transparent } else { HugePages::None }))
 }
 
 #[cfg(unix)]

@@ -10,7 +10,7 @@ use farpool_model::{Error, ErrorKind, Result, TenantName};
 use parking_lot::Mutex;
 use std::ops::Range;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 /// How large a pool is.
 #[derive(Clone, Copy, Debug)]
@@ -37,6 +37,9 @@ pub struct PoolUsage {
 pub struct Pool {
     mapping: Mapping,
     pages_limit: usize,
+    recycles: bool,
+    /// Whether pages keep their memory when they are given back.
+    keeps: AtomicBool,
     table: Mutex<PageTable>,
 }
 
@@ -46,26 +49,34 @@ impl Pool {
     /// # Errors
     /// `Invalid` when the limit is less than one page; `OverLimit` when the system does not give the range.
     pub fn new(config: PoolConfig) -> Result<Arc<Pool>> {
-        let pages_limit = config.bytes_limit / PAGE_BYTES;
-        if pages_limit == 0 {
-            return Err(Error::invalid(format!(
-                "a pool needs at least {}, not {}",
-                size_text(PAGE_BYTES as u64),
-                size_text(config.bytes_limit as u64)
-            )));
-        }
-        let mapping = Mapping::reserve(pages_limit)?;
-        let table = Mutex::new(PageTable::new(mapping.pages()));
-        Ok(Arc::new(Pool { mapping, pages_limit, table }))
+        Ok(Arc::new(Pool::over(Mapping::reserve(pages_of(config)?)?, config, false)))
     }
 
-    /// A contiguous, zero-filled run of whole pages, at least `bytes` long (and at least one page).
+    /// A pool whose pages keep their memory when they are given back, so that it costs no page faults to use
+    /// them again, from an allocation to the next [`Pool::trim`]. What an extent holds before it is written is then unspecified: such a
+    /// pool is for one owner. In use or not, its pages never take more than the limit.
+    ///
+    /// # Errors
+    /// As [`Pool::new`].
+    pub fn recycling(config: PoolConfig) -> Result<Arc<Pool>> {
+        Ok(Arc::new(Pool::over(Mapping::reserve_exactly(pages_of(config)?)?, config, true)))
+    }
+
+    fn over(mapping: Mapping, config: PoolConfig, recycles: bool) -> Pool {
+        let table = Mutex::new(PageTable::new(mapping.pages()));
+        let pages_limit = config.bytes_limit / PAGE_BYTES;
+        Pool { mapping, pages_limit, recycles, keeps: AtomicBool::new(recycles), table }
+    }
+
+    /// A contiguous run of whole pages, at least `bytes` long (and at least one page). It is zero-filled unless
+    /// the pool recycles its pages.
     ///
     /// # Errors
     /// `OverLimit` when the pool or the tenant's quota has not so much left.
     pub fn allocate(self: &Arc<Self>, tenant: &TenantName, bytes: usize) -> Result<Extent> {
         let count = bytes.div_ceil(PAGE_BYTES).max(1);
         let writers = Arc::new(AtomicUsize::new(1));
+        self.keeps.store(self.recycles, Ordering::Relaxed);
         let mut table = self.table.lock();
         let index = table.tenant_index(tenant);
         self.check_room(&table, index, bytes, count)?;
@@ -76,8 +87,9 @@ impl Pool {
             ))
             .advise("drop a table")
         })?;
+        let warm = table.is_warm(first, count);
         drop(table);
-        let run = Run::new(Arc::clone(self), index, first, count, writers);
+        let run = Run::new(Arc::clone(self), index, first..first + count, writers, warm);
         // SAFETY: the pages were free until now, and only the run knows them.
         unsafe { self.mapping.prepare(first, count) }?;
         Ok(Extent::new(run))
@@ -134,6 +146,25 @@ impl Pool {
         }
     }
 
+    /// Bytes of pages in use.
+    pub fn bytes_used(&self) -> usize {
+        self.table.lock().pages_used() * PAGE_BYTES
+    }
+
+    /// Gives the memory of all pages that are not in use back to the system, and from now to the next allocation
+    /// that of pages that are given back.
+    pub fn trim(&self) {
+        self.keeps.store(false, Ordering::Relaxed);
+        // Under the lock, so that nobody takes a page meanwhile; it is called when there is little to do.
+        let mut table = self.table.lock();
+        let free: Vec<(usize, usize)> = table.free_runs().collect();
+        for (first, count) in free {
+            table.set_warm(first, count, false);
+            // SAFETY: neither an extent nor a lease reaches free pages, and none are taken under the lock.
+            unsafe { self.mapping.release(first, count) };
+        }
+    }
+
     /// Bounds what a tenant may hold, in whole pages; `None` lifts the bound. What it holds already stays.
     pub fn set_quota(&self, tenant: &TenantName, bytes: Option<usize>) {
         let mut table = self.table.lock();
@@ -178,10 +209,30 @@ impl Pool {
         if count == 0 {
             return;
         }
+        if self.keeps.load(Ordering::Relaxed) {
+            let mut table = self.table.lock();
+            table.retire(index, first, count);
+            table.set_warm(first, count, true);
+            return table.give_back(index, first, count);
+        }
         self.table.lock().retire(index, first, count);
         // Outside the lock, because the system takes its time over many pages.
         // SAFETY: the caller vouches for the pages, and retired ones cannot be read raw.
         unsafe { self.mapping.release(first, count) };
-        self.table.lock().give_back(index, first, count);
+        let mut table = self.table.lock();
+        table.set_warm(first, count, false);
+        table.give_back(index, first, count);
     }
+}
+
+fn pages_of(config: PoolConfig) -> Result<usize> {
+    let pages = config.bytes_limit / PAGE_BYTES;
+    if pages == 0 {
+        return Err(Error::invalid(format!(
+            "a pool needs at least {}, not {}",
+            size_text(PAGE_BYTES as u64),
+            size_text(config.bytes_limit as u64)
+        )));
+    }
+    Ok(pages)
 }

@@ -39,12 +39,15 @@ pub(crate) struct PageTable {
     tenants: Vec<Tenant>,
     by_name: HashMap<TenantName, TenantIndex>,
     pages_used: usize,
+    /// Which pages were given back and have kept their memory.
+    warm: Vec<bool>,
 }
 
 impl PageTable {
     pub fn new(pages: usize) -> Self {
         PageTable {
             entries: vec![None; pages],
+            warm: vec![false; pages],
             free: if pages == 0 { BTreeMap::new() } else { BTreeMap::from([(0, pages)]) },
             tenants: Vec::new(),
             by_name: HashMap::new(),
@@ -54,6 +57,21 @@ impl PageTable {
 
     pub fn pages_used(&self) -> usize {
         self.pages_used
+    }
+
+    /// Whether all of these pages have kept the memory of an earlier use.
+    pub fn is_warm(&self, first: usize, count: usize) -> bool {
+        self.warm[first..first + count].iter().all(|warm| *warm)
+    }
+
+    /// Notes whether pages have kept their memory.
+    pub fn set_warm(&mut self, first: usize, count: usize, warm: bool) {
+        self.warm[first..first + count].fill(warm);
+    }
+
+    /// First page and length of each run of pages that are not in use.
+    pub fn free_runs(&self) -> impl Iterator<Item = (usize, usize)> {
+        self.free.iter().map(|(first, count)| (*first, *count))
     }
 
     pub fn tenants(&self) -> &[Tenant] {

@@ -287,3 +287,29 @@ fn a_lease_outlives_every_other_handle_to_its_pool() {
     drop(pool);
     assert_eq!(&*slice, b"still");
 }
+
+#[test]
+fn a_recycling_pool_gives_its_pages_out_again_and_lets_them_go_when_it_is_trimmed() {
+    let pool = Pool::recycling(PoolConfig { bytes_limit: 3 * PAGE_BYTES }).unwrap();
+    let owner = tenant(0);
+    let filled = |bytes: usize, value: u8| {
+        let mut extent = pool.allocate(&owner, bytes).unwrap();
+        extent.as_mut_slice().fill(value);
+        extent.freeze(bytes)
+    };
+    let (first, second) = (filled(PAGE_BYTES + 1, 7), filled(10, 8));
+    assert_eq!(pool.bytes_used(), 3 * PAGE_BYTES);
+    assert_eq!(pool.allocate(&owner, 1).unwrap_err().kind, ErrorKind::OverLimit);
+    drop(first);
+    assert_eq!(pool.bytes_used(), PAGE_BYTES);
+    let mut again = pool.allocate(&owner, 2 * PAGE_BYTES).unwrap();
+    assert!(again.is_warm());
+    again.as_mut_slice().fill(9);
+    assert!(second.iter().all(|byte| *byte == 8));
+    drop(again);
+    pool.trim();
+    assert!(second.iter().all(|byte| *byte == 8));
+    let mut fresh = pool.allocate(&owner, 2 * PAGE_BYTES).unwrap();
+    assert!(!fresh.is_warm() && fresh.as_mut_slice().iter().all(|byte| *byte == 0));
+    assert!(Pool::recycling(PoolConfig { bytes_limit: PAGE_BYTES - 1 }).is_err());
+}

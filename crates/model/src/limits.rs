@@ -76,6 +76,14 @@ pub const TOP_ROWS_MAX: usize = ROW_GROUP_ROWS;
 /// Columns of an order. Engines drop those that others imply; beyond a few none decides anything.
 pub const SORT_KEYS_MAX: usize = 64;
 
+/// Bytes of memory that the results of remote queries may take in pages that are used again, held by a result or
+/// waiting for the next one: twice the largest result of the benchmarks. What goes beyond is the allocator's.
+pub const RESULT_BYTES_MAX: usize = 2 << 30;
+
+/// Milliseconds without a remote query after which pages that no result holds go back to the system: as long as a
+/// person takes to ask the next question.
+pub const RESULT_IDLE_MS: u64 = 30_000;
+
 /// Requests that one connection may have open at once.
 pub const STREAMS_PER_CONNECTION_MAX: usize = 64;
 
@@ -145,5 +153,5 @@ const _: () = assert!(PATTERN_BYTES_MAX <= PLAN_BYTES_MAX);
 const _: () = assert!(SORT_KEYS_MAX <= COLUMNS_MAX);
 const _: () = assert!(TAP_COLUMNS_MAX <= COLUMNS_MAX && TAP_MOMENT_COLUMNS_MAX <= TAP_COLUMNS_MAX);
 const _: () = assert!(MOMENT_COLUMNS_MAX <= COLUMNS_MAX);
-const _: () = assert!(PAGE_BYTES.is_power_of_two());
+const _: () = assert!(PAGE_BYTES.is_power_of_two() && PAGE_BYTES <= RESULT_BYTES_MAX);
 const _: () = assert!(ROW_GROUP_ROWS <= u32::MAX as usize);

@@ -15,8 +15,10 @@
 mod avx2;
 #[cfg(target_arch = "x86_64")]
 mod avx512;
+mod past_caches;
 mod portable;
 
+pub(crate) use past_caches::Writer;
 use portable::Portable;
 use std::sync::atomic::{AtomicU8, Ordering};
 

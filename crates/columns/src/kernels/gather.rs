@@ -9,6 +9,9 @@ use farpool_model::limits::BLOCK_ROWS;
 /// 43 values took 350 ns one by one, and 64 took 300 ns with the whole block (`examples/scan_speed.rs`).
 const WHOLE_BLOCK_MIN: usize = 48;
 
+/// Single values that are asked for ahead of the one at hand.
+const AHEAD: usize = 24;
+
 /// Calls `visit` with the value of each of `rows`; the width is not 0.
 pub(crate) struct Gather<'a, L, F> {
     pub blocks: Blocks<'a, L>,
@@ -23,6 +26,7 @@ impl<L: Lane, F: FnMut(L)> Kernel for Gather<'_, L, F> {
     fn run<S: Simd>(self, simd: S) {
         let Gather { blocks, rows, mut visit } = self;
         let mut values = [L::default(); BLOCK_ROWS];
+        let mut done = 0;
         let same_block = |a: &u32, b: &u32| *a as usize / BLOCK_ROWS == *b as usize / BLOCK_ROWS;
         for group in rows.chunk_by(same_block) {
             let index = group[0] as usize / BLOCK_ROWS;
@@ -33,7 +37,15 @@ impl<L: Lane, F: FnMut(L)> Kernel for Gather<'_, L, F> {
             }
             for row in group {
                 let row = *row as usize % BLOCK_ROWS;
-                visit(if whole { values[row] } else { lanes::unpack_one(blocks.width, packed, row) });
+                done += 1;
+                if whole {
+                    visit(values[row]);
+                    continue;
+                }
+                if let Some(row) = rows.get(done + AHEAD) {
+                    blocks.prefetch_one(simd, *row as usize);
+                }
+                visit(lanes::unpack_one(blocks.width, packed, row));
             }
         }
     }

@@ -14,7 +14,7 @@ mod unpack;
 pub(crate) use gather::Gather;
 pub(crate) use pick::Pick;
 pub(crate) use retain::{Member, MemberByte, Retain, RetainAtMost, RetainPlain, Within};
-pub(crate) use unpack::{UnpackBlock, UnpackBlocks};
+pub(crate) use unpack::{UnpackBlock, UnpackBlocks, UnpackEach};
 
 use crate::arch::Simd;
 use crate::lanes::{self, Lane};
@@ -46,6 +46,19 @@ impl<'a, L: Lane> Blocks<'a, L> {
         let start = index * lanes::block_lanes::<L>(self.width) + word;
         for half in [0, BLOCK_ROWS / L::BITS as usize / 2] {
             if let Some(lane) = self.lanes.get(start + half) {
+                simd.prefetch(lane);
+            }
+        }
+    }
+}
+
+impl<L: Lane> Blocks<'_, L> {
+    /// Asks for where the value of a row lies.
+    #[inline(always)]
+    pub fn prefetch_one<S: Simd>(&self, simd: S, row: usize) {
+        let start = row / BLOCK_ROWS * lanes::block_lanes::<L>(self.width);
+        for lane in lanes::lanes_of::<L>(self.width, row % BLOCK_ROWS) {
+            if let Some(lane) = self.lanes.get(start + lane) {
                 simd.prefetch(lane);
             }
         }

@@ -5,11 +5,11 @@ use crate::arch::{Kernel, Simd};
 use crate::lanes::{self, Lane};
 use farpool_model::limits::BLOCK_ROWS;
 
-/// Packs the values whose bits are set into `out`, which has room for whole blocks of them; the width is not 0.
+/// Appends the values whose bits are set to `out`, packed in whole blocks; the width is not 0.
 pub(crate) struct Pick<'a, L> {
     pub blocks: Blocks<'a, L>,
     pub selected: &'a [u64],
-    pub out: &'a mut [L],
+    pub out: &'a mut Vec<L>,
 }
 
 impl<L: Lane> Kernel for Pick<'_, L> {
@@ -19,10 +19,12 @@ impl<L: Lane> Kernel for Pick<'_, L> {
     fn run<S: Simd>(self, simd: S) {
         let Pick { blocks, selected, out } = self;
         let width = blocks.width;
-        let mut out = out.chunks_exact_mut(lanes::block_lanes::<L>(width));
         let mut values = [L::default(); BLOCK_ROWS];
         // What is picked of one block, behind what did not fill a block before.
         let mut picked = [L::default(); 2 * BLOCK_ROWS];
+        // A packed block: what `out` has room for need not be cleared first.
+        let mut packed = [L::default(); BLOCK_ROWS];
+        let packed = &mut packed[..lanes::block_lanes::<L>(width)];
         let mut count = 0;
         for (index, words) in selected.chunks(BLOCK_WORDS).enumerate() {
             if words.iter().all(|word| *word == 0) {
@@ -34,14 +36,16 @@ impl<L: Lane> Kernel for Pick<'_, L> {
             }
             if count >= BLOCK_ROWS {
                 let (full, rest) = picked.split_at_mut(BLOCK_ROWS);
-                pack(width, full, out.next());
+                pack(width, full, packed);
+                out.extend_from_slice(packed);
                 count -= BLOCK_ROWS;
                 full[..count].copy_from_slice(&rest[..count]);
             }
         }
         if count > 0 {
             picked[count..BLOCK_ROWS].fill(L::default());
-            pack(width, &picked[..BLOCK_ROWS], out.next());
+            pack(width, &picked[..BLOCK_ROWS], packed);
+            out.extend_from_slice(packed);
         }
     }
 }
@@ -66,8 +70,8 @@ fn pick_word<S: Simd, L: Lane>(simd: S, values: &[L], word: u64, out: &mut [L]) 
 }
 
 #[inline(always)]
-fn pack<L: Lane>(width: u32, values: &[L], out: Option<&mut [L]>) {
-    if let (Some(values), Some(out)) = (values.first_chunk(), out) {
+fn pack<L: Lane>(width: u32, values: &[L], out: &mut [L]) {
+    if let Some(values) = values.first_chunk() {
         lanes::pack_block(width, values, out);
     }
 }

@@ -51,3 +51,28 @@ impl<L: Lane, T, F: Fn(L) -> T> Kernel for UnpackBlocks<'_, L, T, F> {
         }
     }
 }
+
+/// Gives `map` of the values of one of `count` blocks after the other to `take`; the width is not 0.
+pub(crate) struct UnpackEach<'a, L, T, F, G> {
+    pub blocks: Blocks<'a, L>,
+    pub count: usize,
+    /// Where they are put together.
+    pub mapped: &'a mut [T; BLOCK_ROWS],
+    pub map: F,
+    pub take: G,
+}
+
+impl<L: Lane, T, F: Fn(L) -> T, G: FnMut(&[T; BLOCK_ROWS])> Kernel for UnpackEach<'_, L, T, F, G> {
+    type Output = ();
+
+    #[inline(always)]
+    fn run<S: Simd>(self, simd: S) {
+        let UnpackEach { blocks, count, mapped, map, mut take } = self;
+        let mut values = [L::default(); BLOCK_ROWS];
+        for index in 0..count {
+            UnpackBlock { blocks, index, out: &mut values }.run(simd);
+            mapped.iter_mut().zip(&values).for_each(|(mapped, value)| *mapped = map(*value));
+            take(mapped);
+        }
+    }
+}

@@ -1,9 +1,10 @@
 //! Reads parcels from anybody, and makes record batches of them.
 //!
 //! Buffers stay where the message lies. Only what the safety of decoding rests on is looked at here: lengths,
-//! codes of dictionaries, ends of strings, UTF-8. Strings that are compressed are decompressed at once, for
-//! checking them takes as long.
+//! codes of dictionaries, ends of strings, UTF-8. Strings that are compressed are checked when they are
+//! decompressed, for checking them takes as long.
 
+use super::coded::Coded;
 use super::{
     ALIGNMENT, BIT_PACKED, BYTES, CONSTANT, DICTIONARY, FSST, NULLS, PLAIN, TAIL_BLOCK, TAIL_LOOSE,
     block_bytes, loose_bytes,
@@ -11,35 +12,35 @@ use super::{
 use crate::body::Body;
 use crate::bytes::Reader;
 use crate::chunk::Chunk;
-use crate::decode::text_array;
 use crate::encode::{aligned_copy, numbered_constant};
 use crate::ends::Ends;
 use crate::fsst_text::SymbolTable;
 use crate::lanes::{Lane, pack_block};
 use crate::packed::{Packed, width_of, with_lane};
+use crate::room::Room;
 use crate::views::{Views, view_of};
 use crate::zone::ZoneMap;
-use arrow_array::{ArrayRef, RecordBatch, RecordBatchOptions, new_null_array};
-use arrow_buffer::{BooleanBuffer, Buffer, MutableBuffer, NullBuffer};
+use arrow_array::{RecordBatch, RecordBatchOptions, new_null_array};
+use arrow_buffer::{BooleanBuffer, Buffer, MutableBuffer};
 use arrow_schema::{DataType, SchemaRef};
 use bytes::Bytes;
-use farpool_model::limits::{BLOCK_ROWS, MESSAGE_BYTES_MAX, ROW_GROUP_ROWS, STRING_BYTES_MAX};
+use farpool_model::limits::{BLOCK_ROWS, ROW_GROUP_ROWS, STRING_BYTES_MAX};
 use farpool_model::{Error, Result, literal, schema};
-use std::ops::Range;
 
 /// Rows of a result, encoded.
 #[derive(Debug)]
 pub struct Parcel {
     schema: SchemaRef,
     rows: usize,
+    /// Rows that were given.
+    given: usize,
     columns: Vec<Column>,
 }
 
 #[derive(Debug)]
 enum Column {
     Encoded(Box<Chunk>),
-    /// Decoded as a whole when it was read.
-    Decoded(ArrayRef),
+    Coded(Box<Coded>),
 }
 
 impl Parcel {
@@ -65,7 +66,7 @@ impl Parcel {
         if !parts.head.is_empty() || parts.at.next_multiple_of(ALIGNMENT) < body.len() {
             return Err(Error::corrupt("a parcel with more than its columns"));
         }
-        Ok(Parcel { schema: schema.clone(), rows, columns })
+        Ok(Parcel { schema: schema.clone(), rows, given: 0, columns })
     }
 
     /// Rows.
@@ -73,19 +74,23 @@ impl Parcel {
         self.rows
     }
 
-    /// The values of some rows, decoded.
+    /// Rows that are still to come.
+    pub fn rows_left(&self) -> usize {
+        self.rows - self.given
+    }
+
+    /// The next rows, at most `rows_max`, decoded, in `room` as far as it has room for them.
     ///
     /// # Errors
-    /// `Invalid` when there are no such rows; `Corrupt` when a column that may not be NULL is.
-    pub fn decode(&self, rows: Range<usize>) -> Result<RecordBatch> {
-        if rows.start > rows.end || rows.end > self.rows {
-            return Err(Error::invalid(format!("rows {rows:?} of a parcel of {}", self.rows)));
-        }
-        let decode = |column: &Column| match column {
-            Column::Encoded(chunk) => chunk.decode(rows.clone()),
-            Column::Decoded(array) => Ok(array.slice(rows.start, rows.len())),
+    /// `Corrupt` when strings are damaged, or a column that may not be NULL is. Nothing may be asked for after that.
+    pub fn next(&mut self, rows_max: usize, room: &mut Room) -> Result<RecordBatch> {
+        let rows = self.given..self.given + rows_max.min(self.rows_left());
+        let mut decode = |column: &mut Column| match column {
+            Column::Encoded(chunk) => chunk.decode_in(rows.clone(), room),
+            Column::Coded(coded) => coded.next(rows.len(), room),
         };
-        let columns = self.columns.iter().map(decode).collect::<Result<_>>()?;
+        let columns = self.columns.iter_mut().map(&mut decode).collect::<Result<_>>()?;
+        self.given = rows.end;
         let options = RecordBatchOptions::new().with_row_count(Some(rows.len()));
         RecordBatch::try_new_with_options(self.schema.clone(), columns, &options)
             .map_err(|error| Error::corrupt(format!("a parcel of other columns: {error}")))
@@ -117,7 +122,7 @@ impl Parts<'_> {
         };
         let encoding = self.head.byte()?;
         if encoding == FSST && schema::is_bytes(data_type) {
-            return self.fsst(data_type, validity).map(Column::Decoded);
+            return self.fsst(data_type, validity).map(|coded| Column::Coded(Box::new(coded)));
         }
         let null_count = match (&validity, encoding) {
             (None, NULLS) => self.rows,
@@ -247,32 +252,14 @@ impl Parts<'_> {
         Ok(Body::Dictionary { values, codes })
     }
 
-    fn fsst(&mut self, data_type: &DataType, validity: Option<BooleanBuffer>) -> Result<ArrayRef> {
-        let table = SymbolTable::from_parts(&self.next()?, &self.next()?)?;
-        let packed = self.packed()?;
+    fn fsst(&mut self, data_type: &DataType, validity: Option<BooleanBuffer>) -> Result<Coded> {
+        let table = Box::new(SymbolTable::from_parts(&self.next()?, &self.next()?)?);
+        let lengths = self.packed()?;
         let codes = self.next()?;
-        if packed.reference != 0 {
+        if lengths.reference != 0 {
             return Err(Error::corrupt("lengths of strings that do not count from 0"));
         }
-        let mut lengths = Vec::with_capacity(self.rows);
-        let (mut bytes, mut ends) = (0_u64, Vec::with_capacity(self.rows));
-        with_lane!(packed.width, L => packed.for_each_piece::<L>(0..self.rows, |piece| {
-            for length in piece {
-                // A value of more than 32 bits fails below, whatever is left of it here.
-                bytes = bytes.saturating_add(length.widen());
-                lengths.push(length.widen() as u32);
-                ends.push(bytes as u32);
-            }
-        }));
-        let bytes = usize::try_from(bytes).unwrap_or(usize::MAX);
-        let mut text = Vec::new();
-        if bytes > MESSAGE_BYTES_MAX || !table.decode(&codes, bytes, &mut text) {
-            return Err(Error::corrupt("strings whose codes stand for another length"));
-        }
-        check_text(&text, ends.into_iter(), data_type)?;
-        let nulls = validity.map(NullBuffer::new).filter(|nulls| nulls.null_count() > 0);
-        // SAFETY: the lengths add up to those of the text, whose values were just checked.
-        Ok(unsafe { text_array(text, &lengths, data_type, nulls) })
+        Ok(Coded { data_type: data_type.clone(), validity, table, lengths, codes, row: 0, at: 0 })
     }
 }
 
@@ -298,7 +285,7 @@ fn with_tail(whole: &[u8], loose: &[u8], rest: usize, width: u32) -> Buffer {
 
 /// Whether values that end at `ends`, which ascend to the end of `data`, may be values of the type: short
 /// enough, and strings UTF-8.
-fn check_text(data: &[u8], ends: impl Iterator<Item = u32>, data_type: &DataType) -> Result<()> {
+pub(super) fn check_text(data: &[u8], ends: impl Iterator<Item = u32>, data_type: &DataType) -> Result<()> {
     let wrong = || Error::corrupt("a string that is too long or not UTF-8");
     if data.len() > i32::MAX as usize {
         return Err(wrong());

@@ -3,9 +3,11 @@
 use super::*;
 use crate::chunk::Chunk;
 use crate::encode::encode;
+use crate::room::{ResultMemory, Room};
 use arrow_array::*;
 use arrow_schema::{DataType, Field, Schema, SchemaRef};
 use bytes::Bytes;
+use farpool_model::limits::PAGE_BYTES;
 use proptest::prelude::*;
 use std::sync::Arc;
 
@@ -31,12 +33,21 @@ fn check(columns: &[ArrayRef]) {
     let packed = |column: &ArrayRef| pack_array(column).unwrap();
     for offset in [0, 1, 8] {
         for chunks in [columns.iter().map(stored).collect(), columns.iter().map(packed).collect::<Vec<_>>()] {
-            let parcel = Parcel::read(&sent(chunks, rows, offset), &schema).unwrap();
-            assert_eq!(parcel.rows(), rows);
-            assert_eq!(parcel.decode(0..rows).unwrap(), whole);
-            let (start, end) = (rows / 3, rows - rows / 5);
-            assert_eq!(parcel.decode(start..end).unwrap(), whole.slice(start, end - start));
-            assert!(parcel.decode(0..rows + 1).is_err());
+            let sent = sent(chunks, rows, offset);
+            let memory = ResultMemory::new(8 * PAGE_BYTES).unwrap();
+            for (mut room, part) in [
+                (Room::default(), rows.max(1)),
+                (Room::default(), rows / 3 + 1),
+                (Room::new(Some(memory)), 2049),
+            ] {
+                let mut parcel = Parcel::read(&sent, &schema).unwrap();
+                assert_eq!(parcel.rows(), rows);
+                for start in (0..rows).step_by(part) {
+                    let next = parcel.next(part, &mut room).unwrap();
+                    assert_eq!(next, whole.slice(start, part.min(rows - start)));
+                }
+                assert_eq!((parcel.rows_left(), parcel.next(1, &mut room).unwrap().num_rows()), (0, 0));
+            }
         }
     }
 }
@@ -101,7 +112,7 @@ fn parcels_of_other_columns_are_refused() {
     }
     let strict = Schema::new(vec![Field::new("c", DataType::Int64, false)]);
     let bytes = sent(vec![pack_array(&columns[0]).unwrap()], 10, 0);
-    assert!(Parcel::read(&bytes, &Arc::new(strict)).unwrap().decode(0..10).is_err());
+    assert!(Parcel::read(&bytes, &Arc::new(strict)).unwrap().next(10, &mut Room::default()).is_err());
 }
 
 #[test]
@@ -123,8 +134,10 @@ fn damaged_parcels_are_refused_or_sound() {
 }
 
 fn read_all(bytes: &Bytes, schema: &SchemaRef) {
-    let Ok(parcel) = Parcel::read(bytes, schema) else { return };
-    if let Ok(batch) = parcel.decode(0..parcel.rows()) {
+    let Ok(mut parcel) = Parcel::read(bytes, schema) else { return };
+    while parcel.rows_left() > 0
+        && let Ok(batch) = parcel.next(700, &mut Room::default())
+    {
         for column in batch.columns() {
             column.to_data().validate_full().unwrap();
         }

@@ -22,6 +22,9 @@ use std::sync::Arc;
 /// number of pieces, and each costs about as much as copying this many bytes.
 const PIECE_BYTES_MIN: usize = 4 << 10;
 
+/// A tail is loose where that saves more than such a part of the rest: its reader has to copy all to one place.
+const TAIL_PART_MIN: usize = 16;
+
 static ZEROS: [u8; ALIGNMENT] = [0; ALIGNMENT];
 
 /// The parcel of `chunks`, which all have `rows` rows, in pieces to be sent one after the other. The pieces
@@ -121,7 +124,8 @@ impl Writer {
         self.head.extend_from_slice(&packed.reference.to_le_bytes());
         self.head.extend_from_slice(&packed.max.to_le_bytes());
         let (blocks, rest) = (packed.rows / BLOCK_ROWS, packed.rows % BLOCK_ROWS);
-        if rest * loose_bytes(packed.width) >= block_bytes(packed.width) || rest == 0 {
+        let saved = block_bytes(packed.width).saturating_sub(rest * loose_bytes(packed.width));
+        if rest == 0 || saved * TAIL_PART_MIN <= blocks * block_bytes(packed.width) {
             self.head.push(TAIL_BLOCK);
             return self.buffer(packed.data.clone());
         }

@@ -7,6 +7,7 @@
 mod connection;
 mod dial;
 mod load;
+mod memory;
 mod query;
 mod sender;
 

@@ -1,10 +1,11 @@
 //! A program that runs at the node: its answers first, then its rows as they come, its receipt last.
 
 use super::connection::Channel;
+use super::memory::Reading;
 use crate::{BatchStream, ReceiptHandle};
 use arrow_array::RecordBatch;
 use arrow_schema::SchemaRef;
-use farpool_columns::Parcel;
+use farpool_columns::{Parcel, Room};
 use farpool_model::{Error, Prepared, Receipt, Result, limits};
 use farpool_wire::{FrameKind, Grants, Message, Response};
 use futures::Stream;
@@ -39,8 +40,12 @@ pub(super) fn streams(
     count: usize,
 ) -> Vec<BatchStream> {
     let turn = Mutex::new(Turn::Open(Box::new(Open { channel, grants: Grants::new() })));
-    let rows = Arc::new(Rows { turn, waiting: Arc::default(), schema, receipt });
-    let stream = |_| Box::pin(Reader { rows: rows.clone(), rest: None, ended: false }) as BatchStream;
+    let reading = Reading::begin();
+    let rows = Arc::new(Rows { turn, waiting: Arc::default(), schema, receipt, reading });
+    let stream = |_| {
+        let (rows, room) = (rows.clone(), rows.reading.room());
+        Box::pin(Reader { rows, room, rest: None, ended: false }) as BatchStream
+    };
     (0..count.max(1)).map(stream).collect()
 }
 
@@ -50,6 +55,7 @@ struct Rows {
     waiting: Arc<Waiting>,
     schema: SchemaRef,
     receipt: ReceiptHandle,
+    reading: Reading,
 }
 
 enum Turn {
@@ -157,9 +163,11 @@ impl Open {
 /// One of the streams.
 struct Reader {
     rows: Arc<Rows>,
-    /// A parcel whose rows from this one on are not decoded yet. A batch at a time stays in the CPU caches,
-    /// and its memory can be used again for the next.
-    rest: Option<(Parcel, usize)>,
+    /// Where rows are decoded to.
+    room: Room,
+    /// A parcel that has rows left. A batch at a time stays in the CPU caches, and its memory can be used again
+    /// for the next; unless results are kept.
+    rest: Option<Parcel>,
     ended: bool,
 }
 
@@ -182,10 +190,11 @@ impl Reader {
 
     /// The next rows of the parcel at hand, if there is one.
     fn decode_next(&mut self, awake: &Waker) -> Result<Option<RecordBatch>> {
-        let Some((parcel, start)) = self.rest.take() else { return Ok(None) };
-        let end = parcel.rows().min(start + limits::BATCH_ROWS);
-        let batch = parcel.decode(start..end).map_err(|error| self.rows.fail(error, awake))?;
-        self.rest = (end < parcel.rows()).then_some((parcel, end));
+        let Some(mut parcel) = self.rest.take() else { return Ok(None) };
+        let rows_max = if self.room.is_kept() { limits::ROW_GROUP_ROWS } else { limits::BATCH_ROWS };
+        let batch = parcel.next(rows_max, &mut self.room);
+        let batch = batch.map_err(|error| self.rows.fail(error, awake))?;
+        self.rest = Some(parcel).filter(|parcel| parcel.rows_left() > 0);
         Ok(Some(batch))
     }
 
@@ -196,7 +205,7 @@ impl Reader {
             Response::Parcel(parcel) => {
                 let parcel =
                     Parcel::read(&parcel, &self.rows.schema).map_err(|e| e.at(message.kind.name()))?;
-                self.rest = Some((parcel, 0));
+                self.rest = Some(parcel);
                 Ok(None)
             }
             other => Err(unexpected(other.kind())),
