@@ -5,8 +5,8 @@ use anyhow::{Context, Result, bail};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// Records that have figures; a later one may draw some of an earlier one's again.
-const RECORDS: [&str; 5] = ["farview", "sketches", "sketch-accuracy", "correlation-sizes", "correlation"];
+/// Suites that have figures.
+const SUITES: [&str; 4] = ["farview", "sketches", "sketch-accuracy", "correlation"];
 
 /// Characters of a date and what follows it in the name of a record.
 const DATE_LENGTH: usize = "2026-01-31-".len();
@@ -39,12 +39,12 @@ fn newest_records() -> Result<Vec<PathBuf>> {
     let folder = places::root().join("bench/record");
     let records: Vec<PathBuf> =
         std::fs::read_dir(&folder)?.filter_map(|entry| Some(entry.ok()?.path())).collect();
-    let is_called = |path: &Path, record: &str| {
+    let is_called = |path: &Path, suite: &str| {
         let name = path.file_name().unwrap_or_default().to_string_lossy();
-        name.get(DATE_LENGTH..) == Some(&format!("{record}.json"))
+        name.get(DATE_LENGTH..) == Some(&format!("{suite}.json"))
     };
-    let newest = |record: &&str| records.iter().filter(|path| is_called(path, record)).max().cloned();
-    let found: Vec<PathBuf> = RECORDS.iter().filter_map(newest).collect();
+    let newest = |suite: &&str| records.iter().filter(|path| is_called(path, suite)).max().cloned();
+    let found: Vec<PathBuf> = SUITES.iter().filter_map(newest).collect();
     if found.is_empty() {
         bail!("there is no record: `cargo xtask bench farview --record` makes one");
     }
