@@ -29,12 +29,6 @@ const SCHEMA: &str = "public";
 /// Bytes of a join key up to which a list of keys is made of it: two integers.
 const KEY_BYTES_MAX: usize = 16;
 
-/// Rows of a join's smaller side up to which one thread puts them into one table, divided by the threads that
-/// could do it together: then the other side need not be divided by its keys. On two cores TPC-H's Q3 (147
-/// thousand rows) takes four fifths of the time that it takes with both sides divided, Q5 (150 thousand) nine
-/// tenths, and Q18 with 1.5 million four times as long.
-const COLLECTED_ROWS: usize = 512 << 10;
-
 /// How a session works.
 #[derive(Clone, Debug)]
 pub struct SessionOptions {
@@ -72,6 +66,7 @@ impl Session {
             .with_default_features()
             .with_config(config(&options))
             .with_query_planner(Arc::new(PoolPlanner))
+            .with_physical_optimizer_rules(crate::joins::rules())
             .with_physical_optimizer_rule(Arc::new(TrustedFilters))
             .with_statistics_registry(crate::joins::registry())
             .build();
@@ -243,8 +238,6 @@ fn config(options: &SessionOptions) -> SessionConfig {
     let keys_max = crate::dynamic::KEYS_MAX / partitions.clamp(1, 4);
     options.optimizer.hash_join_inlist_pushdown_max_distinct_values = keys_max;
     options.optimizer.hash_join_inlist_pushdown_max_size = keys_max * KEY_BYTES_MAX;
-    let default = options.optimizer.hash_join_single_partition_threshold_rows;
-    options.optimizer.hash_join_single_partition_threshold_rows = default.max(COLLECTED_ROWS / partitions);
     // Which side of a join is built on follows from the same estimates as the order of joins.
     options.optimizer.use_statistics_registry = true;
     // Positions for error messages.

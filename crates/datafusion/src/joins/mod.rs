@@ -6,11 +6,13 @@
 //! Invariant: the reordered part gives the same rows, columns and names as before. Only inner joins on
 //! equal keys change place; a condition over several relations is applied as soon as they are joined.
 
+mod collect;
 mod estimate;
 mod logical;
 mod physical;
 mod sizes;
 
+pub(crate) use collect::rules;
 pub(crate) use estimate::Estimate;
 pub(crate) use physical::{outcomes, registry};
 pub(crate) use sizes::Sketches;

@@ -179,3 +179,20 @@ async fn what_was_expected_of_joins_is_told_beside_what_came() {
     let expected = line.split([':', ' ']).filter_map(|word| word.parse::<f64>().ok()).next().unwrap();
     assert!((expected / 16000.0 - 1.0).abs() < 0.2, "{line}");
 }
+
+#[tokio::test]
+async fn a_smaller_side_that_one_thread_can_build_is_not_divided() {
+    // More rows than DataFusion would have one thread build, fewer than are worth dividing among three.
+    let pool = Fake::default()
+        .with("small", numbers(&[("k", (0..150_000).collect())]))
+        .await
+        .with("large", numbers(&[("k", (0..400_000).collect())]))
+        .await;
+    let session = session(&Arc::new(pool), true).await;
+    for (kind, mode, rows) in [("JOIN", "CollectLeft", 150_000), ("RIGHT JOIN", "Partitioned", 400_000)] {
+        let sql = format!("SELECT count(*) FROM small {kind} large ON small.k = large.k");
+        let query = session.sql(sql.as_str()).await.unwrap();
+        assert!(query.explain().contains(&format!("mode={mode}")), "{}", query.explain());
+        assert_eq!(shown(&query.collect().await.unwrap()), [rows.to_string()]);
+    }
+}
