@@ -11,6 +11,7 @@ use crate::arch::Writer;
 use arrow_buffer::{ArrowNativeType, Buffer, ScalarBuffer};
 use bytes::Bytes;
 use farpool_memory::{Extent, Pool, PoolConfig};
+use farpool_model::limits::PAGE_BYTES;
 use farpool_model::{Result, TenantName};
 use std::sync::Arc;
 
@@ -57,6 +58,9 @@ impl ResultMemory {
 #[derive(Debug, Default)]
 pub struct Room {
     memory: Option<Arc<ResultMemory>>,
+    /// Bytes that are to come from the allocator before the first page: what a page holds that nobody uses is then
+    /// no more than what a result has elsewhere, however many small results are kept.
+    bytes_before: usize,
     /// The unused end of the last pages.
     rest: Option<Extent>,
     /// Whether results are kept, and new ones to be written past the caches.
@@ -69,7 +73,13 @@ pub struct Room {
 impl Room {
     /// A place in `memory`; without, everything goes to the allocator.
     pub fn new(memory: Option<Arc<ResultMemory>>) -> Room {
-        Room { memory, ..Room::default() }
+        Room { memory, bytes_before: PAGE_BYTES, ..Room::default() }
+    }
+
+    /// A place whose first buffers are in pages already.
+    #[cfg(test)]
+    pub(crate) fn of_pages(memory: &Arc<ResultMemory>) -> Room {
+        Room { bytes_before: 0, ..Room::new(Some(memory.clone())) }
     }
 
     /// Whether what is read is taken to be kept. It may then come in large batches: nothing is to find them in the
@@ -132,6 +142,10 @@ impl Room {
     /// Memory for `bytes` bytes, if it is to be pages and there are some.
     fn extent(&mut self, bytes: usize) -> Option<Extent> {
         let memory = self.memory.as_ref().filter(|_| bytes >= BYTES_MIN)?;
+        if self.bytes_before > 0 {
+            self.bytes_before = self.bytes_before.saturating_sub(bytes);
+            return None;
+        }
         let wanted = bytes.next_multiple_of(ALIGNMENT);
         if self.rest.as_ref().is_none_or(|rest| rest.len() < wanted) {
             self.kept = memory.bytes_used() >= KEPT_BYTES_MIN;
@@ -146,7 +160,6 @@ impl Room {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use farpool_model::limits::PAGE_BYTES;
 
     #[test]
     fn buffers_hold_what_was_appended_and_give_their_pages_back() {
@@ -159,7 +172,7 @@ mod tests {
     }
 
     fn fill_and_drop(memory: &Arc<ResultMemory>, past_caches: bool) {
-        let mut room = Room::new(Some(memory.clone()));
+        let mut room = Room::of_pages(memory);
         let mut kept = Vec::new();
         for round in 0..40_i64 {
             let values: Vec<i64> = (0..60_001).map(|i| i * round).collect();
@@ -178,12 +191,17 @@ mod tests {
     #[test]
     fn what_is_small_or_too_much_is_left_to_the_allocator() {
         let memory = ResultMemory::new(PAGE_BYTES).unwrap();
-        let mut room = Room::new(Some(memory.clone()));
+        let mut room = Room::of_pages(&memory);
         assert!(room.buffer::<u8>(BYTES_MIN - 1, |_| ()).is_none());
         assert!(room.buffer::<u8>(PAGE_BYTES + 1, |_| ()).is_none());
         assert_eq!(memory.bytes_used(), 0);
-        let whole = room.buffer::<u8>(PAGE_BYTES, |writer| writer.append(&[1; PAGE_BYTES]));
-        assert_eq!(whole.unwrap()[..], [1; PAGE_BYTES]);
+        let whole = room.buffer::<u8>(PAGE_BYTES, |writer| writer.append(&vec![1; PAGE_BYTES])).unwrap();
+        assert!(whole.len() == PAGE_BYTES && whole.iter().all(|byte| *byte == 1));
+        drop(whole);
+        drop(room);
         assert!(Room::default().buffer::<u8>(PAGE_BYTES, |_| ()).is_none());
+        let mut room = Room::new(Some(memory));
+        assert!(room.buffer::<u8>(PAGE_BYTES, |_| ()).is_none());
+        assert!(room.buffer::<u8>(BYTES_MIN, |writer| writer.append(&[2; BYTES_MIN])).is_some());
     }
 }

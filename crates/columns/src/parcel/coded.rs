@@ -52,12 +52,11 @@ impl Coded {
             }
             Ok(())
         })?;
+        room.give_text(text);
         let data = match written {
-            Some(written) => {
-                room.give_text(text);
-                written.into_inner()
-            }
+            Some(written) => written.into_inner(),
             None => {
+                let mut text = Vec::new();
                 self.piece(&lengths, 0, &mut text, &mut views)?;
                 Buffer::from_vec(text)
             }

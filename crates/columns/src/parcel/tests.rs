@@ -38,7 +38,7 @@ fn check(columns: &[ArrayRef]) {
             for (mut room, part) in [
                 (Room::default(), rows.max(1)),
                 (Room::default(), rows / 3 + 1),
-                (Room::new(Some(memory)), 2049),
+                (Room::of_pages(&memory), 2049),
             ] {
                 let mut parcel = Parcel::read(&sent, &schema).unwrap();
                 assert_eq!(parcel.rows(), rows);
