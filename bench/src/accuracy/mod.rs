@@ -27,5 +27,6 @@ pub fn run(options: &Options) -> Result<()> {
     }
     definition.seeds = options.seeds.unwrap_or(definition.seeds).max(1);
     let results = measure::run(&definition)?;
-    options.common.report(&results.date, "sketch-accuracy", &results, &report::text(&results))
+    options.common.report(&results.date, "sketch-accuracy", &results, &report::text(&results))?;
+    results.check()
 }
