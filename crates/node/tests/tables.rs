@@ -17,7 +17,9 @@ async fn a_table_is_loaded_asked_extended_replaced_and_dropped() {
     let info = load(&pool, "t", LoadMode::Create, 200_000).await.unwrap();
     assert_eq!((info.name.as_str(), info.rows, info.schema.fields().len()), ("t", 200_000, 4));
     assert_eq!(pool.table(&name("t")).await.unwrap(), info);
-    assert_eq!(pool.tables().await.unwrap(), vec![info.clone()]);
+    let mut listed = info.clone();
+    listed.columns.iter_mut().for_each(|column| column.spread = None);
+    assert_eq!(pool.tables().await.unwrap(), vec![listed], "a list leaves out how values are spread");
     assert_eq!(counted(&pool, "t", 1000).await.unwrap(), (1000, Some(499_500)));
     assert_eq!(counted(&pool, "t", 0).await.unwrap(), (0, None));
 
