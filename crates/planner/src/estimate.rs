@@ -4,7 +4,7 @@
 //! equality 1/distinct, conjuncts independent, disjuncts by inclusion and exclusion. Three refinements: the
 //! bounds of one column in a conjunction are intersected before they are weighed, NULL fractions are carried
 //! along so that NOT does not turn unknown into true, and where the frequent values or a histogram of a column
-//! are known ([`crate::spread`]) these are asked instead.
+//! are known (`crate::spread`) these are asked instead.
 //!
 //! Invariant: every fraction is in [0, 1].
 

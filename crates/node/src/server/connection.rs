@@ -84,7 +84,14 @@ impl Connection {
     pub fn close(&self, last: Option<Error>) {
         let last = last.and_then(|error| Response::Error(error).encode().ok());
         let works = self.outbox.close(last.and_then(|mut messages| messages.pop()));
+        self.abandon(works);
+    }
+
+    /// Stops what was under way on streams that are closed.
+    fn abandon(&self, works: impl IntoIterator<Item = Work>) {
         works.into_iter().for_each(Work::abandon);
+        // A program that has made all its rows cannot be cancelled any more; it may wait for room to end.
+        self.node.wake();
     }
 
     /// Serves requests until the client closes the connection.
@@ -149,7 +156,7 @@ impl Connection {
             FrameKind::Cancel => {
                 assembler.forget(stream);
                 let work = self.outbox.with(|lanes| lanes.remove(stream));
-                work.into_iter().for_each(Work::abandon);
+                self.abandon(work);
                 Ok(())
             }
             FrameKind::LoadBatch | FrameKind::LoadEnd => self.feed(message),
