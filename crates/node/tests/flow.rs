@@ -70,6 +70,30 @@ async fn a_client_that_does_not_read_stalls_only_itself() {
     eventually("their programs end", || server.programs_running() == 0).await;
 }
 
+/// The last rows wait for credit, so that the program has only its end left to do.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_program_whose_rows_are_all_made_ends_with_its_stream() {
+    let server = Server::start().await;
+    let pool = server.connect().await;
+    for rows in [100_000, 131_072, 140_000, 160_000, 196_608] {
+        load(&pool, "t", LoadMode::Replace, rows).await.unwrap();
+        for gone in [false, true] {
+            let mut raw = Raw::connect(&server).await;
+            raw.execute(1, "t").await;
+            while raw.receive().await.is_some() {}
+            if server.programs_running() == 0 {
+                continue;
+            }
+            if !gone {
+                raw.send(1, &Request::Cancel).await;
+                eventually("the cancelled program ends", || server.programs_running() == 0).await;
+            }
+            drop(raw);
+            eventually("the program of a client that is gone ends", || server.programs_running() == 0).await;
+        }
+    }
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn streams_of_one_connection_do_not_wait_for_one_another() {
     let server = Server::start().await;
