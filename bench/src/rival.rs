@@ -23,6 +23,14 @@ pub enum Place {
     Remote,
 }
 
+/// A rival in a record, and why it does not take part if it does not.
+#[derive(Clone, Debug, Serialize)]
+pub struct RivalResult {
+    pub name: String,
+    pub version: String,
+    pub missing: Option<String>,
+}
+
 /// A rival; `bench/definitions/rivals.toml` explains the fields.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]

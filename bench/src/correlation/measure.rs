@@ -5,7 +5,7 @@ use super::values;
 use crate::answers::{Answer, Cell};
 use crate::limits::{self, Limits};
 use crate::machine::{self, Machine};
-use crate::rival::{Rival, RivalDefinition, Statement};
+use crate::rival::{Rival, RivalDefinition, RivalResult, Statement};
 use crate::stats;
 use anyhow::{Context, Result, bail, ensure};
 use arrow::array::{Array, ArrayRef, AsArray};
@@ -33,14 +33,6 @@ pub struct Results {
     pub limits: Limits,
     pub rivals: Vec<RivalResult>,
     pub cases: Vec<CaseResult>,
-}
-
-/// A rival, and why it does not take part if it does not.
-#[derive(Clone, Debug, Serialize)]
-pub struct RivalResult {
-    pub name: String,
-    pub version: String,
-    pub missing: Option<String>,
 }
 
 /// A case.

@@ -3,6 +3,7 @@
 use super::ingest::IngestResult;
 use crate::limits::Limits;
 use crate::machine::Machine;
+use crate::rival::RivalResult;
 use crate::stats;
 use serde::Serialize;
 
@@ -25,14 +26,6 @@ pub struct Results {
     pub rivals: Vec<RivalResult>,
     pub cases: Vec<CaseResult>,
     pub ingest: Vec<IngestResult>,
-}
-
-/// A rival, and why it does not take part if it does not.
-#[derive(Clone, Debug, Serialize)]
-pub struct RivalResult {
-    pub name: String,
-    pub version: String,
-    pub missing: Option<String>,
 }
 
 /// A case over a column with a number of threads.

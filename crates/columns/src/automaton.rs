@@ -70,13 +70,7 @@ enum Steps {
 }
 
 #[derive(Debug)]
-struct Table<const STATES: usize>([[u8; STATES]; 257]);
-
-/// What leaves every state as it is: for strings that have ended before others.
-const NO_CODE: usize = 256;
-
-/// Steps that strings which have ended wait for longer ones.
-const WAIT_MAX: usize = 64;
+struct Table<const STATES: usize>([[u8; STATES]; 256]);
 
 impl Chunk {
     /// The chunk's strings for `automaton`, if they lie one after another, be it compressed.
@@ -153,7 +147,7 @@ impl Steps {
 
 impl<const STATES: usize> Table<STATES> {
     fn new(automaton: &Automaton, symbols: Option<&SymbolTable>) -> Box<Self> {
-        let mut table = Box::new(Table([[0; STATES]; 257]));
+        let mut table = Box::new(Table([[0; STATES]; 256]));
         let count = automaton.next.len();
         for (code, steps) in (0..=u8::MAX).zip(&mut table.0) {
             let (symbol, length) = symbols.map_or(([0; 8], 0), |symbols| symbols.symbol(code));
@@ -170,36 +164,27 @@ impl<const STATES: usize> Table<STATES> {
                 steps[count + state] = byte;
             }
         }
-        table.0[NO_CODE] = std::array::from_fn(|state| state as u8);
         table
     }
 
     #[inline(always)]
-    fn step(&self, state: u8, code: usize) -> u8 {
+    fn step(&self, state: u8, code: u8) -> u8 {
         // No more than a hint that the state is one of the table's.
-        self.0[code][usize::from(state) % STATES]
+        self.0[usize::from(code)][usize::from(state) % STATES]
     }
 
     /// The states after `codes`, each from `start`.
     fn run(&self, start: u8, codes: [&[u8]; LANES]) -> [u8; LANES] {
-        let lengths = codes.map(<[u8]>::len);
-        let shortest = lengths.into_iter().min().unwrap_or(0);
-        let longest = lengths.into_iter().max().unwrap_or(0).min(shortest + WAIT_MAX);
+        let shortest = codes.iter().map(|codes| codes.len()).min().unwrap_or(0);
         let together = codes.map(|codes| &codes[..shortest]);
         let mut states = [start; LANES];
         for at in 0..shortest {
             for (state, codes) in states.iter_mut().zip(&together) {
-                *state = self.step(*state, codes[at].into());
-            }
-        }
-        for at in shortest..longest {
-            for (state, codes) in states.iter_mut().zip(&codes) {
-                *state = self.step(*state, codes.get(at).map_or(NO_CODE, |code| usize::from(*code)));
+                *state = self.step(*state, codes[at]);
             }
         }
         for (state, codes) in states.iter_mut().zip(codes) {
-            let rest = codes.get(longest..).unwrap_or_default();
-            *state = rest.iter().fold(*state, |state, code| self.step(state, usize::from(*code)));
+            *state = codes[shortest..].iter().fold(*state, |state, code| self.step(state, *code));
         }
         states
     }
