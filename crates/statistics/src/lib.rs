@@ -11,6 +11,7 @@ mod bytes;
 mod datasketches;
 mod decimals;
 mod estimate;
+mod floats;
 pub mod hash;
 mod histogram;
 mod moments;
