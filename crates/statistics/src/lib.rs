@@ -28,5 +28,5 @@ pub use histogram::{BINS_MAX, Bin, Histogram};
 pub use moments::{Form, MOMENTS_VERSION, Moments, Regression, sealed_moments};
 pub use profile::{Codes, ColumnMoments, ColumnProfile, Known, Profile, is_numeric};
 pub use rank::{kendall, spearman};
-pub use sketch::{Sketch, Total, Trust, check};
+pub use sketch::{Frequencies, Sketch, Total, Trust, check};
 pub use states::{State, StateForm, States};
