@@ -9,6 +9,7 @@
 #![forbid(unsafe_code)]
 
 mod chunk;
+mod histogram;
 mod messages;
 mod moments;
 mod parcel;
@@ -16,6 +17,7 @@ mod plan;
 mod sketch;
 
 pub use chunk::chunk_decoder;
+pub use histogram::histogram_decoder;
 pub use messages::native_messages;
 pub use moments::moments_decoder;
 pub use parcel::parcel_decoder;

@@ -6,7 +6,7 @@ use arrow_schema::DataType;
 use farpool_columns::{encode_row_group, pack_array, pack_chunks};
 use farpool_memory::{Pool, PoolConfig};
 use farpool_model::*;
-use farpool_statistics::Sketch;
+use farpool_statistics::{Histogram, Sketch};
 use farpool_wire::{PREFACE, Request, Response, substrait};
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -35,6 +35,11 @@ fn chunks() {
 #[test]
 fn moments() {
     run("moments_decoder", moments_decoder);
+}
+
+#[test]
+fn histograms() {
+    run("histogram_decoder", histogram_decoder);
 }
 
 #[test]
@@ -139,6 +144,7 @@ fn write_the_seeds() {
         ("parcel_decoder", parcel_seeds()),
         ("sketch_decoder", sketch_seeds()),
         ("moments_decoder", moments_seeds()),
+        ("histogram_decoder", histogram_seeds()),
     ] {
         std::fs::create_dir_all(folder(target)).unwrap();
         for (place, seed) in seeds.iter().enumerate() {
@@ -170,6 +176,23 @@ fn moments_seeds() -> Vec<Vec<u8>> {
         bytes
     });
     bytes.collect()
+}
+
+fn histogram_seeds() -> Vec<Vec<u8>> {
+    let columns: [ArrayRef; 6] = [
+        Arc::new(Int64Array::from(vec![Some(3), None, Some(-5), Some(3), Some(1 << 40)])),
+        Arc::new(Int32Array::from_iter_values((0..700).map(|i| i * i))),
+        Arc::new(Decimal128Array::from(vec![i128::MAX, i128::MIN, 7])),
+        Arc::new(Float64Array::from(vec![0.5, f64::NAN, -0.0, f64::INFINITY, 1e300, -5e-324])),
+        Arc::new(Float32Array::from(vec![f32::NAN])),
+        new_null_array(&DataType::Date32, 3),
+    ];
+    let state = |column: &ArrayRef| {
+        let mut histogram = Histogram::new(column.data_type()).unwrap();
+        histogram.update(column).unwrap();
+        histogram.to_bytes()
+    };
+    columns.iter().map(state).collect()
 }
 
 fn programs() -> Vec<Program> {
@@ -285,6 +308,7 @@ fn message_seeds() -> Vec<Vec<u8>> {
             rows_hint: Some(1),
         },
         Request::LoadBatch(rows()),
+        Request::Statistics { table: name(), columns: Some(vec![0, 3, 8]) },
     ];
     let answer = OperatorAnswer {
         name: "filter".into(),
@@ -301,6 +325,7 @@ fn message_seeds() -> Vec<Vec<u8>> {
     };
     let columns = schema.fields().iter().map(|field| ColumnStatistics {
         max: Literal::new(Value::Int(3), field.data_type().clone()).ok(),
+        spread: Some(Arc::new(spread(field.data_type()))),
         ..Default::default()
     });
     let table = TableInfo {
@@ -334,6 +359,17 @@ fn message_seeds() -> Vec<Vec<u8>> {
     // A message by itself is its kind and its body: a frame without the rest of its header.
     let single = frames.iter().map(|frame| [&frame[4..5], &frame[12..]].concat());
     single.chain([connection]).collect()
+}
+
+/// A spread of numbers has bins, and one of anything that small numbers are values of a frequent value.
+fn spread(data_type: &DataType) -> Spread {
+    let three = Literal::new(Value::Int(3), data_type.clone()).ok();
+    Spread {
+        frequent: three.map(|three| (three, 9)).into_iter().collect(),
+        low: -4.0,
+        width: 2.0,
+        bins: vec![5, 0, 9],
+    }
 }
 
 fn statistics(table: TableInfo) -> TableStatistics {

@@ -156,10 +156,11 @@ fn answers(sketch: &Sketch, data: &Data, seed: u64) -> Result<Vec<(f64, Estimate
         return Ok(sketch.second_moment().map(|estimate| (truth, estimate)).into_iter().collect());
     }
     let mut answers = Vec::new();
+    let frequencies = sketch.frequencies();
     let asked = if sketch.parameters().second_moment.is_some() { ASKED_TRUSTED } else { ASKED };
     for place in (0..asked).chain(data.distinct..data.distinct + asked) {
         let literal = Literal::new(Value::Int(data::value(seed, place).into()), DataType::UInt32)?;
-        answers.extend(sketch.frequency(&literal)?.map(|estimate| (data.count(place) as f64, estimate)));
+        answers.extend(frequencies.of(&literal)?.map(|estimate| (data.count(place) as f64, estimate)));
     }
     Ok(answers)
 }

@@ -87,7 +87,7 @@ impl Side {
         let cpu_ms = before.zip(cpu()).map(|(before, after)| 1e3 * (after - before));
         ensure!(info.rows == data.rows() as u64, "{} rows arrived", info.rows);
         let name = TableName::new(TABLE)?;
-        let statistics = self.pool.statistics(&name).await?;
+        let statistics = self.pool.statistics(&name, None).await?;
         let found = farpool::statistics::Profile::read(&statistics)?.map(|profile| profile.rows());
         ensure!(found == tapped.then_some(info.rows), "the profile is of {found:?} rows");
         self.pool.drop_table(&name).await?;

@@ -102,8 +102,8 @@ impl Pool for EmbeddedPool {
         self.node.catalog().info(&self.tenant, name)
     }
 
-    async fn statistics(&self, name: &TableName) -> Result<TableStatistics> {
-        self.node.catalog().statistics(&self.tenant, name)
+    async fn statistics(&self, name: &TableName, columns: Option<&[usize]>) -> Result<TableStatistics> {
+        self.node.catalog().statistics(&self.tenant, name, columns)
     }
 
     async fn prepare(&self, program: &Program) -> Result<Prepared> {

@@ -117,7 +117,7 @@ pub async fn profile_table(
     columns: Option<&[String]>,
     rows_read: &AtomicU64,
 ) -> Result<TableProfile> {
-    let statistics = pool.statistics(name).await?;
+    let statistics = pool.statistics(name, None).await?;
     let info = statistics.table.clone();
     let positions = positions(&info.schema, columns)?;
     if let Some(profile) = Profile::read(&statistics)? {

@@ -69,6 +69,21 @@ pub struct TableStatistics {
     pub moments: Option<MomentsState>,
 }
 
+impl TableStatistics {
+    /// Of these columns only: nothing is left of the others, nor the moments.
+    #[must_use]
+    pub fn of(self, columns: &[usize]) -> TableStatistics {
+        let TableStatistics { table, columns: states, .. } = self;
+        let wanted =
+            |(place, states)| if columns.contains(&place) { states } else { ColumnStates::default() };
+        TableStatistics {
+            table,
+            columns: states.into_iter().enumerate().map(wanted).collect(),
+            moments: None,
+        }
+    }
+}
+
 /// The states of one column; none where nothing was gathered.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct ColumnStates {

@@ -130,6 +130,20 @@ async fn large_results_count_their_bytes() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn statistics_come_of_the_columns_that_are_asked_for() {
+    let server = Server::start().await;
+    let pool = server.connect().await;
+    load(&pool, "t", LoadMode::Create, 1000).await.unwrap();
+    let all = pool.statistics(&name("t"), None).await.unwrap();
+    assert!(all.moments.is_some() && all.columns.iter().all(|states| states.sketch.is_some()));
+    let one = pool.statistics(&name("t"), Some(&[1])).await.unwrap();
+    assert_eq!(one, all.clone().of(&[1]));
+    assert!(one.columns[1] == all.columns[1] && one.columns[0].sketch.is_none());
+    let beyond = pool.statistics(&name("t"), Some(&[0, 77])).await.unwrap_err();
+    assert_eq!(beyond.kind, ErrorKind::Invalid, "{beyond}");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn tenants_see_their_own_tables_only() {
     let server = Server::with(256 << 20, Some("a-token alice\nb-token bob\n")).await;
     let alice = server.connect_as("a-token").await.unwrap();

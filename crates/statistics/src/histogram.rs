@@ -7,6 +7,7 @@
 //! Invariant: the state depends on the values alone, not on the order or the parts in which they came: `k`
 //! follows from the least and the greatest, and a bin of 2^(k+1) holds exactly two of 2^k.
 
+mod blocks;
 mod bytes;
 mod fill;
 #[cfg(test)]

@@ -69,11 +69,20 @@ pub struct Credit {
     pub bytes: u64,
 }
 
-/// `Table`, `Drop` and `Statistics`
+/// `Table` and `Drop`
 #[derive(Clone, PartialEq, Eq, Message)]
 pub struct TableRequest {
     #[prost(string, tag = "1")]
     pub name: String,
+}
+
+/// `Statistics`
+#[derive(Clone, PartialEq, Eq, Message)]
+pub struct StatisticsRequest {
+    #[prost(string, tag = "1")]
+    pub name: String,
+    #[prost(uint32, repeated, tag = "2")]
+    pub columns: Vec<u32>,
 }
 
 /// What a load does when the table exists.

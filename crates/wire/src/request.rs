@@ -73,6 +73,8 @@ pub enum Request {
     Statistics {
         /// Which.
         table: TableName,
+        /// Of some columns only, by their positions in ascending order, and without moments; `None` for all.
+        columns: Option<Vec<u32>>,
     },
     /// Report the state of the pool.
     Status,
@@ -116,9 +118,10 @@ impl Request {
             Request::Prepare { plan } => write_plan(plan, ResultForm::Plain)?,
             Request::Execute { plan, results } => write_plan(plan, *results)?,
             Request::Credit { bytes } => body(&proto::Credit { bytes: *bytes }),
-            Request::Table { name } | Request::Drop { table: name } | Request::Statistics { table: name } => {
+            Request::Table { name } | Request::Drop { table: name } => {
                 body(&proto::TableRequest { name: name.as_str().to_string() })
             }
+            Request::Statistics { table, columns } => write_statistics_request(table, columns.as_deref())?,
             Request::LoadBegin { table, mode, schema, rows_hint } => body(&proto::LoadBegin {
                 table: table.as_str().to_string(),
                 mode: mode_number(*mode).into(),
@@ -169,7 +172,7 @@ impl Request {
             }
             FrameKind::LoadEnd => read(body).map(|proto::Empty {}| Request::LoadEnd)?,
             FrameKind::Drop => Request::Drop { table: read_name(body)? },
-            FrameKind::Statistics => Request::Statistics { table: read_name(body)? },
+            FrameKind::Statistics => read_statistics_request(body)?,
             FrameKind::Status => read(body).map(|proto::Empty {}| Request::Status)?,
             _ => return Err(Error::invalid("not a request")),
         })
@@ -233,6 +236,34 @@ fn read_plan(body: &Bytes) -> Result<(Vec<u8>, ResultForm)> {
 fn read_name(body: &Bytes) -> Result<TableName> {
     let proto::TableRequest { name } = read(body)?;
     TableName::new(name)
+}
+
+/// No columns at all would be read as all of them.
+fn write_statistics_request(table: &TableName, columns: Option<&[u32]>) -> Result<Bytes> {
+    if columns.is_some_and(<[u32]>::is_empty) {
+        return Err(Error::invalid("statistics of no column"));
+    }
+    let columns = columns.unwrap_or_default();
+    check_columns(columns)?;
+    Ok(body(&proto::StatisticsRequest { name: table.as_str().to_string(), columns: columns.to_vec() }))
+}
+
+fn read_statistics_request(body: &Bytes) -> Result<Request> {
+    let proto::StatisticsRequest { name, columns } = read(body)?;
+    check_columns(&columns)?;
+    let columns = Some(columns).filter(|columns| !columns.is_empty());
+    Ok(Request::Statistics { table: TableName::new(name)?, columns })
+}
+
+fn check_columns(columns: &[u32]) -> Result<()> {
+    if columns.last().is_some_and(|last| *last as usize >= limits::COLUMNS_MAX) {
+        let most = limits::COLUMNS_MAX;
+        return Err(Error::over_limit(format!("a table has up to {most} columns")));
+    }
+    match columns.is_sorted_by(|one, next| one < next) {
+        true => Ok(()),
+        false => Err(Error::invalid("the columns of statistics are not in ascending order")),
+    }
 }
 
 fn read_load_begin(body: &Bytes) -> Result<Request> {

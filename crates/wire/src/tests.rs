@@ -75,7 +75,8 @@ fn every_request_round_trips() {
         Request::LoadBatch(rows()),
         Request::LoadEnd,
         Request::Drop { table: name("t") },
-        Request::Statistics { table: name("t") },
+        Request::Statistics { table: name("t"), columns: None },
+        Request::Statistics { table: name("t"), columns: Some(vec![0, 7, limits::COLUMNS_MAX as u32 - 1]) },
         Request::Status,
     ];
     for request in requests {
@@ -84,6 +85,27 @@ fn every_request_round_trips() {
         assert_eq!((messages[0].kind, messages[0].stream), (request.kind(), 7));
         assert_eq!(Request::decode(&messages[0], Some(&rows().schema())).unwrap(), request);
         assert!(!format!("{request:?}").contains("secret"));
+    }
+}
+
+#[test]
+fn statistics_are_asked_of_columns_in_order() {
+    let ask = |columns: Vec<u32>| Request::Statistics { table: name("t"), columns: Some(columns) };
+    for (columns, kind) in [
+        (vec![], ErrorKind::Invalid),
+        (vec![3, 3], ErrorKind::Invalid),
+        (vec![5, 2], ErrorKind::Invalid),
+        (vec![1, limits::COLUMNS_MAX as u32], ErrorKind::OverLimit),
+    ] {
+        assert_eq!(ask(columns.clone()).encode().unwrap_err().kind, kind);
+        let body = request::body(&proto::StatisticsRequest { name: "t".into(), columns: columns.clone() });
+        let message = Message { kind: FrameKind::Statistics, stream: 1, bytes_on_wire: 0, body };
+        let read = Request::decode(&message, None);
+        match columns.is_empty() {
+            // What clients send that know of no columns.
+            true => assert_eq!(read.unwrap(), Request::Statistics { table: name("t"), columns: None }),
+            false => assert_eq!(read.unwrap_err().kind, kind),
+        }
     }
 }
 

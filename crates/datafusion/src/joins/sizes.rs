@@ -2,7 +2,7 @@
 //!
 //! Where a column has each value once, a join with it has as many rows as the other side, and there is nothing
 //! to ask. Where both sides repeat their values, a few frequent ones can make the join a thousand times as
-//! large as even values would: then the pool is asked for the sketches of both tables, once for a version.
+//! large as even values would: then the pool is asked for the sketches of these columns, once for a version.
 //!
 //! Invariant: a size is of the versions that the query reads; without sketches, there is none.
 
@@ -11,7 +11,7 @@ use farpool_model::{TableName, Version};
 use farpool_planner::joins::Share;
 use farpool_statistics::Sketch;
 use parking_lot::Mutex;
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -64,12 +64,15 @@ pub(crate) async fn load(columns: &[Origin]) {
             continue;
         }
         let table = &origin.table;
-        let Ok(statistics) = table.pool().statistics(&table.info().name).await else { continue };
+        let of_table = columns.iter().filter(|other| other.is_of(table) && other.known().is_none());
+        let wanted: BTreeSet<usize> = of_table.map(|other| other.column).collect();
+        let wanted: Vec<usize> = wanted.into_iter().collect();
+        let statistics = table.pool().statistics(&table.info().name, Some(&wanted)).await;
+        let Ok(statistics) = statistics else { continue };
         if statistics.table.version != table.info().version {
             continue;
         }
-        let wanted = columns.iter().filter(|other| other.is_of(table)).map(|other| other.column);
-        let read = wanted.map(|column| {
+        let read = wanted.into_iter().map(|column| {
             let state = statistics.columns.get(column).and_then(|states| states.sketch.as_ref());
             (column, state.and_then(|bytes| Sketch::from_bytes(bytes).ok()).map(numbered))
         });

@@ -142,14 +142,15 @@ impl Pool for Fake {
         self.info(name)
     }
 
-    async fn statistics(&self, name: &TableName) -> Result<TableStatistics> {
+    async fn statistics(&self, name: &TableName, wanted: Option<&[usize]>) -> Result<TableStatistics> {
         self.asked.fetch_add(1, Ordering::Relaxed);
         let table = self.info(name)?;
         let (columns, moments) = match self.gathered.lock().get(name) {
             Some(profile) => profile.arrange(profile.states().into_iter().map(Into::into).collect()),
             None => (vec![ColumnStates::default(); table.columns.len()], None),
         };
-        Ok(TableStatistics { table, columns, moments })
+        let all = TableStatistics { table, columns, moments };
+        Ok(wanted.map_or(all.clone(), |wanted| all.of(wanted)))
     }
 
     async fn prepare(&self, program: &Program) -> Result<Prepared> {

@@ -52,7 +52,11 @@ fn outcome(connection: &Arc<Connection>, message: &Message) -> Result<Option<Res
         }
         Request::Tables => Response::Tables(catalog.tables(tenant)),
         Request::Table { name } => Response::Table(catalog.info(tenant, &name)?),
-        Request::Statistics { table } => Response::Statistics(Box::new(catalog.statistics(tenant, &table)?)),
+        Request::Statistics { table, columns } => {
+            let columns: Option<Vec<usize>> =
+                columns.map(|columns| columns.into_iter().map(|column| column as usize).collect());
+            Response::Statistics(Box::new(catalog.statistics(tenant, &table, columns.as_deref())?))
+        }
         Request::Drop { table } => {
             catalog.drop_table(tenant, &table)?;
             Response::Dropped

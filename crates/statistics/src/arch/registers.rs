@@ -1,8 +1,10 @@
-//! Which of many values may change HyperLogLog's registers: once there are more values than registers, few do.
+//! Which of many values may change HyperLogLog: its registers, once there are more values than registers, or its
+//! set of coupons, as long as they repeat one another. Few do.
 //!
 //! With AVX-512 the registers of 16 values are gathered and compared at once; elsewhere one after the other, and
 //! without a branch, which would be guessed wrong as long as a value in twenty passes. Invariant: every value
-//! whose rank is above its register is among those that pass, in the order in which they came.
+//! whose rank is above its register, or whose coupon is not in the set, is among those that pass, in the order in
+//! which they came.
 
 use super::{Level, Set};
 use crate::sketch::distinct::{COUPON_BITS, coupon};
@@ -33,29 +35,62 @@ impl Level {
                 // SAFETY: as above.
                 unsafe { avx512::above_floor(low, high, floor, to) }
             }
-            (_, Some(registers)) => {
-                let mask = registers.len() - 1;
-                one_by_one(low, high, to, |coupon| registers[coupon as usize & mask])
+            (_, Some(registers)) => one_by_one(low, high, to, is_above_register(registers)),
+            (_, None) => one_by_one(low, high, to, is_above(floor)),
+        }
+    }
+
+    /// Puts those coupons to the front of `to` that are in neither of the two places of `table` where they would
+    /// first be looked for; how many these are. A table is of a power of two of places, at least 4.
+    pub(crate) fn missing(self, (low, high): (&[u64], &[u64]), table: &[u32], to: &mut [u32]) -> usize {
+        assert!(low.len() == high.len() && to.len() >= low.len() + SPARE, "there is room for all");
+        assert!(table.len().is_power_of_two() && table.len() >= 4, "places have numbers");
+        match self.0 {
+            #[cfg(target_arch = "x86_64")]
+            Set::Avx512 => {
+                // SAFETY: a level is made only where the processor has its instructions; the rest was checked.
+                unsafe { avx512::missing(low, high, table, to) }
             }
-            (_, None) => one_by_one(low, high, to, |_| floor),
+            _ => one_by_one(low, high, to, is_missing(table)),
         }
     }
 }
 
+/// Whether a coupon changes the registers, of which there is a power of two.
 #[inline(always)]
-fn one_by_one(low: &[u64], high: &[u64], to: &mut [u32], least: impl Fn(u32) -> u8) -> usize {
+fn is_above_register(registers: &[u8]) -> impl Fn(u32) -> bool {
+    let mask = registers.len() - 1;
+    move |coupon| (coupon >> COUPON_BITS) as u8 > registers[coupon as usize & mask]
+}
+
+#[inline(always)]
+fn is_above(floor: u8) -> impl Fn(u32) -> bool {
+    move |coupon| (coupon >> COUPON_BITS) as u8 > floor
+}
+
+#[inline(always)]
+fn is_missing(table: &[u32]) -> impl Fn(u32) -> bool {
+    let mask = table.len() - 1;
+    move |coupon| {
+        let place = coupon as usize;
+        (table[place & mask] != coupon) & (table[(place + 1) & mask] != coupon)
+    }
+}
+
+#[inline(always)]
+fn one_by_one(low: &[u64], high: &[u64], to: &mut [u32], passes: impl Fn(u32) -> bool) -> usize {
     let mut passing = 0;
     for (low, high) in low.iter().zip(high) {
         let coupon = coupon(*low, *high);
         to[passing] = coupon;
-        passing += usize::from((coupon >> COUPON_BITS) as u8 > least(coupon));
+        passing += usize::from(passes(coupon));
     }
     passing
 }
 
 #[cfg(target_arch = "x86_64")]
 mod avx512 {
-    use super::{SPARE, one_by_one};
+    use super::{SPARE, is_above, is_above_register, is_missing, one_by_one};
     use crate::sketch::distinct::COUPON_BITS;
     use std::arch::x86_64::*;
 
@@ -72,20 +107,42 @@ mod avx512 {
         to: &mut [u32],
     ) -> usize {
         let mask = _mm512_set1_epi32(registers.len() as i32 - 1);
-        let least = |places: __m512i| {
-            let place = _mm512_and_si512(places, mask);
+        let above = |coupons: __m512i| {
+            let place = _mm512_and_si512(coupons, mask);
             // SAFETY: the place is below the number of registers, and those are whole words of 4.
             let words = unsafe {
                 _mm512_i32gather_epi32::<4>(_mm512_srli_epi32::<2>(place), registers.as_ptr().cast())
             };
             let shift = _mm512_slli_epi32::<3>(_mm512_and_si512(place, _mm512_set1_epi32(3)));
-            _mm512_and_si512(_mm512_srlv_epi32(words, shift), _mm512_set1_epi32(0xff))
+            let least = _mm512_and_si512(_mm512_srlv_epi32(words, shift), _mm512_set1_epi32(0xff));
+            _mm512_cmpgt_epu32_mask(_mm512_srli_epi32::<COUPON_BITS>(coupons), least)
         };
         // SAFETY: the caller's promises.
-        let passing = unsafe { sixteen_each(low, high, to, least) };
+        let passing = unsafe { sixteen_each(low, high, to, above) };
         let (low, high) = (low.as_chunks::<16>().1, high.as_chunks::<16>().1);
-        let mask = registers.len() - 1;
-        passing + one_by_one(low, high, &mut to[passing..], |coupon| registers[coupon as usize & mask])
+        passing + one_by_one(low, high, &mut to[passing..], is_above_register(registers))
+    }
+
+    /// See [`super::Level::missing`].
+    ///
+    /// # Safety
+    /// The processor has the instructions of the level; the slices are of equal length, `to` is [`SPARE`]
+    /// longer; the places' number is a power of two.
+    #[target_feature(enable = "avx512f,avx512bw,avx512cd,avx512dq,avx512vl,popcnt")]
+    pub(super) unsafe fn missing(low: &[u64], high: &[u64], table: &[u32], to: &mut [u32]) -> usize {
+        let (mask, one) = (_mm512_set1_epi32(table.len() as i32 - 1), _mm512_set1_epi32(1));
+        let at = |places: __m512i| {
+            // SAFETY: the place is below the number of places.
+            unsafe { _mm512_i32gather_epi32::<4>(_mm512_and_si512(places, mask), table.as_ptr().cast()) }
+        };
+        let missing = |coupons: __m512i| {
+            let first = _mm512_cmpneq_epi32_mask(at(coupons), coupons);
+            first & _mm512_cmpneq_epi32_mask(at(_mm512_add_epi32(coupons, one)), coupons)
+        };
+        // SAFETY: the caller's promises.
+        let passing = unsafe { sixteen_each(low, high, to, missing) };
+        let (low, high) = (low.as_chunks::<16>().1, high.as_chunks::<16>().1);
+        passing + one_by_one(low, high, &mut to[passing..], is_missing(table))
     }
 
     /// See [`super::Level::passing`].
@@ -95,14 +152,15 @@ mod avx512 {
     #[target_feature(enable = "avx512f,avx512bw,avx512cd,avx512dq,avx512vl,popcnt")]
     pub(super) unsafe fn above_floor(low: &[u64], high: &[u64], floor: u8, to: &mut [u32]) -> usize {
         let least = _mm512_set1_epi32(floor.into());
+        let above =
+            |coupons: __m512i| _mm512_cmpgt_epu32_mask(_mm512_srli_epi32::<COUPON_BITS>(coupons), least);
         // SAFETY: the caller's promises.
-        let passing = unsafe { sixteen_each(low, high, to, |_| least) };
+        let passing = unsafe { sixteen_each(low, high, to, above) };
         let (low, high) = (low.as_chunks::<16>().1, high.as_chunks::<16>().1);
-        passing + one_by_one(low, high, &mut to[passing..], |_| floor)
+        passing + one_by_one(low, high, &mut to[passing..], is_above(floor))
     }
 
-    /// All but the last few values; `least` gives what their ranks have to be above, by the first 32 bits of
-    /// their hashes.
+    /// All but the last few values, of which those pass that `passes` says by their coupons.
     ///
     /// # Safety
     /// As above.
@@ -112,7 +170,7 @@ mod avx512 {
         low: &[u64],
         high: &[u64],
         to: &mut [u32],
-        least: impl Fn(__m512i) -> __m512i,
+        passes: impl Fn(__m512i) -> __mmask16,
     ) -> usize {
         let halves = _mm512_setr_epi32(0, 2, 4, 6, 8, 10, 12, 14, 16, 18, 20, 22, 24, 26, 28, 30);
         let narrow = |one: __m512i, other: __m512i| _mm512_permutex2var_epi32(one, halves, other);
@@ -131,7 +189,7 @@ mod avx512 {
             let places = narrow(load(low, 0), load(low, 8));
             let coupons =
                 _mm512_or_si512(_mm512_slli_epi32::<COUPON_BITS>(rank), _mm512_and_si512(places, place_bits));
-            let pass = _mm512_cmpgt_epu32_mask(rank, least(places));
+            let pass = passes(coupons);
             debug_assert!(passing + SPARE <= to.len());
             // SAFETY: no more values than came before have passed, and `to` is longer than all by 16.
             unsafe {
@@ -148,13 +206,37 @@ mod avx512 {
 mod tests {
     use super::*;
 
-    #[test]
-    fn every_level_lets_the_same_values_pass() {
-        let mut state = 7_u64;
-        let mut next = || {
+    fn numbers(mut state: u64) -> impl FnMut() -> u64 {
+        move || {
             state = state.wrapping_mul(0xd134_2543_de82_ef95).wrapping_add(1);
             state ^ state >> 29
-        };
+        }
+    }
+
+    #[test]
+    fn every_level_misses_the_same_coupons() {
+        let mut next = numbers(9);
+        for (places, len) in [(4, 0), (4, 15), (8, 16), (64, 17), (512, 1000)] {
+            let low: Vec<u64> = (0..len).map(|_| next() % 300).collect();
+            let high: Vec<u64> = low.iter().map(|low| low.wrapping_mul(0x9e37_79b9_7f4a_7c15)).collect();
+            let mut table = vec![0_u32; places];
+            for (low, high) in low.iter().zip(&high).step_by(3) {
+                let coupon = coupon(*low, *high);
+                table[(coupon as usize + (next() >> 60) as usize % 2) % places] = coupon;
+            }
+            let mut expected = vec![0; len + SPARE];
+            let count = Level::PORTABLE.missing((&low, &high), &table, &mut expected);
+            for level in Level::all() {
+                let mut found = vec![0; len + SPARE];
+                let missing = level.missing((&low, &high), &table, &mut found);
+                assert_eq!(found[..missing], expected[..count], "{level:?}");
+            }
+        }
+    }
+
+    #[test]
+    fn every_level_lets_the_same_values_pass() {
+        let mut next = numbers(7);
         for precision in [2, 4, 11, 16] {
             for len in [0, 1, 15, 16, 17, 1000] {
                 let low: Vec<u64> = (0..len).map(|_| next()).collect();

@@ -1,7 +1,8 @@
-//! Counting the values of arrays. The range of an array is found first, so that the loop that counts has
-//! nothing to decide.
+//! Counting the values of arrays, many at once as [`super::blocks`] does, others one by one. The range of an
+//! array is found first, so that the loop that counts has nothing to decide.
 
-use super::{Bins, Filled, Histogram, Number, exp2};
+use super::{Bins, Filled, Histogram, Number, blocks, exp2};
+use crate::decimals;
 use arrow_array::cast::AsArray;
 use arrow_array::types::{
     ArrowPrimitiveType, Date32Type, Decimal128Type, Float32Type, Float64Type, Int8Type, Int16Type, Int32Type,
@@ -11,6 +12,7 @@ use arrow_array::types::{
 use arrow_array::{Array, PrimitiveArray};
 use arrow_schema::{DataType, TimeUnit};
 use farpool_model::{Error, Result};
+use std::borrow::Cow;
 
 /// With `counts`, how often each value counts.
 pub(super) fn fill(histogram: &mut Histogram, values: &dyn Array, counts: Option<&[u64]>) -> Result<()> {
@@ -60,6 +62,9 @@ where
     T::Native: Into<i64> + Ord,
 {
     let values = values.as_primitive::<T>();
+    if many(values, counts).is_some_and(|values| blocks::whole(bins, &values).is_some()) {
+        return;
+    }
     let Some((low, high)) = range(values) else { return };
     let (low, high): (i64, i64) = (low.into(), high.into());
     bins.cover(low.into(), high.into());
@@ -82,6 +87,10 @@ where
     T::Native: Into<i128> + Ord,
 {
     let values = values.as_primitive::<T>();
+    let narrow = many(values, counts).and_then(|values| narrowed(&values));
+    if narrow.is_some_and(|values| blocks::whole(bins, &values).is_some()) {
+        return;
+    }
     let Some((low, high)) = range(values) else { return };
     bins.cover(low.into(), high.into());
     let (k, first, bins) = (bins.k, bins.first, &mut bins.counts);
@@ -94,6 +103,9 @@ where
     T: ArrowPrimitiveType,
     T::Native: Into<f64>,
 {
+    if let Some(values) = many(values, counts) {
+        return blocks::real(bins, &values);
+    }
     let (mut low, mut high, mut outside) = (f64::INFINITY, f64::NEG_INFINITY, 0);
     each(values, counts, |value, count| {
         let value: f64 = value.into();
@@ -118,6 +130,35 @@ where
         }
     });
     outside
+}
+
+/// The values that are not NULL, if they are many and count once each.
+fn many<'a, T: ArrowPrimitiveType>(
+    values: &'a PrimitiveArray<T>,
+    counts: Option<&[u64]>,
+) -> Option<Cow<'a, [T::Native]>> {
+    if counts.is_some() || values.len() - values.null_count() < blocks::VALUES_MIN {
+        return None;
+    }
+    Some(match values.nulls().filter(|nulls| nulls.null_count() > 0) {
+        None => Cow::Borrowed(values.values()),
+        Some(nulls) => Cow::Owned(nulls.valid_indices().map(|row| values.values()[row]).collect()),
+    })
+}
+
+/// The same numbers in 64 bits with a sign, if they all fit.
+fn narrowed<T: Copy + Into<i128>>(values: &[T]) -> Option<Vec<i64>> {
+    const BLOCK: usize = 1024;
+    let mut narrow = vec![0; values.len()];
+    let mut wide = [0; BLOCK];
+    for (values, narrow) in values.chunks(BLOCK).zip(narrow.chunks_mut(BLOCK)) {
+        let wide = &mut wide[..values.len()];
+        wide.iter_mut().zip(values).for_each(|(wide, value)| *wide = (*value).into());
+        if !decimals::narrow(wide, narrow) {
+            return None;
+        }
+    }
+    Some(narrow)
 }
 
 fn add(bins: &mut [u64], bin: usize, count: u64) {

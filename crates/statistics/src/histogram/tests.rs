@@ -4,6 +4,7 @@ use super::*;
 use arrow_array::types::Int64Type;
 use arrow_array::{ArrayRef, Decimal128Array, Float64Array, Int64Array, PrimitiveArray, UInt64Array};
 use proptest::prelude::*;
+use std::sync::Arc;
 
 /// The twin: the finest dyadic bins for the whole range, each value put in its own.
 fn naive<T: Number>(values: &[T]) -> Option<Bins<T>> {
@@ -51,14 +52,14 @@ proptest! {
         let all: Vec<i128> = parts.iter().flatten().flatten().map(|v| i128::from(*v)).collect();
         let mut merged = Histogram::new(&DataType::Int64).unwrap();
         for part in parts.iter().rev() {
-            let array: ArrayRef = std::sync::Arc::new(Int64Array::from(part.clone()));
+            let array: ArrayRef = Arc::new(Int64Array::from(part.clone()));
             merged.merge(&whole(&array)).unwrap();
         }
         let expected = naive(&all).unwrap_or_else(Bins::empty);
         prop_assert_eq!(&merged.filled, &Filled::Whole(expected));
         prop_assert_eq!(Histogram::from_bytes(&merged.to_bytes()).unwrap(), merged.clone());
         let wide: PrimitiveArray<arrow_array::types::Decimal128Type> = parts.iter().flatten().map(|v| v.map(i128::from)).collect();
-        prop_assert_eq!(whole(&(std::sync::Arc::new(wide) as ArrayRef)), merged.clone());
+        prop_assert_eq!(whole(&(Arc::new(wide) as ArrayRef)), merged.clone());
         for most in [1, 2, 7, 64] {
             let bins = merged.bins(most);
             prop_assert!(bins.len() <= most.max(2));
@@ -74,7 +75,7 @@ proptest! {
         let mut grown = Histogram::new(&DataType::Float64).unwrap();
         let mut merged = grown.clone();
         for part in &parts {
-            let array: ArrayRef = std::sync::Arc::new(Float64Array::from(part.clone()));
+            let array: ArrayRef = Arc::new(Float64Array::from(part.clone()));
             grown.update(&array).unwrap();
             merged.merge(&whole(&array)).unwrap();
         }
@@ -94,22 +95,43 @@ proptest! {
     }
 }
 
+/// Arrays of a few rows are counted one by one, longer ones in blocks.
+#[test]
+fn many_values_are_counted_as_few_are() {
+    let unless = |i: i64, every: i64, value: i64| (i % every != 0).then_some(value);
+    let rows = || 0..5000_i64;
+    let arrays: [ArrayRef; 5] = [
+        Arc::new(rows().map(|i| unless(i, 7, i * i % 4001 - 2000)).collect::<Int64Array>()),
+        Arc::new(rows().map(|i| Some((i * i * 1_000_003) as u64)).collect::<UInt64Array>()),
+        Arc::new(rows().map(|i| unless(i, 3, i * 37 % 991).map(i128::from)).collect::<Decimal128Array>()),
+        Arc::new(rows().map(|i| Some(i128::from(i) << 90)).collect::<Decimal128Array>()),
+        Arc::new(rows().map(|i| unless(i, 5, i).map(|i| 1e4 / i as f64 - 3.0)).collect::<Float64Array>()),
+    ];
+    for array in arrays {
+        let mut parts = Histogram::new(array.data_type()).unwrap();
+        for first in (0..array.len()).step_by(500) {
+            parts.update(&array.slice(first, 500)).unwrap();
+        }
+        assert_eq!(whole(&array), parts, "{}", array.data_type());
+    }
+}
+
 #[test]
 fn the_widest_ranges_fit() {
-    let array: ArrayRef = std::sync::Arc::new(UInt64Array::from(vec![0, u64::MAX]));
+    let array: ArrayRef = Arc::new(UInt64Array::from(vec![0, u64::MAX]));
     let mut histogram = whole(&array);
-    let less: ArrayRef = std::sync::Arc::new(UInt64Array::from(vec![5, 6]));
+    let less: ArrayRef = Arc::new(UInt64Array::from(vec![5, 6]));
     histogram.update(&less).unwrap();
     assert_eq!(histogram.bins(2).iter().map(|b| b.count).collect::<Vec<_>>(), [3, 1]);
     let extremes = Decimal128Array::from(vec![i128::MIN, i128::MAX, 0]);
-    assert_eq!(whole(&(std::sync::Arc::new(extremes) as ArrayRef)).count(), 3);
-    let floats: ArrayRef = std::sync::Arc::new(Float64Array::from(vec![f64::MIN, f64::MAX, 5e-324, 0.0]));
+    assert_eq!(whole(&(Arc::new(extremes) as ArrayRef)).count(), 3);
+    let floats: ArrayRef = Arc::new(Float64Array::from(vec![f64::MIN, f64::MAX, 5e-324, 0.0]));
     assert_eq!(whole(&floats).count(), 4);
 }
 
 #[test]
 fn quantiles_are_within_a_bin() {
-    let array: ArrayRef = std::sync::Arc::new(PrimitiveArray::<Int64Type>::from_iter_values(0..100_000));
+    let array: ArrayRef = Arc::new(PrimitiveArray::<Int64Type>::from_iter_values(0..100_000));
     let histogram = whole(&array);
     let width = histogram.bins(BINS_MAX)[0].high - histogram.bins(BINS_MAX)[0].low;
     for percent in [0, 1, 25, 50, 99, 100] {
@@ -123,7 +145,7 @@ fn quantiles_are_within_a_bin() {
 #[test]
 fn other_kinds_are_refused() {
     assert!(Histogram::new(&DataType::Utf8View).is_none() && Histogram::new(&DataType::Boolean).is_none());
-    let floats: ArrayRef = std::sync::Arc::new(Float64Array::from(vec![1.0]));
+    let floats: ArrayRef = Arc::new(Float64Array::from(vec![1.0]));
     let mut integers = Histogram::new(&DataType::Int64).unwrap();
     assert!(integers.update(&floats).is_err());
     assert!(integers.merge(&whole(&floats)).is_err());

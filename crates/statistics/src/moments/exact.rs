@@ -6,6 +6,7 @@
 //! up in wide integers.
 
 use super::arch::{Kernel, Level};
+use super::few::{self, Words};
 use super::integers::Integers;
 use super::layout::{Layout, pair_at};
 use super::matrix::{Bytes, GROUP};
@@ -25,6 +26,7 @@ const TILE_BYTES: usize = 256;
 /// Room for the blocks of one state, used again and again.
 #[derive(Default)]
 pub(crate) struct Room {
+    words: Words,
     matrix: Bytes,
     sums: Vec<u32>,
     products: Vec<u32>,
@@ -34,6 +36,7 @@ pub(crate) struct Room {
 impl Room {
     pub(crate) fn bytes_held(&self) -> usize {
         self.matrix.bytes_held()
+            + self.words.bytes_held()
             + 4 * (self.sums.capacity() + self.products.capacity())
             + 16 * self.squares.capacity()
     }
@@ -65,6 +68,8 @@ pub(crate) trait Number: Copy + Ord + Into<i128> {
     const HIGHEST: Self;
     /// The byte from `shift` on of the distance from `low`, which is no greater.
     fn byte(self, low: Self, shift: u32) -> u8;
+    /// The lowest 32 bits of that distance.
+    fn word(self, low: Self) -> u32;
     /// How far it is from another, which the nearest float tells.
     fn distance(self, from: Self) -> f64;
 }
@@ -80,6 +85,14 @@ macro_rules! numbers {
             fn byte(self, low: $t, shift: u32) -> u8 {
                 const MASK: $t = (u8::MAX as $t);
                 ((self.wrapping_sub(low) >> shift) & MASK) as u8
+            }
+
+            #[inline(always)]
+            #[allow(clippy::cast_sign_loss, reason = "modulo the type")]
+            fn word(self, low: $t) -> u32 {
+                // A narrower type with sign would go on with its sign.
+                const MASK: u128 = u128::MAX >> (u128::BITS - <$t>::BITS);
+                (self.wrapping_sub(low) as u32) & MASK as u32
             }
 
             #[inline(always)]
@@ -156,6 +169,29 @@ impl<T: Number> Kernel for Cut<'_, T> {
     }
 }
 
+/// The lowest 32 bits of each value above the least one, 0 where the mask is not set.
+struct CutWords<'a, T> {
+    values: &'a [T],
+    mask: Option<&'a [u8]>,
+    low: T,
+    to: &'a mut [u32],
+}
+
+impl<T: Number> Kernel for CutWords<'_, T> {
+    type Output = ();
+
+    #[inline(always)]
+    fn run(self) {
+        let values = self.to.iter_mut().zip(self.values);
+        match self.mask {
+            None => values.for_each(|(to, value)| *to = value.word(self.low)),
+            Some(mask) => values.zip(mask).for_each(|((to, value), mask)| {
+                *to = if *mask != 0 { value.word(self.low) } else { 0 };
+            }),
+        }
+    }
+}
+
 /// The least value of a column, and the bytes of the others above it.
 fn ends(level: Level, array: &ArrayRef, mask: Option<&[u8]>) -> (i128, usize) {
     macro_rules! ends {
@@ -181,6 +217,17 @@ fn cut(level: Level, array: &ArrayRef, mask: Option<&[u8]>, column: &Column, mat
         };
     }
     for_exact!(array.data_type(), cut);
+}
+
+/// Cuts the values of a column to 32 bits.
+fn cut_words(level: Level, array: &ArrayRef, mask: Option<&[u8]>, low: i128, to: &mut [u32]) {
+    macro_rules! cut_words {
+        ($t:ty) => {{
+            let low = <$t as ArrowPrimitiveType>::Native::try_from(low).unwrap_or_default();
+            level.run(CutWords { values: array.as_primitive::<$t>().values(), mask, low, to })
+        }};
+    }
+    for_exact!(array.data_type(), cut_words);
 }
 
 /// Gives each column its place in the matrix, `extra` bytes of each value included.
@@ -218,6 +265,10 @@ pub(crate) fn add_shared(
     let array = |place: usize| &arrays[layout.at[place]];
     let mut columns: Vec<Column> =
         (0..layout.exact).map(|place| Column::new(ends(level, array(place), mask))).collect();
+    if few::fits(columns.iter().map(|column| column.bytes)) {
+        let arrays = (0..layout.exact).map(array);
+        return add_few(layout.words, arrays, (mask, count), &mut columns, room, (sums, products));
+    }
     let tiles = arrange(&mut columns, |_| 0);
     room.matrix.reshape(tiles.last().map_or(0, |tile| tile.bytes.end), arrays[0].len());
     for (place, column) in columns.iter().enumerate() {
@@ -235,8 +286,33 @@ pub(crate) fn add_shared(
         });
     } else {
         room.each_pair(level, &tiles, |to, p, q| {
-            products.add(pair_at(p, q), columns[p].product(&columns[q], to, layout.words));
+            let above = to.total(columns[p].value(), columns[q].value());
+            products.add(pair_at(p, q), columns[p].product(&columns[q], above, layout.words));
         });
+    }
+}
+
+/// The same of few columns of narrow values, as the file [`few`] has it.
+fn add_few<'a>(
+    words: usize,
+    arrays: impl Iterator<Item = &'a ArrayRef>,
+    (mask, count): (Option<&[u8]>, u64),
+    columns: &mut [Column],
+    room: &mut Room,
+    (sums, products): (&mut Integers, &mut Integers),
+) {
+    let (level, mut rows) = (Level::best(), 0);
+    for (place, (array, column)) in arrays.zip(&mut *columns).enumerate() {
+        rows = array.len();
+        cut_words(level, array, mask, column.low, room.words.column_mut(place, rows));
+        column.set_sums(room.words.sum(level, place, rows).into(), count);
+        sums.add(place, column.sum);
+    }
+    for (p, column) in columns.iter().enumerate() {
+        for (q, other) in columns[..=p].iter().enumerate() {
+            let above = room.words.product(level, (p, q), rows);
+            products.add(pair_at(p, q), column.product(other, above.into(), words));
+        }
     }
 }
 
@@ -286,19 +362,23 @@ impl Column {
 
     fn settle(&mut self, sums: &[u32], count: u64) {
         let bytes = sums[self.first..][..self.bytes].iter().enumerate();
-        self.above =
+        let above =
             bytes.fold(Wide::default(), |sum, (k, byte)| sum + Wide::from(u64::from(*byte)).shifted_left(k));
-        self.sum = self.above + Wide::product(self.low, i128::from(count));
+        self.set_sums(above, count);
+    }
+
+    fn set_sums(&mut self, above: Wide, count: u64) {
+        self.above = above;
+        self.sum = above + Wide::product(self.low, i128::from(count));
     }
 
     /// The sum of products with another: that above the least values and what these add.
-    fn product(&self, other: &Column, to: &Products, words: usize) -> Wide {
+    fn product(&self, other: &Column, above: Wide, words: usize) -> Wide {
         // The block's sums of integers of 64 bits are of 128.
         let times = |low: i128, sum: Wide| match words {
             4 => Wide::product(low, sum.low_i128()),
             _ => Wide::from(low) * sum,
         };
-        let above = to.total(self.value(), other.value());
         above + times(self.low, other.above) + times(other.low, self.sum)
     }
 

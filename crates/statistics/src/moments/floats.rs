@@ -39,6 +39,9 @@ impl Room {
     /// `each` columns of the matrix.
     fn each_pair(&mut self, layout: &Layout, each: usize, mut f: impl FnMut(&Products, usize, usize)) {
         let (level, step) = (Level::best(), TILE / each / LANES * LANES);
+        if each * layout.columns() <= LANES {
+            return self.each_pair_of_few(layout, each, f);
+        }
         let bytes = |places: &Range<usize>| each * places.start..(each * places.end).next_multiple_of(LANES);
         self.matrix.interleave();
         let all = layout.columns();
@@ -56,6 +59,40 @@ impl Room {
                 }
             }
         }
+    }
+
+    /// The same for columns that are one group at most, pair by pair: a tile would have more to multiply.
+    fn each_pair_of_few(&mut self, layout: &Layout, each: usize, mut f: impl FnMut(&Products, usize, usize)) {
+        self.products.resize(LANES * LANES, 0.0);
+        for i in 0..each * layout.columns() {
+            for j in 0..=i {
+                let product = Level::best().run(Dot(self.matrix.column(i), self.matrix.column(j)));
+                (self.products[i * LANES + j], self.products[j * LANES + i]) = (product, product);
+            }
+        }
+        let to = Products { all: &self.products, at: (0, 0), width: LANES };
+        for p in layout.exact..layout.columns() {
+            (0..=p).for_each(|q| f(&to, p, q));
+        }
+    }
+}
+
+/// The sum of the products of two columns.
+struct Dot<'a>(&'a [f64], &'a [f64]);
+
+impl Kernel for Dot<'_> {
+    type Output = f64;
+
+    #[inline(always)]
+    fn run(self) -> f64 {
+        let mut sums = [0.0; 2 * LANES];
+        let ((left, left_rest), (right, right_rest)) =
+            (self.0.as_chunks::<{ 2 * LANES }>(), self.1.as_chunks::<{ 2 * LANES }>());
+        for (left, right) in left.iter().zip(right) {
+            (0..2 * LANES).for_each(|lane| sums[lane] += left[lane] * right[lane]);
+        }
+        let rest = left_rest.iter().zip(right_rest).map(|(a, b)| a * b).sum::<f64>();
+        sums.iter().sum::<f64>() + rest
     }
 }
 

@@ -15,6 +15,7 @@ mod arch;
 mod blocks;
 mod codec;
 mod exact;
+mod few;
 mod floats;
 mod integers;
 mod layout;

@@ -22,11 +22,12 @@ use repeats::{Counted, Repeats};
 
 /// What is found out about a table of up to [`limits::TAP_COLUMNS_MAX`] columns. HyperLogLog errs by 0.8 %;
 /// a value that is a hundredth of all is surely seen as frequent; Count-Min lies in the counters of
-/// Fast-AGMS.
+/// Fast-AGMS. Three rows of 2^11 cost three increments a value, and their bounds are narrower than those of five
+/// rows of 2^10 (docs/decisions/2026-11-22-what-a-tap-costs.md).
 const EVERYTHING: SketchParameters = SketchParameters {
     distinct: Some(14),
-    frequency: Some(Counters { rows: 4, precision: 10 }),
-    second_moment: Some(Counters { rows: 5, precision: 10 }),
+    frequency: Some(Counters { rows: 3, precision: 11 }),
+    second_moment: Some(Counters { rows: 3, precision: 11 }),
     top: 16,
 };
 

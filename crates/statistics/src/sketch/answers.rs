@@ -49,12 +49,12 @@ impl Sketch {
     /// # Errors
     /// `Invalid` when the value is not of the column's type.
     pub fn frequency(&self, value: &Literal) -> Result<Option<Estimate>> {
-        self.expect_type(value.data_type())?;
-        if value.is_null() {
-            let nulls = self.basics.nulls as f64;
-            return Ok(Some(Estimate { value: nulls, low: nulls, high: nulls, confidence: 1.0 }));
-        }
-        Ok(self.frequency_of(hash_of(value), self.judge()))
+        self.frequencies().of(value)
+    }
+
+    /// How often values occur: for many of them, as what they all need of the whole sketch is found once.
+    pub fn frequencies(&self) -> Frequencies<'_> {
+        Frequencies { sketch: self, judged: self.judge() }
     }
 
     /// The most frequent values, the most frequent first, with how often they occur; up to `count`, of those
@@ -176,8 +176,30 @@ impl Sketch {
     }
 }
 
+/// How often the values of a column occur.
+#[derive(Clone, Copy, Debug)]
+pub struct Frequencies<'a> {
+    sketch: &'a Sketch,
+    judged: Judged,
+}
+
+impl Frequencies<'_> {
+    /// How often `value` occurs; `None` without Count-Min.
+    ///
+    /// # Errors
+    /// `Invalid` when the value is not of the column's type.
+    pub fn of(&self, value: &Literal) -> Result<Option<Estimate>> {
+        self.sketch.expect_type(value.data_type())?;
+        if value.is_null() {
+            let nulls = self.sketch.basics.nulls as f64;
+            return Ok(Some(Estimate { value: nulls, low: nulls, high: nulls, confidence: 1.0 }));
+        }
+        Ok(self.sketch.frequency_of(hash_of(value), self.judged))
+    }
+}
+
 /// What the answers about single values need of the whole sketch.
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, Debug)]
 struct Judged {
     trusted: bool,
     /// The most that the second moment may be.

@@ -6,6 +6,7 @@
 use super::block::BLOCK;
 use super::items::{Items, Summary, Widen};
 use crate::arch::{Kernel, Level};
+use crate::floats::{float_of_order, float_order};
 use crate::hash;
 use arrow_buffer::i256;
 use arrow_schema::DataType;
@@ -295,17 +296,6 @@ fn extremes<T: Ord + Copy>(mut values: impl Iterator<Item = T>) -> Option<(T, T)
 #[inline]
 fn prefix(bytes: &[u8]) -> u64 {
     hash::word(&bytes[..bytes.len().min(8)]).swap_bytes()
-}
-
-/// An integer that compares as the float does; every NaN is the same and behind all numbers.
-#[inline(always)]
-fn float_order(bits: u64) -> i64 {
-    let bits = if f64::from_bits(bits).is_nan() { f64::NAN.to_bits() & (u64::MAX >> 1) } else { bits } as i64;
-    bits ^ ((bits >> 63) as u64 >> 1) as i64
-}
-
-fn float_of_order(order: i64) -> f64 {
-    f64::from_bits((order ^ ((order >> 63) as u64 >> 1) as i64) as u64)
 }
 
 fn before(one: &Literal, other: &Literal) -> bool {

@@ -32,6 +32,9 @@ pub(crate) struct Distinct {
 /// Values between two looks for the floor: as many as the most common number of registers.
 const PATIENCE: usize = 1 << 16;
 
+/// Values that are looked up in the set of coupons before those that were not there are put in.
+const STEP: usize = 512;
+
 #[derive(Clone, Debug)]
 pub(crate) enum State {
     /// The coupons.
@@ -84,18 +87,12 @@ impl Distinct {
     /// Takes in a block of values.
     pub fn update(&mut self, hashes: &Hashes) {
         let (low, high) = (hashes.low(), hashes.high());
-        let few = match &mut self.state {
-            State::Few(coupons) => {
-                let room = coupons_max(self.precision);
-                let taken = low.iter().zip(high).position(|(low, high)| {
-                    coupons.insert(coupon(*low, *high));
-                    coupons.len > room
-                });
-                taken.map_or(low.len(), |last| last + 1)
-            }
-            State::Many(_) => 0,
-        };
-        self.settle();
+        let mut few = 0;
+        while few < low.len() && matches!(self.state, State::Few(_)) {
+            let next = low.len().min(few + STEP);
+            self.update_few(&low[few..next], &high[few..next]);
+            few = next;
+        }
         if let State::Many(registers) = &mut self.state {
             let mut passing = [0; BLOCK + SPARE];
             let compared = (self.floor < FLOOR_MIN).then_some(&registers[..]);
@@ -104,6 +101,20 @@ impl Distinct {
             passing[..count].iter().for_each(|coupon| raise(registers, *coupon));
             self.look_for_floor(hashes.0.len());
         }
+    }
+
+    /// Takes in up to [`STEP`] values. Most repeat others; what is in a set is found without a branch.
+    fn update_few(&mut self, low: &[u64], high: &[u64]) {
+        let State::Few(coupons) = &self.state else { return };
+        let mut missing = [0; STEP + SPARE];
+        let count = match coupons.table.is_empty() {
+            true => {
+                missing.iter_mut().zip(low.iter().zip(high)).for_each(|(to, (l, h))| *to = coupon(*l, *h));
+                low.len()
+            }
+            false => Level::best().missing((low, high), &coupons.table, &mut missing),
+        };
+        missing[..count].iter().for_each(|coupon| self.insert(*coupon));
     }
 
     fn look_for_floor(&mut self, values: usize) {

@@ -20,6 +20,7 @@ mod trust;
 #[cfg(test)]
 mod tests;
 
+pub use answers::Frequencies;
 pub use basics::Total;
 pub use trust::Trust;
 

@@ -100,14 +100,25 @@ impl Catalog {
         self.tenants.read().current(tenant, name).map(|current| current.info(name))
     }
 
-    /// What was gathered about the current version of a table while it was loaded.
+    /// What was gathered about the current version of a table while it was loaded: of all its columns, or, without
+    /// the moments, of some.
     ///
     /// # Errors
-    /// `NotFound`, naming tables that there are.
-    pub fn statistics(&self, tenant: &TenantName, name: &TableName) -> Result<TableStatistics> {
+    /// `NotFound`, naming tables that there are; `Invalid` for a column that the table does not have.
+    pub fn statistics(
+        &self,
+        tenant: &TenantName,
+        name: &TableName,
+        columns: Option<&[usize]>,
+    ) -> Result<TableStatistics> {
         let current = self.current(tenant, name)?;
         let table = current.info(name);
-        Ok(match current.gathered.as_deref() {
+        let of_table = table.columns.len();
+        if let Some(other) = columns.and_then(|columns| columns.iter().find(|column| **column >= of_table)) {
+            let message = format!("table {:?} has {of_table} columns, and none at {other}", name.as_str());
+            return Err(Error::invalid(message).advise("read the table's description again"));
+        }
+        let all = match current.gathered.as_deref() {
             Some(Gathered { columns, moments, .. }) => {
                 TableStatistics { columns: columns.clone(), moments: moments.clone(), table }
             }
@@ -116,6 +127,10 @@ impl Catalog {
                 moments: None,
                 table,
             },
+        };
+        Ok(match columns {
+            Some(columns) => all.of(columns),
+            None => all,
         })
     }
 

@@ -304,7 +304,7 @@ fn gathered(
     let mut load = begin(catalog, "t", mode).unwrap();
     load.push(&batch(rows)).unwrap();
     load.commit().unwrap();
-    let statistics = catalog.statistics(&tenant(), &name("t")).unwrap();
+    let statistics = catalog.statistics(&tenant(), &name("t"), None).unwrap();
     farpool_statistics::Profile::read(&statistics).unwrap().expect("the tap ran")
 }
 
@@ -331,6 +331,19 @@ fn a_tap_finds_out_what_the_rows_hold_and_appends_add_to_it() {
 }
 
 #[test]
+fn statistics_are_told_of_the_columns_that_are_asked_for() {
+    let catalog = roomy();
+    gathered(&catalog, LoadMode::Create, 0..100);
+    let all = catalog.statistics(&tenant(), &name("t"), None).unwrap();
+    let last = all.columns.len() - 1;
+    let one = catalog.statistics(&tenant(), &name("t"), Some(&[last])).unwrap();
+    assert_eq!((&one.columns[last], &one.moments), (&all.columns[last], &None));
+    assert!(one.columns[..last].iter().all(|states| *states == farpool_model::ColumnStates::default()));
+    let beyond = catalog.statistics(&tenant(), &name("t"), Some(&[last + 1])).unwrap_err();
+    assert_eq!(beyond.kind, ErrorKind::Invalid, "{beyond}");
+}
+
+#[test]
 fn a_load_without_a_tap_gathers_nothing() {
     let catalog = roomy();
     let mut without = begin(&catalog, "t", LoadMode::Create).unwrap();
@@ -341,7 +354,7 @@ fn a_load_without_a_tap_gathers_nothing() {
         load.commit().unwrap();
     }
     for table in ["t", "closed"] {
-        let statistics = catalog.statistics(&tenant(), &name(table)).unwrap();
+        let statistics = catalog.statistics(&tenant(), &name(table), None).unwrap();
         assert_eq!(farpool_statistics::Profile::read(&statistics).unwrap().map(|p| p.rows()), None);
         assert_eq!(statistics.columns.len(), statistics.table.columns.len());
     }

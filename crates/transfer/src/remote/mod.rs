@@ -154,8 +154,11 @@ impl Pool for RemotePool {
         }
     }
 
-    async fn statistics(&self, name: &TableName) -> Result<TableStatistics> {
-        let request = Request::Statistics { table: name.clone() };
+    async fn statistics(&self, name: &TableName, columns: Option<&[usize]>) -> Result<TableStatistics> {
+        // Positions beyond 32 bits are refused as others are that no table has.
+        let number = |column: &usize| u32::try_from(*column).unwrap_or(u32::MAX);
+        let columns = columns.map(|columns| columns.iter().map(number).collect());
+        let request = Request::Statistics { table: name.clone(), columns };
         match self.ask_again(&request, "it told the statistics of a table").await? {
             Response::Statistics(statistics) => {
                 self.learn(&statistics.table);

@@ -15,6 +15,23 @@ pub(super) unsafe fn run<K: Kernel>(kernel: K) -> K::Output {
     kernel.run()
 }
 
+/// The sum of the bytes of each column: the sum of their differences from 0, for which there is an instruction.
+///
+/// # Safety
+/// The processor has the instructions.
+#[target_feature(enable = "avx512f,avx512bw")]
+pub(super) unsafe fn byte_sums(matrix: &Bytes, to: &mut [u32]) {
+    for (column, sum) in to.iter_mut().enumerate() {
+        let mut sums = _mm512_setzero_si512();
+        for line in matrix.column(column).as_chunks::<LINE>().0 {
+            // SAFETY: a line has 64 bytes.
+            let bytes = unsafe { _mm512_loadu_si512(line.as_ptr().cast()) };
+            sums = _mm512_add_epi64(sums, _mm512_sad_epu8(bytes, _mm512_setzero_si512()));
+        }
+        *sum = _mm512_reduce_add_epi64(sums) as u32;
+    }
+}
+
 /// Puts, for each group of 16 columns and each line of 64 rows, the words of four rows in turns: those of all
 /// 16 columns, then the next four rows'.
 ///

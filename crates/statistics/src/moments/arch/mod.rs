@@ -90,7 +90,14 @@ impl Level {
 
     /// The sum of the bytes of each column.
     pub(crate) fn byte_sums(self, matrix: &Bytes, to: &mut [u32]) {
-        self.run(portable::ByteSums(matrix, to));
+        match self.0 {
+            #[cfg(target_arch = "x86_64")]
+            Set::Avx512 | Set::Amx => {
+                // SAFETY: a level is made only where the processor has its instructions.
+                unsafe { avx512::byte_sums(matrix, to) }
+            }
+            _ => self.run(portable::ByteSums(matrix, to)),
+        }
     }
 
     /// Sets the copy of the matrix in the order that the level's products want, if there is one.

@@ -13,19 +13,9 @@ impl Kernel for ByteSums<'_> {
     #[inline(always)]
     fn run(self) {
         for (column, sum) in self.1.iter_mut().enumerate() {
-            *sum = self.0.column(column).chunks(64 * 256).map(sum_short).sum();
+            *sum = self.0.column(column).iter().map(|byte| u32::from(*byte)).sum();
         }
     }
-}
-
-/// The sum of whole lines of 64 bytes, so few that 16 bits in each place hold it.
-#[inline(always)]
-fn sum_short(bytes: &[u8]) -> u32 {
-    let mut sums = [0u16; 64];
-    for line in bytes.as_chunks::<64>().0 {
-        sums.iter_mut().zip(line).for_each(|(sum, byte)| *sum += u16::from(*byte));
-    }
-    sums.iter().map(|sum| u32::from(*sum)).sum()
 }
 
 /// Products of columns of bytes.

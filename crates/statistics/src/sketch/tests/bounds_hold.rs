@@ -80,9 +80,10 @@ fn frequencies() {
         for seed in 0..100 {
             let counts = draw(seed, 3_000, skew);
             let sketch = sketched(&counts, small());
+            let frequencies = sketch.frequencies();
             for (value, count) in counts.iter().take(30) {
                 let literal = Literal::new(Value::Int((*value).into()), DataType::Int64).unwrap();
-                let estimate = sketch.frequency(&literal).unwrap().unwrap();
+                let estimate = frequencies.of(&literal).unwrap().unwrap();
                 assert!(estimate.high >= *count as f64, "Count-Min is never too low");
                 tally.add(*count as f64, estimate);
             }

@@ -1,0 +1,29 @@
+//! States of histograms from anybody.
+
+use farpool_statistics::{BINS_MAX, Histogram};
+
+/// Reads a state; one that comes out answers every question, merges with itself, and as it is written it is read
+/// again.
+pub fn histogram_decoder(data: &[u8]) {
+    let Ok(mut histogram) = Histogram::from_bytes(data) else { return };
+    let again = Histogram::from_bytes(&histogram.to_bytes()).expect("what we write, we read");
+    assert_eq!(again, histogram);
+    for most in [0, 1, 7, BINS_MAX] {
+        let bins = histogram.bins(most);
+        // Two bins on either side of zero never become one.
+        assert!(bins.len() <= most.max(2), "{} bins of {most}", bins.len());
+        assert!(bins.iter().all(|bin| bin.low <= bin.high), "{bins:?}");
+    }
+    for share in [-1.0, 0.0, 0.5, 1.0, f64::NAN] {
+        assert!(histogram.quantile(share).is_some() || histogram.count() == 0);
+    }
+    let _ = (histogram.outside(), histogram.bytes_held());
+    let copy = histogram.clone();
+    histogram.merge(&copy).expect("both are of the same kind");
+    assert_eq!(
+        histogram.count(),
+        copy.bins(BINS_MAX)
+            .iter()
+            .fold(0_u64, |sum, bin| { sum.saturating_add(bin.count.saturating_mul(2)) })
+    );
+}
