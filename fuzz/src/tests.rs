@@ -7,7 +7,7 @@ use farpool_columns::{encode_row_group, pack_array, pack_chunks};
 use farpool_memory::{Pool, PoolConfig};
 use farpool_model::*;
 use farpool_statistics::{Histogram, Sketch};
-use farpool_wire::{PREFACE, Request, Response, substrait};
+use farpool_wire::{FrameKind, PREFACE, Request, Response, encode_batch, substrait};
 use std::path::PathBuf;
 use std::sync::Arc;
 
@@ -348,10 +348,13 @@ fn message_seeds() -> Vec<Vec<u8>> {
         Response::Status(Status { tenants: vec![Default::default()], ..Default::default() }),
         Response::Error(Error::invalid("m").advise("a")),
     ];
+    let compressed = [Compression::Lz4, Compression::Zstd]
+        .map(|form| Ok(encode_batch(FrameKind::Batch, &rows(), Some(form))?.messages));
     let frames: Vec<Vec<u8>> = requests
         .iter()
         .map(|r| r.encode())
         .chain(responses.iter().map(|r| r.encode()))
+        .chain(compressed)
         .map(|messages| messages.unwrap().pop().unwrap().frames(1).concat())
         .collect();
     let mut connection = PREFACE.to_vec();
