@@ -9,11 +9,13 @@ mod pick;
 mod retain;
 #[cfg(test)]
 mod tests;
+mod thin;
 mod unpack;
 
 pub(crate) use gather::Gather;
 pub(crate) use pick::Pick;
 pub(crate) use retain::{Member, MemberByte, Retain, RetainAtMost, RetainPlain, Within};
+pub(crate) use thin::{SLOT, Thin, Thinned};
 pub(crate) use unpack::{UnpackBlock, UnpackBlocks, UnpackEach};
 
 use crate::arch::Simd;
