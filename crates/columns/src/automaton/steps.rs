@@ -96,12 +96,12 @@ impl<const STATES: usize> Table<STATES> {
     pub fn run_thinned(&self, start: u8, strings: &Thinned, first: usize) -> [u8; THINNED_LANES] {
         let (lengths, slots) = strings.some::<THINNED_LANES>(first / THINNED_LANES);
         let longest = lengths.iter().copied().max().unwrap_or(0);
-        let mut states = [start; THINNED_LANES];
+        let mut states = [usize::from(start); THINNED_LANES];
         for at in 0..usize::from(longest).min(SLOT) {
             for (state, slot) in states.iter_mut().zip(slots) {
-                *state = self.step(*state, slot[at]);
+                *state = usize::from(self.0[usize::from(slot[at])][*state % STATES]);
             }
         }
-        states
+        states.map(|state| state as u8)
     }
 }
