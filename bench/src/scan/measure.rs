@@ -17,6 +17,10 @@ use tokio::runtime::Runtime;
 /// Bytes of a value as a query sees it.
 const VALUE_BYTES: u64 = 8;
 
+/// Plain memory, in lengths of two columns: each is read once before the first again, so that they come from
+/// memory and not from a cache that holds what was read last.
+const MEMORY_PARTS: u64 = 4;
+
 /// A run of the suite.
 #[derive(Clone, Debug, Serialize)]
 pub struct Results {
@@ -56,7 +60,7 @@ pub struct CaseResult {
 struct Scanner {
     plain: Session,
     sessions: Vec<(usize, Runtime, Arc<Session>)>,
-    /// Plain memory as long as two columns.
+    /// Plain memory as long as [`MEMORY_PARTS`] times two columns.
     words: Vec<u64>,
 }
 
@@ -97,7 +101,7 @@ async fn prepare(definition: &Definition, pool: Arc<EmbeddedPool>) -> Result<(Sc
         let session = session(pool.clone(), true, threads).await?;
         sessions.push((threads, suite::runtime(threads)?, Arc::new(session)));
     }
-    let words = (0..2 * definition.rows).collect();
+    let words = (0..MEMORY_PARTS * 2 * definition.rows).collect();
     Ok((Scanner { plain: session(pool, false, 1).await?, sessions, words }, info))
 }
 
@@ -120,7 +124,7 @@ impl Scanner {
             answer(&query, &query.collect().await?)
         })?;
         let bytes_logical = VALUE_BYTES * definition.rows * case.columns.len() as u64;
-        let words = &self.words[..self.words.len().min((bytes_logical / VALUE_BYTES) as usize)];
+        let mut parts = self.words.chunks_exact((bytes_logical / VALUE_BYTES) as usize).cycle();
         let empty = |(threads, _, _): &(usize, Runtime, Arc<Session>)| CaseResult {
             name: case.name.clone(),
             threads: *threads,
@@ -137,6 +141,7 @@ impl Scanner {
         // The first round warms up and does not count.
         for round in 0..=definition.runs {
             for ((threads, runtime, session), result) in self.sessions.iter().zip(&mut results) {
+                let words = parts.next().context("a part of memory")?;
                 let start = Instant::now();
                 limits::read(words, *threads);
                 let memory_ms = milliseconds(start);

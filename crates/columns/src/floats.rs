@@ -1,6 +1,6 @@
 //! Plain floats as they lie, compared in SQL's order.
 
-use crate::arch::Level;
+use crate::arch::{Level, key_f32, key_f64};
 use crate::kernels::RetainPlain;
 use crate::lanes::Lane;
 use arrow_buffer::Buffer;
@@ -44,13 +44,13 @@ impl<'a> Floats<'a> {
         match self.values {
             Values::Double(values) => {
                 let values = &values[start..];
-                let (low, span, inside) = range_of(op, key64(literal), u64::MAX);
-                level.run(RetainPlain { values, key: key64, low, span, inside, alive });
+                let (low, span, inside) = range_of(op, key_f64(literal), u64::MAX);
+                level.run(RetainPlain { values, low, span, inside, alive });
             }
             Values::Single(values) => {
                 let values = &values[start..];
-                let (low, span, inside) = range_of(op, key32(literal as f32), u32::MAX);
-                level.run(RetainPlain { values, key: key32, low, span, inside, alive });
+                let (low, span, inside) = range_of(op, key_f32(literal as f32), u32::MAX);
+                level.run(RetainPlain { values, low, span, inside, alive });
             }
         }
     }
@@ -68,18 +68,4 @@ fn range_of<K: Lane>(op: CompareOp, key: K, max: K) -> (K, K, bool) {
         CompareOp::GtEq => (key, max.minus(key), true),
         CompareOp::Lt => (key, max.minus(key), false),
     }
-}
-
-/// A number that compares as the float does.
-#[inline(always)]
-fn key64(value: f64) -> u64 {
-    let bits = if value == 0.0 { 0 } else { value.to_bits() };
-    bits ^ ((bits.cast_signed() >> 63) as u64 >> 1) ^ 1 << 63
-}
-
-/// A number that compares as the float does.
-#[inline(always)]
-fn key32(value: f32) -> u32 {
-    let bits = if value == 0.0 { 0 } else { value.to_bits() };
-    bits ^ ((bits.cast_signed() >> 31) as u32 >> 1) ^ 1 << 31
 }

@@ -1,7 +1,7 @@
 //! Operations on packed integers as they lie, on lanes as narrow as the values need.
 
 use crate::arch::Level;
-use crate::kernels::{Blocks, Member, MemberByte, Retain, RetainAtMost, Within};
+use crate::kernels::{Blocks, Member, MemberByte, Retain, RetainAtMost, Sum, Within};
 use crate::lanes::Lane;
 use crate::packed::{Packed, width_of, with_lane};
 use farpool_model::CompareOp;
@@ -102,6 +102,27 @@ impl<'a> Integers<'a> {
     fn unpack_deltas<L: Lane>(&self, rows: Range<usize>, out: &mut Vec<L>) {
         assert_eq!(self.lane_bits(), L::BITS, "distances are held in other lanes");
         self.packed.unpack_with::<L, L>(rows, out, |delta| delta);
+    }
+
+    /// The sum of the distances from [`Integers::min`] of `rows` rows from `start`, a multiple of 1024; with
+    /// bits, the first for row `start`, only of the rows whose bit is set. Blocks of 1024 rows without a set
+    /// bit are not read.
+    ///
+    /// # Panics
+    /// When `start` is no multiple of 1024, there are no such rows, or there are fewer bits.
+    pub fn sum_deltas(&self, start: usize, rows: usize, selected: Option<&[u64]>) -> u128 {
+        assert!(start.is_multiple_of(BLOCK_ROWS), "sums start at a block");
+        assert!(rows <= self.rows().saturating_sub(start), "{rows} rows from {start} of {}", self.rows());
+        assert!(
+            selected.is_none_or(|words| words.len() >= rows.div_ceil(64)),
+            "a bit for each of {rows} rows"
+        );
+        if self.packed.width == 0 {
+            return 0;
+        }
+        with_lane!(self.packed.width, L => {
+            Level::best().run(Sum { blocks: self.blocks::<L>(start), rows, selected })
+        })
     }
 
     /// Clears the bits of rows whose value does not lie between `low` and `high`, both included; unless

@@ -50,6 +50,9 @@ pub(crate) trait Lane: BitPacking + ArrowNativeType + Ord {
     /// The values whose bit of `mask` is set, in order; what follows them has no meaning.
     fn compress<S: Simd>(simd: S, values: &Self::Unit, mask: u64) -> Self::Unit;
 
+    /// The values whose bit of `mask` is set, and 0 in the place of each other.
+    fn keep<S: Simd>(simd: S, values: &Self::Unit, mask: u64) -> Self::Unit;
+
     /// A bit for each lane: whether the left is no greater than the right.
     fn at_most<S: Simd>(simd: S, left: &Self::Unit, right: &Self::Unit) -> u64;
 
@@ -58,7 +61,7 @@ pub(crate) trait Lane: BitPacking + ArrowNativeType + Ord {
 }
 
 macro_rules! impl_lane {
-    ($($t:ty, $parts:ident, $compress:ident, $at_most:ident, $within:ident);*) => {$(
+    ($($t:ty, $parts:ident, $compress:ident, $keep:ident, $at_most:ident, $within:ident);*) => {$(
         impl Lane for $t {
             const BITS: u32 = <$t>::BITS;
 
@@ -113,6 +116,11 @@ macro_rules! impl_lane {
             }
 
             #[inline(always)]
+            fn keep<S: Simd>(simd: S, values: &Self::Unit, mask: u64) -> Self::Unit {
+                simd.$keep(values, mask)
+            }
+
+            #[inline(always)]
             fn at_most<S: Simd>(simd: S, left: &Self::Unit, right: &Self::Unit) -> u64 {
                 simd.$at_most(left, right)
             }
@@ -126,10 +134,10 @@ macro_rules! impl_lane {
 }
 
 impl_lane!(
-    u8, parts_u8, compress_u8, at_most_u8, within_u8;
-    u16, parts_u16, compress_u16, at_most_u16, within_u16;
-    u32, parts_u32, compress_u32, at_most_u32, within_u32;
-    u64, parts_u64, compress_u64, at_most_u64, within_u64
+    u8, parts_u8, compress_u8, keep_u8, at_most_u8, within_u8;
+    u16, parts_u16, compress_u16, keep_u16, at_most_u16, within_u16;
+    u32, parts_u32, compress_u32, keep_u32, at_most_u32, within_u32;
+    u64, parts_u64, compress_u64, keep_u64, at_most_u64, within_u64
 );
 
 /// Bits of the narrowest lane for values of `width` bits.

@@ -48,6 +48,11 @@ impl ResultMemory {
         self.pool.bytes_used()
     }
 
+    /// Bytes that no result holds, kept for later ones.
+    pub fn bytes_kept(&self) -> usize {
+        self.pool.bytes_kept()
+    }
+
     /// Gives what no result holds back to the system.
     pub fn trim(&self) {
         self.pool.trim();
@@ -168,7 +173,9 @@ mod tests {
         for past_caches in [false, true] {
             fill_and_drop(&memory, past_caches);
         }
+        assert!(memory.bytes_kept() >= KEPT_BYTES_MIN);
         memory.trim();
+        assert_eq!(memory.bytes_kept(), 0);
     }
 
     fn fill_and_drop(memory: &Arc<ResultMemory>, past_caches: bool) {

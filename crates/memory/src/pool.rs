@@ -151,6 +151,11 @@ impl Pool {
         self.table.lock().pages_used() * PAGE_BYTES
     }
 
+    /// Bytes of pages that are not in use and whose memory is kept all the same.
+    pub fn bytes_kept(&self) -> usize {
+        self.table.lock().pages_kept() * PAGE_BYTES
+    }
+
     /// Gives the memory of all pages that are not in use back to the system, and from now to the next allocation
     /// that of pages that are given back.
     pub fn trim(&self) {

@@ -74,6 +74,14 @@ impl PageTable {
         self.free.iter().map(|(first, count)| (*first, *count))
     }
 
+    /// Free pages whose memory was not given back to the system.
+    pub fn pages_kept(&self) -> usize {
+        let kept = |(first, count): (usize, usize)| {
+            self.warm[first..first + count].iter().filter(|warm| **warm).count()
+        };
+        self.free_runs().map(kept).sum()
+    }
+
     pub fn tenants(&self) -> &[Tenant] {
         &self.tenants
     }

@@ -307,7 +307,9 @@ fn a_recycling_pool_gives_its_pages_out_again_and_lets_them_go_when_it_is_trimme
     again.as_mut_slice().fill(9);
     assert!(second.iter().all(|byte| *byte == 8));
     drop(again);
+    assert_eq!(pool.bytes_kept(), 2 * PAGE_BYTES);
     pool.trim();
+    assert_eq!(pool.bytes_kept(), 0);
     assert!(second.iter().all(|byte| *byte == 8));
     let mut fresh = pool.allocate(&owner, 2 * PAGE_BYTES).unwrap();
     assert!(!fresh.is_warm() && fresh.as_mut_slice().iter().all(|byte| *byte == 0));

@@ -14,11 +14,28 @@ pub enum ResultForm {
     Plain,
     /// Packed, whatever it costs.
     Packed,
+    /// Plain Arrow record batches whose buffers are compressed, as any Arrow reader takes them.
+    Compressed(Compression),
+}
+
+/// What compresses the buffers of a record batch (Arrow columnar format, "Buffer compression").
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Compression {
+    /// LZ4 frames: the less time.
+    Lz4,
+    /// Zstandard: the fewer bytes.
+    Zstd,
 }
 
 impl ResultForm {
     /// Every form.
-    pub const ALL: [ResultForm; 3] = [ResultForm::Auto, ResultForm::Plain, ResultForm::Packed];
+    pub const ALL: [ResultForm; 5] = [
+        ResultForm::Auto,
+        ResultForm::Plain,
+        ResultForm::Packed,
+        ResultForm::Compressed(Compression::Lz4),
+        ResultForm::Compressed(Compression::Zstd),
+    ];
 
     /// The name that a person gives it.
     pub fn name(self) -> &'static str {
@@ -26,6 +43,8 @@ impl ResultForm {
             ResultForm::Auto => "auto",
             ResultForm::Plain => "plain",
             ResultForm::Packed => "packed",
+            ResultForm::Compressed(Compression::Lz4) => "lz4",
+            ResultForm::Compressed(Compression::Zstd) => "zstd",
         }
     }
 }
@@ -42,7 +61,7 @@ impl FromStr for ResultForm {
     fn from_str(text: &str) -> crate::Result<Self> {
         ResultForm::ALL.into_iter().find(|form| form.name() == text).ok_or_else(|| {
             crate::Error::invalid(format!("{text:?} is no form of results"))
-                .advise("say auto, plain or packed")
+                .advise("say auto, plain, packed, lz4 or zstd")
         })
     }
 }
@@ -60,11 +79,14 @@ pub enum Encoding {
     Packed,
     /// Some went one way, some the other.
     Mixed,
+    /// They went as Arrow record batches whose buffers are compressed.
+    Compressed,
 }
 
 impl Encoding {
     /// Every encoding, in the order of its number on the wire.
-    pub const ALL: [Encoding; 4] = [Encoding::None, Encoding::Plain, Encoding::Packed, Encoding::Mixed];
+    pub const ALL: [Encoding; 5] =
+        [Encoding::None, Encoding::Plain, Encoding::Packed, Encoding::Mixed, Encoding::Compressed];
 
     /// That of two results together.
     #[must_use]

@@ -32,7 +32,7 @@ mod tests;
 pub use answer::{Answer, OperatorAnswer, Prepared};
 pub use error::{Error, ErrorKind, Result};
 pub use expr::{ArithmeticOp, CompareOp, Expr};
-pub use form::{Encoding, ResultForm};
+pub use form::{Compression, Encoding, ResultForm};
 pub use key_set::KeySet;
 pub use literal::{Literal, Value};
 pub use name::{TableName, TenantName, Version};

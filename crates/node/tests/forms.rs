@@ -3,7 +3,9 @@
 mod common;
 
 use common::*;
-use farpool_model::{CompareOp, Encoding, Expr, Literal, LoadMode, Program, Receipt, ResultForm, Value};
+use farpool_model::{
+    CompareOp, Compression, Encoding, Expr, Literal, LoadMode, Program, Receipt, ResultForm, Value,
+};
 use farpool_transfer::{Pool, RemotePool};
 use farpool_wire::{FrameKind, Request, Response};
 
@@ -47,7 +49,8 @@ async fn every_form_gives_the_same_rows() {
     for (place, program) in programs.iter().enumerate() {
         let mut plain_bytes = 0;
         let mut expected = 0;
-        for form in [ResultForm::Plain, ResultForm::Packed, ResultForm::Auto] {
+        let [lz4, zstd] = [Compression::Lz4, Compression::Zstd].map(ResultForm::Compressed);
+        for form in [ResultForm::Plain, ResultForm::Packed, ResultForm::Auto, lz4, zstd] {
             let pool = server.connect().await.with_results(form);
             let (rows, receipt) = rows(&pool, program).await;
             assert_eq!(receipt.rows_returned, rows.len() as u64, "{form} {program:?}");
@@ -63,10 +66,12 @@ async fn every_form_gives_the_same_rows() {
                 assert!(rows.iter().enumerate().all(|(id, row)| *row == format!("{id:08}")));
             }
             if rows.len() > 1000 {
-                assert_eq!(
-                    receipt.encoding,
-                    if form == ResultForm::Auto { receipt.encoding } else { Encoding::Packed }
-                );
+                let expected = match form {
+                    ResultForm::Packed => Encoding::Packed,
+                    ResultForm::Compressed(_) => Encoding::Compressed,
+                    _ => receipt.encoding,
+                };
+                assert_eq!(receipt.encoding, expected, "{form}");
                 assert!(receipt.bytes_on_wire < plain_bytes * 2 / 3, "{form}: {receipt:?}");
                 assert!(receipt.bytes_on_wire < receipt.bytes_plain, "{form}: {receipt:?}");
             }

@@ -49,6 +49,8 @@ pub enum ResultForm {
     Plain = 0,
     Packed = 1,
     Auto = 2,
+    Lz4 = 3,
+    Zstd = 4,
 }
 
 /// `Prepare` and `Execute`

@@ -6,7 +6,7 @@ use crate::{batch, proto};
 use arrow_array::RecordBatch;
 use arrow_schema::SchemaRef;
 use bytes::Bytes;
-use farpool_model::{Error, LoadMode, Result, ResultForm, TableName, Version, limits};
+use farpool_model::{Compression, Error, LoadMode, Result, ResultForm, TableName, Version, limits};
 use std::fmt;
 
 /// A message from a client to a node.
@@ -106,7 +106,9 @@ impl Request {
     /// `OverLimit` when it is too large to send, `Invalid` when a schema is not canonical.
     pub fn encode(&self) -> Result<Vec<Outgoing>> {
         let body = match self {
-            Request::LoadBatch(rows) => return batch::encode_batch(FrameKind::LoadBatch, rows),
+            Request::LoadBatch(rows) => {
+                return Ok(batch::encode_batch(FrameKind::LoadBatch, rows, None)?.messages);
+            }
             Request::Hello { version_min, version_max, token, client } => body(&proto::Hello {
                 version_min: *version_min,
                 version_max: *version_max,
@@ -212,6 +214,8 @@ fn write_plan(plan: &[u8], results: ResultForm) -> Result<Bytes> {
         ResultForm::Plain => proto::ResultForm::Plain,
         ResultForm::Packed => proto::ResultForm::Packed,
         ResultForm::Auto => proto::ResultForm::Auto,
+        ResultForm::Compressed(Compression::Lz4) => proto::ResultForm::Lz4,
+        ResultForm::Compressed(Compression::Zstd) => proto::ResultForm::Zstd,
     };
     Ok(body(&proto::PlanRequest { plan: plan.to_vec(), results: results.into() }))
 }
@@ -224,6 +228,8 @@ fn read_plan(body: &Bytes) -> Result<(Vec<u8>, ResultForm)> {
         proto::ResultForm::Plain => ResultForm::Plain,
         proto::ResultForm::Packed => ResultForm::Packed,
         proto::ResultForm::Auto => ResultForm::Auto,
+        proto::ResultForm::Lz4 => ResultForm::Compressed(Compression::Lz4),
+        proto::ResultForm::Zstd => ResultForm::Compressed(Compression::Zstd),
     };
     Ok((request.plan, results))
 }

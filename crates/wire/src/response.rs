@@ -90,7 +90,9 @@ impl Response {
     /// `OverLimit` when it is too large to send, `Invalid` when a schema is not canonical.
     pub fn encode(&self) -> Result<Vec<Outgoing>> {
         let body = match self {
-            Response::Batch(rows) => return batch::encode_batch(FrameKind::Batch, rows),
+            Response::Batch(rows) => {
+                return Ok(batch::encode_batch(FrameKind::Batch, rows, None)?.messages);
+            }
             Response::Parcel(parcel) => parcel.clone(),
             Response::Hello { version, server, tenant } => body(&proto::Welcome {
                 version: *version,

@@ -184,6 +184,27 @@ macro_rules! compress {
     )*};
 }
 
+/// Each bit of a mask in the lane of the value that it stands for, the others of the lane clear, and what the
+/// lanes hold where it is set.
+macro_rules! keep {
+    ($($t:ty, $keep:ident, $splat:ident, $equal:ident, $bits:expr);*) => {$(
+        #[inline(always)]
+        fn $keep(self, values: &[$t; 64 / size_of::<$t>()], mask: u64) -> [$t; 64 / size_of::<$t>()] {
+            const BITS: [$t; 32 / size_of::<$t>()] = $bits;
+            // SAFETY: there is AVX2, or there would be no token; the bits are 32 bytes.
+            store(unsafe {
+                let bits = _mm256_loadu_si256(BITS.as_ptr().cast());
+                let low = _mm256_and_si256($splat(mask as _), bits);
+                let high = _mm256_and_si256($splat((mask >> BITS.len()) as _), bits);
+                [
+                    _mm256_and_si256(half(values, 0), $equal(low, bits)),
+                    _mm256_and_si256(half(values, 1), $equal(high, bits)),
+                ]
+            })
+        }
+    )*};
+}
+
 impl Simd for Avx2 {
     #[inline(always)]
     fn prefetch<T>(self, place: &T) {
@@ -205,6 +226,61 @@ impl Simd for Avx2 {
     );
 
     compress!(u8, compress_u8; u16, compress_u16; u32, compress_u32; u64, compress_u64);
+
+    keep!(
+        u16, keep_u16, _mm256_set1_epi16, _mm256_cmpeq_epi16, {
+            let mut bits = [1; 16];
+            let mut lane = 1;
+            while lane < 16 {
+                bits[lane] = bits[lane - 1] << 1;
+                lane += 1;
+            }
+            bits
+        };
+        u32, keep_u32, _mm256_set1_epi32, _mm256_cmpeq_epi32, [1, 2, 4, 8, 16, 32, 64, 128];
+        u64, keep_u64, _mm256_set1_epi64x, _mm256_cmpeq_epi64, [1, 2, 4, 8]
+    );
+
+    #[inline(always)]
+    fn keep_u8(self, values: &[u8; 64], mask: u64) -> [u8; 64] {
+        // SAFETY: there is AVX2, or there would be no token.
+        store(unsafe {
+            let bits = _mm256_set1_epi64x(0x8040_2010_0804_0201_u64.cast_signed());
+            // Each byte of the mask to the eight bytes that its bits stand for.
+            let (first, second) = (0x0101_0101_0101_0101, 0x0202_0202_0202_0202);
+            let places = _mm256_set_epi64x(first + second, second, first, 0);
+            let kept = |mask: u64, values| {
+                let mask = _mm256_shuffle_epi8(_mm256_set1_epi32(mask as i32), places);
+                _mm256_and_si256(values, _mm256_cmpeq_epi8(_mm256_and_si256(mask, bits), bits))
+            };
+            [kept(mask, half(values, 0)), kept(mask >> 32, half(values, 1))]
+        })
+    }
+
+    #[inline(always)]
+    fn keys_f32(self, values: &[f32; 16]) -> [u32; 16] {
+        // SAFETY: there is AVX2, or there would be no token.
+        let keys = |values| unsafe {
+            let zero = _mm256_cmp_ps::<_CMP_EQ_OQ>(_mm256_castsi256_ps(values), _mm256_setzero_ps());
+            let bits = _mm256_andnot_si256(_mm256_castps_si256(zero), values);
+            let turned = _mm256_srli_epi32(_mm256_srai_epi32(bits, 31), 1);
+            _mm256_xor_si256(_mm256_xor_si256(bits, turned), _mm256_set1_epi32(i32::MIN))
+        };
+        store([keys(half(values, 0)), keys(half(values, 1))])
+    }
+
+    #[inline(always)]
+    fn keys_f64(self, values: &[f64; 8]) -> [u64; 8] {
+        // SAFETY: as above.
+        let keys = |values| unsafe {
+            let zero = _mm256_cmp_pd::<_CMP_EQ_OQ>(_mm256_castsi256_pd(values), _mm256_setzero_pd());
+            let bits = _mm256_andnot_si256(_mm256_castpd_si256(zero), values);
+            let negative = _mm256_cmpgt_epi64(_mm256_setzero_si256(), bits);
+            let turned = _mm256_srli_epi64(negative, 1);
+            _mm256_xor_si256(_mm256_xor_si256(bits, turned), _mm256_set1_epi64x(i64::MIN))
+        };
+        store([keys(half(values, 0)), keys(half(values, 1))])
+    }
 
     #[inline(always)]
     fn parts_u8(self, low: &[u8; 64], high: &[u8; 64], shift: u32, mask: u8) -> [u8; 64] {

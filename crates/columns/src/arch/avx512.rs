@@ -84,6 +84,16 @@ macro_rules! compress {
     )*};
 }
 
+macro_rules! keep {
+    ($($t:ty, $mask:ty, $keep:ident, $instruction:ident);*) => {$(
+        #[inline(always)]
+        fn $keep(self, values: &[$t; 64 / size_of::<$t>()], mask: u64) -> [$t; 64 / size_of::<$t>()] {
+            // SAFETY: there is AVX-512, or there would be no token.
+            store(unsafe { $instruction(mask as $mask, load(values)) })
+        }
+    )*};
+}
+
 impl Simd for Avx512 {
     #[inline(always)]
     fn prefetch<T>(self, place: &T) {
@@ -110,6 +120,37 @@ impl Simd for Avx512 {
         u32, u16, compress_u32, _mm512_maskz_compress_epi32;
         u64, u8, compress_u64, _mm512_maskz_compress_epi64
     );
+
+    keep!(
+        u8, u64, keep_u8, _mm512_maskz_mov_epi8;
+        u16, u32, keep_u16, _mm512_maskz_mov_epi16;
+        u32, u16, keep_u32, _mm512_maskz_mov_epi32;
+        u64, u8, keep_u64, _mm512_maskz_mov_epi64
+    );
+
+    #[inline(always)]
+    fn keys_f32(self, values: &[f32; 16]) -> [u32; 16] {
+        let values = load(values);
+        // SAFETY: there is AVX-512, or there would be no token.
+        store(unsafe {
+            let nonzero = _mm512_cmp_ps_mask::<_CMP_NEQ_UQ>(_mm512_castsi512_ps(values), _mm512_setzero_ps());
+            let bits = _mm512_maskz_mov_epi32(nonzero, values);
+            let turned = _mm512_srli_epi32(_mm512_srai_epi32(bits, 31), 1);
+            _mm512_xor_si512(_mm512_xor_si512(bits, turned), _mm512_set1_epi32(i32::MIN))
+        })
+    }
+
+    #[inline(always)]
+    fn keys_f64(self, values: &[f64; 8]) -> [u64; 8] {
+        let values = load(values);
+        // SAFETY: as above.
+        store(unsafe {
+            let nonzero = _mm512_cmp_pd_mask::<_CMP_NEQ_UQ>(_mm512_castsi512_pd(values), _mm512_setzero_pd());
+            let bits = _mm512_maskz_mov_epi64(nonzero, values);
+            let turned = _mm512_srli_epi64(_mm512_srai_epi64(bits, 63), 1);
+            _mm512_xor_si512(_mm512_xor_si512(bits, turned), _mm512_set1_epi64(i64::MIN))
+        })
+    }
 
     #[inline(always)]
     fn compress_padded_u8(self, values: &[u8; 64], mask: u64, pad: u8) -> [u8; 64] {

@@ -20,6 +20,7 @@ mod portable;
 
 pub(crate) use past_caches::Writer;
 use portable::Portable;
+pub(crate) use portable::{key_f32, key_f64};
 use std::sync::atomic::{AtomicU8, Ordering};
 
 /// A computation with a body for any level.
@@ -73,6 +74,9 @@ pub trait Simd: Copy {
         out
     }
 
+    /// The values whose bit of `mask` is set, and 0 in the place of each other.
+    fn keep_u8(self, values: &[u8; 64], mask: u64) -> [u8; 64];
+
     /// Where `left <= right`.
     fn at_most_u16(self, left: &[u16; 32], right: &[u16; 32]) -> u64;
 
@@ -84,6 +88,9 @@ pub trait Simd: Copy {
 
     /// The values whose bit of `mask` is set, in order; what follows them has no meaning.
     fn compress_u16(self, values: &[u16; 32], mask: u64) -> [u16; 32];
+
+    /// The values whose bit of `mask` is set, and 0 in the place of each other.
+    fn keep_u16(self, values: &[u16; 32], mask: u64) -> [u16; 32];
 
     /// Where `left <= right`.
     fn at_most_u32(self, left: &[u32; 16], right: &[u32; 16]) -> u64;
@@ -97,6 +104,9 @@ pub trait Simd: Copy {
     /// The values whose bit of `mask` is set, in order; what follows them has no meaning.
     fn compress_u32(self, values: &[u32; 16], mask: u64) -> [u32; 16];
 
+    /// The values whose bit of `mask` is set, and 0 in the place of each other.
+    fn keep_u32(self, values: &[u32; 16], mask: u64) -> [u32; 16];
+
     /// Where `left <= right`.
     fn at_most_u64(self, left: &[u64; 8], right: &[u64; 8]) -> u64;
 
@@ -108,6 +118,15 @@ pub trait Simd: Copy {
 
     /// The values whose bit of `mask` is set, in order; what follows them has no meaning.
     fn compress_u64(self, values: &[u64; 8], mask: u64) -> [u64; 8];
+
+    /// The values whose bit of `mask` is set, and 0 in the place of each other.
+    fn keep_u64(self, values: &[u64; 8], mask: u64) -> [u64; 8];
+
+    /// Numbers that compare as the floats do in IEEE 754's total order, but that -0.0 is 0.0.
+    fn keys_f32(self, values: &[f32; 16]) -> [u32; 16];
+
+    /// The same for wider floats.
+    fn keys_f64(self, values: &[f64; 8]) -> [u64; 8];
 
     /// The bit of `set` at each index, the lowest bit of a byte first.
     fn bits_at_u8(self, set: &[u8; 32], indices: &[u8; 64]) -> u64;

@@ -7,7 +7,7 @@ use crate::lanes::Lane;
 pub(super) struct Portable;
 
 macro_rules! comparisons {
-    ($($t:ty, $at_most:ident, $within:ident, $parts:ident, $compress:ident);*) => {$(
+    ($($t:ty, $at_most:ident, $within:ident, $parts:ident, $compress:ident, $keep:ident);*) => {$(
         #[inline(always)]
         fn $at_most(self, left: &[$t; 64 / size_of::<$t>()], right: &[$t; 64 / size_of::<$t>()]) -> u64 {
             at_most(left, right)
@@ -33,16 +33,31 @@ macro_rules! comparisons {
         fn $compress(self, values: &[$t; 64 / size_of::<$t>()], mask: u64) -> [$t; 64 / size_of::<$t>()] {
             compress(values, mask)
         }
+
+        #[inline(always)]
+        fn $keep(self, values: &[$t; 64 / size_of::<$t>()], mask: u64) -> [$t; 64 / size_of::<$t>()] {
+            keep(values, mask)
+        }
     )*};
 }
 
 impl Simd for Portable {
     comparisons!(
-        u8, at_most_u8, within_u8, parts_u8, compress_u8;
-        u16, at_most_u16, within_u16, parts_u16, compress_u16;
-        u32, at_most_u32, within_u32, parts_u32, compress_u32;
-        u64, at_most_u64, within_u64, parts_u64, compress_u64
+        u8, at_most_u8, within_u8, parts_u8, compress_u8, keep_u8;
+        u16, at_most_u16, within_u16, parts_u16, compress_u16, keep_u16;
+        u32, at_most_u32, within_u32, parts_u32, compress_u32, keep_u32;
+        u64, at_most_u64, within_u64, parts_u64, compress_u64, keep_u64
     );
+
+    #[inline(always)]
+    fn keys_f32(self, values: &[f32; 16]) -> [u32; 16] {
+        values.map(key_f32)
+    }
+
+    #[inline(always)]
+    fn keys_f64(self, values: &[f64; 8]) -> [u64; 8] {
+        values.map(key_f64)
+    }
 
     #[inline(always)]
     fn bits_at_u8(self, set: &[u8; 32], indices: &[u8; 64]) -> u64 {
@@ -130,6 +145,31 @@ pub(super) fn compress<L: Lane, const N: usize>(values: &[L; N], mask: u64) -> [
         count += (mask >> bit & 1) as usize;
     }
     out
+}
+
+#[inline(always)]
+fn keep<L: Lane, const N: usize>(values: &[L; N], mask: u64) -> [L; N] {
+    let mut kept = *values;
+    for (bit, value) in kept.iter_mut().enumerate() {
+        if mask >> bit & 1 == 0 {
+            *value = L::default();
+        }
+    }
+    kept
+}
+
+/// A number that compares as the float does.
+#[inline(always)]
+pub(crate) fn key_f32(value: f32) -> u32 {
+    let bits = if value == 0.0 { 0 } else { value.to_bits() };
+    bits ^ ((bits.cast_signed() >> 31) as u32 >> 1) ^ 1 << 31
+}
+
+/// A number that compares as the float does.
+#[inline(always)]
+pub(crate) fn key_f64(value: f64) -> u64 {
+    let bits = if value == 0.0 { 0 } else { value.to_bits() };
+    bits ^ ((bits.cast_signed() >> 63) as u64 >> 1) ^ 1 << 63
 }
 
 /// A byte for each value first, because that loop becomes vector compares; the bytes then become bits.

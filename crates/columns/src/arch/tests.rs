@@ -41,29 +41,34 @@ impl Kernel for Steps<'_> {
         let bytes: Vec<u8> = set.iter().flat_map(|word| word.to_le_bytes()).cycle().take(32).collect();
         let mut out = Vec::new();
         macro_rules! steps {
-            ($($t:ty, $at_most:ident, $within:ident, $parts:ident, $compress:ident);*) => {$(
+            ($($t:ty, $at_most:ident, $within:ident, $parts:ident, $compress:ident, $keep:ident);*) => {$(
                 let (l, r) = (lanes(left, |v| v as $t), lanes(right, |v| v as $t));
                 out.push(format!("{:x}", simd.$at_most(&l, &r)));
                 out.push(format!("{:x}", simd.$within(&l, r[0], r[1])));
                 let mask = right[2] >> (64 - 64 / size_of::<$t>());
                 let picked = &simd.$compress(&l, mask)[..mask.count_ones() as usize];
                 out.push(format!("{picked:?}"));
+                let kept = simd.$keep(&l, mask);
+                let bit = |lane: usize| (mask >> lane & 1) as $t;
+                assert_eq!(kept, std::array::from_fn(|lane| l[lane] * bit(lane)));
                 for shift in [0, 1, 5, <$t>::BITS - 1] {
                     out.push(format!("{:?}", simd.$parts(&l, &r, shift, <$t>::MAX >> 1)));
                 }
             )*};
         }
         steps!(
-            u8, at_most_u8, within_u8, parts_u8, compress_u8;
-            u16, at_most_u16, within_u16, parts_u16, compress_u16;
-            u32, at_most_u32, within_u32, parts_u32, compress_u32;
-            u64, at_most_u64, within_u64, parts_u64, compress_u64
+            u8, at_most_u8, within_u8, parts_u8, compress_u8, keep_u8;
+            u16, at_most_u16, within_u16, parts_u16, compress_u16, keep_u16;
+            u32, at_most_u32, within_u32, parts_u32, compress_u32, keep_u32;
+            u64, at_most_u64, within_u64, parts_u64, compress_u64, keep_u64
         );
         let (bytes_left, mask) = (lanes(left, |v| v as u8), right[2] | right[3]);
         let padded = simd.compress_padded_u8(&bytes_left, mask, 7);
         let picked = &simd.compress_u8(&bytes_left, mask)[..mask.count_ones() as usize];
         assert_eq!(padded[..picked.len()], *picked);
         assert!(padded[picked.len()..].iter().all(|pad| *pad == 7));
+        out.push(format!("{:?}", simd.keys_f32(&lanes(left, |v| f32::from_bits(v as u32)))));
+        out.push(format!("{:?}", simd.keys_f64(&lanes(left, f64::from_bits))));
         let bytes = bytes.first_chunk().expect("32 bytes");
         out.push(format!("{:x}", simd.bits_at_u8(bytes, &lanes(left, |v| v as u8))));
         for offset in [0, 7, 0u32.wrapping_sub(9)] {

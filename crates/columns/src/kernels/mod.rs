@@ -1,12 +1,13 @@
 //! What is done to packed values while they are unpacked, compiled for every [`crate::arch::Level`].
 //!
 //! Contract. Input: whole blocks of packed distances. Output: values, or bitmaps: 64 rows to a word, the
-//! first in the lowest bit. Predicates clear bits of a bitmap of rows that are still wanted; a block
+//! first in the lowest bit; or their sum. Predicates clear bits of a bitmap of rows that are still wanted; a block
 //! without such rows is not read. Memory: registers, and a bitmap of one block.
 
 mod gather;
 mod pick;
 mod retain;
+mod sum;
 #[cfg(test)]
 mod tests;
 mod thin;
@@ -15,6 +16,7 @@ mod unpack;
 pub(crate) use gather::Gather;
 pub(crate) use pick::Pick;
 pub(crate) use retain::{Member, MemberByte, Retain, RetainAtMost, RetainPlain, Within};
+pub(crate) use sum::Sum;
 pub(crate) use thin::{SLOT, Thin, Thinned};
 pub(crate) use unpack::{UnpackBlock, UnpackBlocks, UnpackEach};
 

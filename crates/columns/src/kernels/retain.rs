@@ -202,54 +202,72 @@ fn widen<S: Simd, L: Lane, W: Lane>(
     UnpackBlocks { blocks, out: std::slice::from_mut(out), map }.run(simd);
 }
 
+/// A value that lies plain and is compared by a number made of it.
+pub(crate) trait Plain: Copy {
+    type Key: Lane;
+
+    /// The keys of a unit's values; `#[inline(always)]`.
+    fn keys<S: Simd>(simd: S, values: &[Self; 64], start: usize) -> <Self::Key as Lane>::Unit;
+}
+
+impl Plain for f32 {
+    type Key = u32;
+
+    #[inline(always)]
+    fn keys<S: Simd>(simd: S, values: &[f32; 64], start: usize) -> [u32; 16] {
+        simd.keys_f32(values[start..].first_chunk().expect("a whole number of units"))
+    }
+}
+
+impl Plain for f64 {
+    type Key = u64;
+
+    #[inline(always)]
+    fn keys<S: Simd>(simd: S, values: &[f64; 64], start: usize) -> [u64; 8] {
+        simd.keys_f64(values[start..].first_chunk().expect("a whole number of units"))
+    }
+}
+
 /// Keeps the rows whose key is at least `low` and at most `low + span` (or, unless `inside`, is not).
-pub(crate) struct RetainPlain<'a, T, L, F> {
-    /// As many as `alive` has bits, or fewer.
+pub(crate) struct RetainPlain<'a, T: Plain> {
+    /// As many as `alive` has bits, or more.
     pub values: &'a [T],
-    pub key: F,
-    pub low: L,
-    pub span: L,
+    pub low: T::Key,
+    pub span: T::Key,
     pub inside: bool,
     pub alive: &'a mut [u64],
 }
 
-impl<T: Copy, L: Lane, F: Fn(T) -> L> Kernel for RetainPlain<'_, T, L, F> {
+impl<T: Plain> Kernel for RetainPlain<'_, T> {
     type Output = ();
 
     #[inline(always)]
     fn run<S: Simd>(self, simd: S) {
-        let RetainPlain { values, key, low, span, inside, alive } = self;
+        let RetainPlain { values, low, span, inside, alive } = self;
         let turned = if inside { 0 } else { u64::MAX };
         let (whole, rest) = values.as_chunks::<64>();
         let (words, last) = alive.split_at_mut(whole.len().min(alive.len()));
         for (values, alive) in whole.iter().zip(words) {
             if *alive != 0 {
-                *alive &= word_within(simd, values, &key, low, span) ^ turned;
+                *alive &= word_within(simd, values, low, span) ^ turned;
             }
         }
         if let (Some(alive), Some(first)) = (last.first_mut(), rest.first()) {
             let mut values = [*first; 64];
             values[..rest.len()].copy_from_slice(rest);
-            *alive &= word_within(simd, &values, &key, low, span) ^ turned;
+            *alive &= word_within(simd, &values, low, span) ^ turned;
         }
     }
 }
 
 /// A bit for each of 64 values.
 #[inline(always)]
-fn word_within<S: Simd, T: Copy, L: Lane>(
-    simd: S,
-    values: &[T; 64],
-    key: &impl Fn(T) -> L,
-    low: L,
-    span: L,
-) -> u64 {
-    let mut keys = [L::default(); 64];
-    keys.iter_mut().zip(values).for_each(|(to, value)| *to = key(*value));
-    let unit_lanes = 512 / L::BITS as usize;
+fn word_within<S: Simd, T: Plain>(simd: S, values: &[T; 64], low: T::Key, span: T::Key) -> u64 {
+    let unit_lanes = 64 / size_of::<T>();
     let mut bits = 0;
-    for unit in 0..64 / unit_lanes {
-        bits |= L::within(simd, &L::load(&keys, unit * unit_lanes), low, span) << (unit * unit_lanes);
+    for unit in 0..size_of::<T>() {
+        let start = unit * unit_lanes;
+        bits |= T::Key::within(simd, &T::keys(simd, values, start), low, span) << start;
     }
     bits
 }

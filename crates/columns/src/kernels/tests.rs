@@ -3,7 +3,7 @@
 use super::*;
 use crate::arch::Level;
 use crate::arch::tests::numbers;
-use crate::kernels::retain::Condition;
+use crate::kernels::retain::{Condition, Plain};
 use crate::packed::with_lane;
 
 /// Blocks of values of `width` bits, packed by the library.
@@ -198,23 +198,65 @@ fn columns_compare_as_a_loop_does() {
 }
 
 #[test]
-fn plain_values_are_kept_as_a_loop_keeps_them() {
+fn sums_are_those_of_a_loop() {
+    for width in 1..=64 {
+        let values = numbers(u64::from(width) + 400, 3 * BLOCK_ROWS, width);
+        with_lane!(width, L => {
+            let packed = packed::<L>(width, &values);
+            let blocks = Blocks { width, lanes: &packed };
+            for rows in [0, 1, 64, 1000, BLOCK_ROWS, 2500, 3 * BLOCK_ROWS] {
+                let sum = |keep: &dyn Fn(usize) -> bool| -> u128 {
+                    (0..rows).filter(|row| keep(*row)).map(|row| u128::from(values[row])).sum()
+                };
+                for level in Level::all() {
+                    let got = level.run(Sum { blocks, rows, selected: None });
+                    assert_eq!(got, sum(&|_| true), "{rows} rows of {width} bits, {level:?}");
+                    for seed in 0..4 {
+                        let bits = some_bits(seed, rows.div_ceil(64));
+                        let expected = sum(&|row| bits[row / 64] >> (row % 64) & 1 == 1);
+                        let got = level.run(Sum { blocks, rows, selected: Some(&bits) });
+                        assert_eq!(got, expected, "some of {rows} rows of {width} bits, {level:?}");
+                    }
+                }
+            }
+        });
+    }
+}
+
+/// Plain values against a loop over keys of their own.
+fn check_plain<T: Plain>(of: impl Fn(u64) -> T, key: impl Fn(T) -> u64) {
     for rows in [0, 1, 63, 64, 65, 1000] {
-        let values = numbers(rows as u64, rows, 64);
-        let mut padded = values.clone();
-        padded.resize(rows.div_ceil(64) * 64, 0);
+        let bits = <T::Key as Lane>::BITS;
+        let values: Vec<T> = numbers(rows as u64, rows, bits).into_iter().map(&of).collect();
+        let mut keys: Vec<u64> = values.iter().map(|value| key(*value)).collect();
+        keys.resize(rows.div_ceil(64) * 64, 0);
         for (seed, level) in (0..8).flat_map(|seed| Level::all().map(move |level| (seed, level))) {
             let mut before = some_bits(seed, rows.div_ceil(64));
             if let (Some(last), true) = (before.last_mut(), rows % 64 > 0) {
                 *last &= (1 << (rows % 64)) - 1;
             }
             let inside = seed % 2 == 0;
-            let low = 1 << (7 * seed);
+            let (low, high) = (1 << (3 * seed), 1 << (bits - 1 - seed as u32));
+            let (from, span) = (T::Key::truncate(low), T::Key::truncate(high - low));
             let mut alive = before.clone();
-            let span = 1u64 << 60;
-            level.run(RetainPlain { values: &values, key: |v: u64| v, low, span, inside, alive: &mut alive });
-            let expected = plain(&before, &padded, |v| (low..=low + span).contains(&v) == inside);
+            level.run(RetainPlain { values: &values, low: from, span, inside, alive: &mut alive });
+            let expected = plain(&before, &keys, |v| (low..=high).contains(&v) == inside);
             assert_eq!(alive, expected, "{rows} rows from {low}, {level:?}");
         }
     }
+}
+
+#[test]
+fn plain_values_are_kept_as_a_loop_keeps_them() {
+    // The order of `total_cmp`, which tells -0.0 from 0.0.
+    let of_f64 = |value: f64| {
+        let rank = |v: f64| v.to_bits() as i64 ^ ((v.to_bits() as i64 >> 63) as u64 >> 1) as i64;
+        (rank(if value == 0.0 { 0.0 } else { value }) as u64).wrapping_add(1 << 63)
+    };
+    let of_f32 = |value: f32| {
+        let rank = |v: f32| v.to_bits() as i32 ^ ((v.to_bits() as i32 >> 31) as u32 >> 1) as i32;
+        u64::from((rank(if value == 0.0 { 0.0 } else { value }) as u32).wrapping_add(1 << 31))
+    };
+    check_plain(f64::from_bits, of_f64);
+    check_plain(|bits| f32::from_bits(bits as u32), of_f32);
 }

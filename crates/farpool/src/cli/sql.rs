@@ -52,7 +52,8 @@ pub struct Args {
     #[arg(long)]
     no_pushdown: bool,
 
-    /// How rows come from the node: auto (packed where the network is slower than packing), plain or packed
+    /// How rows come from the node: auto (packed where the network is slower than packing), plain, packed, or
+    /// plain with buffers compressed by lz4 or zstd
     #[arg(long, value_name = "FORM", default_value_t)]
     results: ResultForm,
 

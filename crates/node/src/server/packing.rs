@@ -10,7 +10,7 @@ use crate::clock;
 use arrow_array::RecordBatch;
 use farpool_columns::{Chunk, RowGroup, pack_array, pack_chunks};
 use farpool_model::{Encoding, Receipt, Result, ResultForm, cast, limits};
-use farpool_wire::{FrameKind, Outgoing, Response};
+use farpool_wire::{FrameKind, Outgoing, encode_batch};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
@@ -58,7 +58,7 @@ impl Packing {
     pub fn batch(&self, batch: RecordBatch, link_bytes_per_s: f64) -> Result<Vec<Outgoing>> {
         // Without columns there is nothing to pack.
         if batch.num_columns() == 0 || !self.packs(link_bytes_per_s) {
-            return self.plain(batch);
+            return self.plain(&batch);
         }
         let mut messages = Vec::with_capacity(1);
         for start in (0..batch.num_rows()).step_by(limits::ROW_GROUP_ROWS) {
@@ -86,7 +86,7 @@ impl Packing {
                 group.chunks.iter().map(|chunk| chunk.decode(rows.clone())).collect::<Result<_>>()?;
             let batch = RecordBatch::try_new(schema.clone(), columns)
                 .map_err(|error| farpool_model::Error::internal(error.to_string()))?;
-            messages.extend(self.plain(batch)?);
+            messages.extend(self.plain(&batch)?);
         }
         Ok(messages)
     }
@@ -94,13 +94,17 @@ impl Packing {
     /// Adds to the receipt in which form its rows left.
     pub fn settle(&self, receipt: &mut Receipt) {
         let form = |tally: &Tally, form| if tally.messages.load(Relaxed) > 0 { form } else { Encoding::None };
-        receipt.encoding = form(&self.plain, Encoding::Plain).and(form(&self.packed, Encoding::Packed));
+        let of_plain = match self.form {
+            ResultForm::Compressed(_) => Encoding::Compressed,
+            _ => Encoding::Plain,
+        };
+        receipt.encoding = form(&self.plain, of_plain).and(form(&self.packed, Encoding::Packed));
         receipt.bytes_plain = self.plain.bytes_plain.load(Relaxed) + self.packed.bytes_plain.load(Relaxed);
     }
 
     fn packs(&self, link_bytes_per_s: f64) -> bool {
         match self.form {
-            ResultForm::Plain => false,
+            ResultForm::Plain | ResultForm::Compressed(_) => false,
             ResultForm::Packed => true,
             ResultForm::Auto => {
                 let (plain, packed) =
@@ -110,12 +114,14 @@ impl Packing {
         }
     }
 
-    fn plain(&self, batch: RecordBatch) -> Result<Vec<Outgoing>> {
-        let messages = Response::Batch(batch).encode()?;
-        messages.iter().for_each(|message| {
-            self.plain.add(cast::usize_saturating(message.bytes_on_wire()));
-        });
-        Ok(messages)
+    fn plain(&self, batch: &RecordBatch) -> Result<Vec<Outgoing>> {
+        let compression = match self.form {
+            ResultForm::Compressed(compression) => Some(compression),
+            _ => None,
+        };
+        let encoded = encode_batch(FrameKind::Batch, &batch, compression)?;
+        self.plain.add(encoded.bytes_plain);
+        Ok(encoded.messages)
     }
 
     fn packed(&self, batch: &RecordBatch) -> Result<Vec<Outgoing>> {
@@ -125,7 +131,7 @@ impl Packing {
         let bytes_plain: usize = chunks.iter().map(|chunk| chunk.bytes_plain()).sum();
         let pieces = pack_chunks(batch.num_rows(), &chunks);
         let bytes = pieces.iter().map(|piece| piece.len()).sum();
-        let Ok(message) = Outgoing::new(FrameKind::Parcel, pieces) else { return self.plain(batch.clone()) };
+        let Ok(message) = Outgoing::new(FrameKind::Parcel, pieces) else { return self.plain(batch) };
         self.packing_ns.fetch_add(clock::thread_cpu_ns().saturating_sub(start), Relaxed);
         self.packing_bytes_plain.fetch_add(cast::u64_from(bytes_plain), Relaxed);
         self.packing_bytes.fetch_add(cast::u64_from(bytes), Relaxed);

@@ -72,7 +72,7 @@ fn execute(connection: &Arc<Connection>, stream: u32, plan: &[u8], results: Resu
     let budget = connection.node.budget();
     let prepared = farpool_pipeline::prepare_within(&program, &table, version, budget)?;
     let run = match results {
-        ResultForm::Plain => Run::start_within(prepared.clone(), table, budget)?,
+        ResultForm::Plain | ResultForm::Compressed(_) => Run::start_within(prepared.clone(), table, budget)?,
         ResultForm::Auto | ResultForm::Packed => Run::start_shipping(prepared.clone(), table, budget)?,
     };
     let answers = Response::Prepared { prepared, table_schema }.encode()?;

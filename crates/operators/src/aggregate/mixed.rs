@@ -29,6 +29,10 @@ const NUMBERS_PER_ROW_MAX: usize = 4;
 /// The same where the alternative is to look a lane up, which costs little more.
 const NUMBERS_PER_ROW_MAX_LANE: usize = 1;
 
+/// From one selected row in this many on, the others are passed over instead of the selected ones being
+/// picked out.
+const MASK_ABOVE: usize = 8;
+
 /// No group has been asked for yet.
 const UNKNOWN: u32 = u32::MAX;
 /// The group is being asked for.
@@ -128,7 +132,8 @@ impl<'a> Mixed<'a> {
         buffers: &mut LaneBuffers,
         partial: &mut Partial,
     ) -> Result<()> {
-        if let (Some(bits), true) = (&selection.bits, self.is_maskable && !selection.is_sparse()) {
+        let many = selection.count * MASK_ABOVE >= selection.range.len();
+        if let (Some(bits), true) = (&selection.bits, self.is_maskable && many) {
             return self.add_masked(selection, bits, partial);
         }
         let mut indices = Vec::new();

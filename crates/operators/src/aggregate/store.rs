@@ -140,6 +140,9 @@ impl Store {
         match self {
             Store::Present => {}
             Store::States(_) => return Err(Error::internal("a state is made of whole columns")),
+            Store::Count(counts) if input.groups.is_none() => {
+                counts[0] += input.valid().map_or(input.array.len(), |valid| valid.count_set_bits()) as i64;
+            }
             Store::Count(counts) => input.for_each_valid(|group, _| counts[group] += 1),
             Store::Sum(sums) => return input.for_each_int(|group, value| sums.add(group, value)),
             Store::FloatSum(values) if input.groups.is_none() => values[0] += input.sum_of_floats()?,

@@ -8,13 +8,14 @@
 //! sees it.
 
 mod compact;
+mod compress;
 mod read;
 mod schema;
 mod write;
 
 pub use read::decode_batch;
 pub use schema::{decode_schema, encode_schema};
-pub use write::encode_batch;
+pub use write::{EncodedBatch, encode_batch};
 
 use bytes::Bytes;
 use farpool_model::{Error, Result};
@@ -25,6 +26,8 @@ const CONTINUATION: [u8; 4] = [0xff; 4];
 /// The boundary on which buffers begin, counted from the start of the message: a cache line, as Arrow
 /// recommends. A message that is received into aligned memory is then decoded without copying.
 const ALIGNMENT: usize = 64;
+
+static ZEROS: [u8; ALIGNMENT] = [0; ALIGNMENT];
 
 /// The metadata of an encapsulated message, padded so that a body after it is aligned.
 fn encapsulate(metadata: &[u8]) -> Bytes {

@@ -1,6 +1,7 @@
 //! Batches from IPC messages. Arrow's decoder validates values (UTF-8, views, null counts) but panics when
 //! buffers lie outside the body or counts do not fit the schema; so those are checked here first.
 
+use super::compress::inflate;
 use super::metadata;
 use arrow_array::RecordBatch;
 use arrow_buffer::Buffer;
@@ -14,7 +15,8 @@ use std::sync::Arc;
 /// Rows of one batch: what Arrow's offsets and most engines can count.
 const ROWS_MAX: i64 = i32::MAX as i64;
 
-/// Reads the IPC message of a batch in `schema`, which is canonical. The arrays share the memory of `body`.
+/// Reads the IPC message of a batch in `schema`, which is canonical. The arrays share the memory of `body`, unless
+/// its buffers are compressed.
 ///
 /// # Errors
 /// `Corrupt`, saying what is damaged; `Invalid` when the schema is not canonical.
@@ -31,6 +33,9 @@ pub fn decode_batch(schema: &SchemaRef, body: &Bytes) -> Result<RecordBatch> {
             data.len()
         )));
     }
+    if header.compression().is_some() {
+        return decode_batch(schema, &inflate(&header, &data)?);
+    }
     check(&header, schema, data.len())?;
     let version = message.version();
     let dictionaries = HashMap::new();
@@ -41,9 +46,6 @@ pub fn decode_batch(schema: &SchemaRef, body: &Bytes) -> Result<RecordBatch> {
 
 /// Everything that Arrow's decoder takes for granted.
 fn check(header: &arrow_ipc::RecordBatch, schema: &SchemaRef, data_bytes: usize) -> Result<()> {
-    if header.compression().is_some() {
-        return Err(damaged("compressed bodies are not in use here"));
-    }
     let rows = header.length();
     if !(0..=ROWS_MAX).contains(&rows) {
         return Err(damaged(format!("it says that it has {rows} rows")));

@@ -8,8 +8,9 @@ use arrow_array::builder::{BinaryViewBuilder, StringViewBuilder};
 use arrow_array::cast::AsArray;
 use arrow_array::types::*;
 use arrow_array::*;
+use arrow_ipc::writer::{IpcWriteOptions, StreamWriter};
 use arrow_schema::{DataType, Field, Schema, SchemaRef, TimeUnit};
-use farpool_model::ErrorKind;
+use farpool_model::{Compression, ErrorKind};
 use proptest::prelude::*;
 use std::sync::Arc;
 
@@ -25,12 +26,25 @@ fn join(message: &Outgoing) -> Bytes {
     body.into()
 }
 
+const COMPRESSIONS: [Option<Compression>; 3] = [None, Some(Compression::Lz4), Some(Compression::Zstd)];
+
+/// The one message of a batch.
+fn message(batch: &RecordBatch, compression: Option<Compression>) -> Bytes {
+    let encoded = encode_batch(FrameKind::Batch, batch, compression).unwrap();
+    assert_eq!(encoded.messages.len(), 1);
+    let message = join(&encoded.messages[0]);
+    assert!(compression.is_some() || encoded.bytes_plain < message.len());
+    message
+}
+
+/// The batch as it comes back, which is the same in every form.
 fn round_trip(batch: &RecordBatch) -> RecordBatch {
     let schema = decode_schema(&encode_schema(batch.schema_ref()).unwrap()).unwrap();
     assert_eq!(&schema, batch.schema_ref());
-    let messages = encode_batch(FrameKind::Batch, batch).unwrap();
-    assert_eq!(messages.len(), 1);
-    decode_batch(&schema, &join(&messages[0])).unwrap()
+    let [plain, lz4, zstd] = COMPRESSIONS.map(|form| decode_batch(&schema, &message(batch, form)).unwrap());
+    assert_eq!(lz4, plain);
+    assert_eq!(zstd, plain);
+    plain
 }
 
 fn every_type() -> RecordBatch {
@@ -84,21 +98,28 @@ fn every_canonical_type_round_trips_whole_and_sliced() {
 #[test]
 fn our_messages_are_what_arrow_itself_reads() {
     let batch = every_type();
-    let mut stream = encode_schema(batch.schema_ref()).unwrap().to_vec();
-    stream.extend_from_slice(&join(&encode_batch(FrameKind::Batch, &batch).unwrap()[0]));
-    let mut reader = arrow_ipc::reader::StreamReader::try_new(&stream[..], None).unwrap();
-    assert_eq!(reader.next().unwrap().unwrap(), batch);
+    for form in COMPRESSIONS {
+        let mut stream = encode_schema(batch.schema_ref()).unwrap().to_vec();
+        stream.extend_from_slice(&message(&batch, form));
+        let mut reader = arrow_ipc::reader::StreamReader::try_new(&stream[..], None).unwrap();
+        assert_eq!(reader.next().unwrap().unwrap(), batch, "{form:?}");
+    }
 }
 
 #[test]
 fn what_arrow_itself_writes_is_read() {
     let batch = every_type();
-    let mut stream = Vec::new();
-    let mut writer = arrow_ipc::writer::StreamWriter::try_new(&mut stream, batch.schema_ref()).unwrap();
-    writer.write(&batch).unwrap();
-    let schema = decode_schema(&stream).unwrap();
-    let (metadata_bytes, _) = metadata(&stream).unwrap();
-    assert_eq!(decode_batch(&schema, &Bytes::copy_from_slice(&stream[metadata_bytes..])).unwrap(), batch);
+    for form in COMPRESSIONS {
+        let mut stream = Vec::new();
+        let options = IpcWriteOptions::default().try_with_compression(form.map(compress::codec)).unwrap();
+        let mut writer =
+            StreamWriter::try_new_with_options(&mut stream, batch.schema_ref(), options).unwrap();
+        writer.write(&batch).unwrap();
+        let schema = decode_schema(&stream).unwrap();
+        let (metadata_bytes, _) = metadata(&stream).unwrap();
+        let message = Bytes::copy_from_slice(&stream[metadata_bytes..]);
+        assert_eq!(decode_batch(&schema, &message).unwrap(), batch, "{form:?}");
+    }
 }
 
 #[test]
@@ -111,8 +132,9 @@ fn a_batch_without_columns_keeps_its_rows() {
 #[test]
 fn a_batch_too_large_for_one_message_is_split_by_rows() {
     let batch = strings((0..1000).map(|i| Some(format!("row {i} with a text that is long enough"))));
-    let mut messages = Vec::new();
-    encode_within(FrameKind::Batch, &batch, 16 << 10, &mut messages).unwrap();
+    let mut encoded = EncodedBatch::default();
+    encode_within(FrameKind::Batch, &batch, 16 << 10, None, &mut encoded).unwrap();
+    let messages = encoded.messages;
     assert!(messages.len() > 2);
     let mut rows = 0;
     for message in &messages {
@@ -122,7 +144,7 @@ fn a_batch_too_large_for_one_message_is_split_by_rows() {
         rows += part.num_rows();
     }
     assert_eq!(rows, 1000);
-    let error = encode_within(FrameKind::Batch, &batch, 100, &mut Vec::new()).unwrap_err();
+    let error = encode_within(FrameKind::Batch, &batch, 100, None, &mut EncodedBatch::default()).unwrap_err();
     assert_eq!(error.kind, ErrorKind::OverLimit);
 }
 
@@ -137,7 +159,7 @@ fn only_bytes_that_rows_refer_to_travel_and_each_once() {
     let long = |i: usize| Some(format!("value {i} {}", "x".repeat(100)));
     let batch = strings((0..10_000).map(long));
     let slice = batch.slice(5_000, 10);
-    let sent = join(&encode_batch(FrameKind::Batch, &slice).unwrap()[0]);
+    let sent = message(&slice, None);
     assert!(sent.len() < 3_000, "{} bytes for 10 rows", sent.len());
     assert!(!sent.windows(10).any(|w| w == b"value 6000"), "a foreign value travels");
 
@@ -149,7 +171,7 @@ fn only_bytes_that_rows_refer_to_travel_and_each_once() {
     };
     let array = StringViewArray::new(rows.into(), values.column(0).as_string_view().data_buffers(), None);
     let batch = RecordBatch::try_new(values.schema(), vec![Arc::new(array)]).unwrap();
-    let sent = join(&encode_batch(FrameKind::Batch, &batch).unwrap()[0]);
+    let sent = message(&batch, None);
     assert!(sent.len() < 50_000 * 16 + 50 * 120, "{} bytes", sent.len());
     assert!(!sent.windows(8).any(|w| w == b"value 77"), "an unused value travels");
     assert_eq!(round_trip(&batch), batch);
@@ -158,7 +180,7 @@ fn only_bytes_that_rows_refer_to_travel_and_each_once() {
 #[test]
 fn long_runs_of_strings_are_sent_from_where_they_are() {
     let batch = strings((0..20_000).map(|i| Some(format!("value {i} {}", "x".repeat(100)))));
-    let pieces = encode_batch(FrameKind::Batch, &batch).unwrap().remove(0).frames(1);
+    let pieces = encode_batch(FrameKind::Batch, &batch, None).unwrap().messages.remove(0).frames(1);
     let inside = |piece: &Bytes| {
         batch.column(0).as_string_view().data_buffers().iter().any(|buffer| {
             let range = buffer.as_slice().as_ptr_range();
@@ -182,13 +204,14 @@ fn decode_damaged(schema: &SchemaRef, bytes: &[u8]) {
 fn damaged_batches_and_schemas_never_panic() {
     let batch = every_type();
     let schema = encode_schema(batch.schema_ref()).unwrap();
-    let message = join(&encode_batch(FrameKind::Batch, &batch).unwrap()[0]);
-    for at in 0..message.len() {
-        decode_damaged(batch.schema_ref(), &message[..at]);
-        for flip in [0x01, 0x80, 0xff] {
-            let mut damaged = message.to_vec();
-            damaged[at] ^= flip;
-            decode_damaged(batch.schema_ref(), &damaged);
+    for message in COMPRESSIONS.map(|form| message(&batch, form)) {
+        for at in 0..message.len() {
+            decode_damaged(batch.schema_ref(), &message[..at]);
+            for flip in [0x01, 0x80, 0xff] {
+                let mut damaged = message.to_vec();
+                damaged[at] ^= flip;
+                decode_damaged(batch.schema_ref(), &damaged);
+            }
         }
     }
     for at in 0..schema.len() {
@@ -197,6 +220,39 @@ fn damaged_batches_and_schemas_never_panic() {
             let mut damaged = schema.to_vec();
             damaged[at] ^= flip;
             let _ = decode_schema(&damaged);
+        }
+    }
+}
+
+#[test]
+fn compressed_batches_are_small_and_say_what_they_were() {
+    let batch = strings((0..5_000).map(|i| Some(format!("value {} of the same few values", i % 7))));
+    let plain = message(&batch, None).len();
+    for form in [Compression::Lz4, Compression::Zstd] {
+        let encoded = encode_batch(FrameKind::Batch, &batch, Some(form)).unwrap();
+        assert!(encoded.bytes_plain.abs_diff(plain) < 1_000, "{form:?}: {} of {plain}", encoded.bytes_plain);
+        assert!(join(&encoded.messages[0]).len() * 4 < plain, "{form:?}");
+    }
+}
+
+#[test]
+fn a_compressed_batch_that_would_grow_beyond_a_message_is_refused() {
+    // A few kilobytes that say they are zeros without end.
+    let schema = Schema::new(vec![Field::new("n", DataType::Int64, false)]);
+    let zeros: ArrayRef = Arc::new(Int64Array::from(vec![0; 1 << 20]));
+    let batch = RecordBatch::try_new(Arc::new(schema), vec![zeros]).unwrap();
+    for form in [Compression::Lz4, Compression::Zstd] {
+        let sound = message(&batch, Some(form));
+        let length = (8_u64 << 20).to_le_bytes();
+        let at = sound.windows(8).position(|window| window == length).unwrap();
+        for (claimed, said) in
+            [(300_u64 << 20, "more than"), (8 << 19, "has others"), (1 << 63, "a buffer of")]
+        {
+            let mut damaged = sound.to_vec();
+            damaged[at..at + 8].copy_from_slice(&claimed.to_le_bytes());
+            let error = decode_batch(batch.schema_ref(), &damaged.into()).unwrap_err();
+            assert_eq!(error.kind, ErrorKind::Corrupt);
+            assert!(error.message.contains(said), "{form:?}: {error}");
         }
     }
 }

@@ -1,7 +1,8 @@
 //! Batches to IPC messages: the metadata is built here, the buffers go along as they are.
 
 use super::compact::compact;
-use super::{ALIGNMENT, encapsulate};
+use super::compress::{codec, compress};
+use super::{ALIGNMENT, ZEROS, encapsulate};
 use crate::frame::FrameKind;
 use crate::message::Outgoing;
 use arrow_array::cast::AsArray;
@@ -9,24 +10,35 @@ use arrow_array::{Array, RecordBatch};
 use arrow_buffer::Buffer;
 use arrow_schema::DataType;
 use bytes::{Bytes, BytesMut};
-use farpool_model::{Error, Result, cast};
+use farpool_model::{Compression, Error, Result, cast};
 use flatbuffers::FlatBufferBuilder;
 
 /// Buffers below this size are copied into one piece with their neighbours: a system call takes a limited
 /// number of pieces, and each costs about as much as copying this many bytes.
 const PIECE_BYTES_MIN: usize = 4 << 10;
 
-static ZEROS: [u8; ALIGNMENT] = [0; ALIGNMENT];
+/// A batch on its way.
+#[derive(Debug, Default)]
+pub struct EncodedBatch {
+    /// One message, or several, of consecutive rows, when the batch is too large for one.
+    pub messages: Vec<Outgoing>,
+    /// Bytes of their buffers before they were compressed, if they are.
+    pub bytes_plain: usize,
+}
 
-/// The messages of `kind` that carry the batch: one, or several, of consecutive rows, when it is too large
-/// for one.
+/// The messages of `kind` that carry the batch, its buffers compressed if that is asked for. Messages are split
+/// by what they have without compression, so that readers can bound that.
 ///
 /// # Errors
 /// `Invalid` when a column's type is not canonical; `OverLimit` when a single row is too large.
-pub fn encode_batch(kind: FrameKind, batch: &RecordBatch) -> Result<Vec<Outgoing>> {
-    let mut messages = Vec::with_capacity(1);
-    encode_within(kind, batch, kind.message_bytes_max(), &mut messages)?;
-    Ok(messages)
+pub fn encode_batch(
+    kind: FrameKind,
+    batch: &RecordBatch,
+    compression: Option<Compression>,
+) -> Result<EncodedBatch> {
+    let mut encoded = EncodedBatch::default();
+    encode_within(kind, batch, kind.message_bytes_max(), compression, &mut encoded)?;
+    Ok(encoded)
 }
 
 /// As [`encode_batch`], with a limit of `bytes_max` for one message. Halves the batch until its parts fit.
@@ -34,10 +46,12 @@ pub(super) fn encode_within(
     kind: FrameKind,
     batch: &RecordBatch,
     bytes_max: usize,
-    messages: &mut Vec<Outgoing>,
+    compression: Option<Compression>,
+    encoded: &mut EncodedBatch,
 ) -> Result<()> {
-    if let Some(pieces) = encode_pieces(batch, bytes_max)? {
-        messages.push(Outgoing::new(kind, pieces)?);
+    if let Some((pieces, bytes_plain)) = encode_pieces(batch, bytes_max, compression)? {
+        encoded.messages.push(Outgoing::new(kind, pieces)?);
+        encoded.bytes_plain += bytes_plain;
         return Ok(());
     }
     let rows = batch.num_rows();
@@ -46,19 +60,28 @@ pub(super) fn encode_within(
             .advise("select fewer of the long columns"));
     }
     let half = rows / 2;
-    encode_within(kind, &batch.slice(0, half), bytes_max, messages)?;
-    encode_within(kind, &batch.slice(half, rows - half), bytes_max, messages)
+    encode_within(kind, &batch.slice(0, half), bytes_max, compression, encoded)?;
+    encode_within(kind, &batch.slice(half, rows - half), bytes_max, compression, encoded)
 }
 
-/// The pieces of the message, or `None` when it would have more than `bytes_max` bytes.
-fn encode_pieces(batch: &RecordBatch, bytes_max: usize) -> Result<Option<Vec<Bytes>>> {
+/// The pieces of the message and the bytes that its buffers have without compression, or `None` when it would
+/// have more than `bytes_max` bytes.
+fn encode_pieces(
+    batch: &RecordBatch,
+    bytes_max: usize,
+    compression: Option<Compression>,
+) -> Result<Option<(Vec<Bytes>, usize)>> {
     let mut body = Body::default();
     for (field, column) in batch.schema_ref().fields().iter().zip(batch.columns()) {
         if !body.add_column(column.as_ref(), bytes_max).map_err(|e| e.at(field.name()))? {
             return Ok(None);
         }
     }
-    let metadata = encapsulate(&body.metadata(batch.num_rows()));
+    let bytes_plain = body.bytes;
+    if let Some(compression) = compression {
+        body = body.compressed(compression)?;
+    }
+    let metadata = encapsulate(&body.metadata(batch.num_rows() as i64, compression));
     if metadata.len() + body.bytes > bytes_max {
         return Ok(None);
     }
@@ -82,7 +105,7 @@ fn encode_pieces(batch: &RecordBatch, bytes_max: usize) -> Result<Option<Vec<Byt
     if !small.is_empty() {
         pieces.push(small.freeze());
     }
-    Ok(Some(pieces))
+    Ok(Some((pieces, bytes_plain)))
 }
 
 /// Keeps a column's memory alive until its bytes have been sent.
@@ -95,12 +118,12 @@ impl AsRef<[u8]> for Owner {
 }
 
 #[derive(Default)]
-struct Body {
-    nodes: Vec<arrow_ipc::FieldNode>,
-    buffers: Vec<Buffer>,
-    variadic_counts: Vec<i64>,
+pub(super) struct Body {
+    pub(super) nodes: Vec<arrow_ipc::FieldNode>,
+    pub(super) buffers: Vec<Buffer>,
+    pub(super) variadic_counts: Vec<i64>,
     /// Bytes so far, padding included.
-    bytes: usize,
+    pub(super) bytes: usize,
 }
 
 impl Body {
@@ -138,13 +161,23 @@ impl Body {
         Ok(self.bytes <= bytes_max)
     }
 
-    fn add_buffer(&mut self, buffer: Buffer) {
+    /// The same, each buffer compressed.
+    fn compressed(self, compression: Compression) -> Result<Self> {
+        let (buffers, bytes) = (Vec::with_capacity(self.buffers.len()), 0);
+        let mut body = Body { buffers, bytes, nodes: self.nodes, variadic_counts: self.variadic_counts };
+        for buffer in self.buffers {
+            body.add_buffer(compress(&buffer, compression)?);
+        }
+        Ok(body)
+    }
+
+    pub(super) fn add_buffer(&mut self, buffer: Buffer) {
         self.bytes += buffer.len().next_multiple_of(ALIGNMENT);
         self.buffers.push(buffer);
     }
 
     /// The flatbuffer that describes the body.
-    fn metadata(&self, rows: usize) -> Vec<u8> {
+    pub(super) fn metadata(&self, rows: i64, compression: Option<Compression>) -> Vec<u8> {
         let mut offset = 0;
         let place = |buffer: &Buffer| {
             let placed = arrow_ipc::Buffer::new(offset, buffer.len() as i64);
@@ -156,10 +189,19 @@ impl Body {
         let nodes = builder.create_vector(&self.nodes);
         let places = builder.create_vector(&places);
         let variadic_counts = builder.create_vector(&self.variadic_counts);
+        let compression = compression.map(|compression| {
+            let mut table = arrow_ipc::BodyCompressionBuilder::new(&mut builder);
+            table.add_method(arrow_ipc::BodyCompressionMethod::BUFFER);
+            table.add_codec(codec(compression));
+            table.finish()
+        });
         let mut header = arrow_ipc::RecordBatchBuilder::new(&mut builder);
-        header.add_length(rows as i64);
+        header.add_length(rows);
         header.add_nodes(nodes);
         header.add_buffers(places);
+        if let Some(compression) = compression {
+            header.add_compression(compression);
+        }
         if !self.variadic_counts.is_empty() {
             header.add_variadicBufferCounts(variadic_counts);
         }

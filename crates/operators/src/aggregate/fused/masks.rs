@@ -4,6 +4,7 @@ use super::bind::Fused;
 use crate::bits;
 use crate::lanes::LaneBuffers;
 use crate::selection::Selection;
+use farpool_columns::{Kernel, Level, Simd};
 use farpool_model::Result;
 
 /// A condition of `FILTER (WHERE …)` and columns that must not be NULL.
@@ -45,13 +46,26 @@ impl Fused<'_> {
 
 /// Replaces `out` by `values`, with 0 where the bit is clear.
 pub(super) fn masked(values: &[i64], mask: &[u64], out: &mut Vec<i64>) {
-    out.clear();
-    for (values, word) in values.chunks(64).zip(mask) {
-        if *word == u64::MAX {
-            out.extend_from_slice(values);
-            continue;
+    out.resize(values.len(), 0);
+    Level::best().run(Masked { values, mask, out });
+}
+
+struct Masked<'a> {
+    values: &'a [i64],
+    mask: &'a [u64],
+    out: &'a mut [i64],
+}
+
+impl Kernel for Masked<'_> {
+    type Output = ();
+
+    #[inline(always)]
+    fn run<S: Simd>(self, _: S) {
+        for ((values, out), word) in self.values.chunks(64).zip(self.out.chunks_mut(64)).zip(self.mask) {
+            for (bit, (value, out)) in values.iter().zip(out).enumerate() {
+                *out = value & -((word >> bit & 1) as i64);
+            }
         }
-        out.extend(values.iter().enumerate().map(|(bit, value)| value & -((word >> bit & 1) as i64)));
     }
 }
 

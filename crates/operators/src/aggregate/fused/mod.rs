@@ -14,6 +14,7 @@ mod masks;
 mod measures;
 mod run;
 mod tables;
+mod totals;
 
 /// Groups of a row group up to which the dense tables stay within the L2 cache.
 pub(super) const DOMAIN_MAX: usize = 4096;

@@ -21,6 +21,9 @@ use farpool_model::{Result, limits};
 /// that are not selected masked.
 const GATHER_BELOW: usize = 2;
 
+/// The same without groups, where a row that is masked costs next to nothing.
+const GATHER_BELOW_UNGROUPED: usize = 8;
+
 /// Rows of the largest part: of blocks that are computed whole, or of gathered rows.
 const ROWS_OF_A_PART: usize = limits::BATCH_ROWS / GATHER_BELOW;
 
@@ -33,6 +36,7 @@ struct Scratch<'t> {
     indices: Vec<u32>,
     masked: Vec<Vec<i64>>,
     tables: Tables<'t>,
+    is_total: bool,
     /// Where they are added up instead if there is only a handful of groups.
     few: Option<FewSums<'t>>,
 }
@@ -108,6 +112,7 @@ impl Fused<'_> {
             indices: Vec::new(),
             masked,
             tables,
+            is_total: self.is_total(),
             few: None,
         }
     }
@@ -148,16 +153,12 @@ impl Fused<'_> {
         buffers: &mut LaneBuffers,
         scratch: &mut Scratch<'_>,
     ) -> Result<()> {
-        if let Tables::Local(sums, _) = &mut scratch.tables
-            && self.keys.is_empty()
-            && self.wanted.is_empty()
-            && self.measures.sums.is_empty()
-        {
-            sums.add_ungrouped(selection.count, &[]);
-            return Ok(());
+        if let (Tables::Local(sums, _), true) = (&mut scratch.tables, scratch.is_total) {
+            return self.add_totals(selection, buffers, sums);
         }
         let masks = self.mask_bits(selection, buffers)?;
-        if selection.count * GATHER_BELOW < selection.range.len() {
+        let gather_below = if self.keys.is_empty() { GATHER_BELOW_UNGROUPED } else { GATHER_BELOW };
+        if selection.count * gather_below < selection.range.len() {
             let mut indices = std::mem::take(&mut scratch.indices);
             indices.clear();
             selection.extend_indices(&mut indices);
