@@ -300,7 +300,7 @@ fn message_seeds() -> Vec<Vec<u8>> {
         Request::Hello { version_min: 1, version_max: 1, token: Some("t".into()), client: "c".into() },
         Request::Execute { plan, results: ResultForm::Auto },
         Request::Credit { bytes: 77 },
-        Request::Table { name: name() },
+        Request::Table { name: name(), known: Some(Version(7)) },
         Request::LoadBegin {
             table: name(),
             mode: LoadMode::Append,
@@ -344,6 +344,7 @@ fn message_seeds() -> Vec<Vec<u8>> {
         Response::Parcel(parcel_seeds().swap_remove(0).into()),
         Response::Receipt(Receipt { operators: vec![answer], ..Default::default() }),
         Response::Tables(vec![table.clone()]),
+        Response::Unchanged,
         Response::Statistics(Box::new(statistics(table))),
         Response::Status(Status { tenants: vec![Default::default()], ..Default::default() }),
         Response::Error(Error::invalid("m").advise("a")),

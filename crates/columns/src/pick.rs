@@ -13,6 +13,13 @@ use arrow_array::{Array, ArrayRef, BooleanArray};
 use arrow_buffer::{ArrowNativeType, BooleanBuffer, Buffer};
 use arrow_select::filter::filter;
 use farpool_model::{Error, Result, schema};
+use std::ops::Range;
+
+/// Bytes that are copied together.
+const PIECE_BYTES: usize = 64;
+
+/// Bytes up to which a string is copied in such pieces.
+const SHORT_BYTES_MAX: usize = 4 * PIECE_BYTES;
 
 /// The `count` rows whose bits are set, of as many as the chunk has.
 pub(crate) fn pick(chunk: &Chunk, selected: &[u64], count: usize) -> Result<Chunk> {
@@ -71,10 +78,26 @@ fn pick_bytes(ends: &Ends, data: &Buffer, rows: usize, selected: &[u64], count: 
     // Room that is not used costs nothing: the bytes leave before long.
     let (mut picked, mut picked_ends) = (Vec::with_capacity(data.len()), Vec::with_capacity(count));
     for_each_row(selected, |row| {
-        picked.extend_from_slice(&data[bounds[row] as usize..bounds[row + 1] as usize]);
+        append(&mut picked, data, bounds[row] as usize..bounds[row + 1] as usize);
         picked_ends.push(picked.len() as u32);
     });
     (Ends::new(&picked_ends), Buffer::from_vec(picked))
+}
+
+/// Appends `data[range]`. Short strings are copied with what lies behind them, which is then cut off: copies of a
+/// length that is known take a third of the time.
+#[inline]
+fn append(out: &mut Vec<u8>, data: &[u8], range: Range<usize>) {
+    if range.len() > SHORT_BYTES_MAX || range.start + SHORT_BYTES_MAX > data.len() {
+        return out.extend_from_slice(&data[range]);
+    }
+    let end = out.len() + range.len();
+    for piece in data[range.start..range.start + SHORT_BYTES_MAX].as_chunks::<PIECE_BYTES>().0 {
+        if out.len() < end {
+            out.extend_from_slice(piece);
+        }
+    }
+    out.truncate(end);
 }
 
 fn filter_bits(bits: &BooleanBuffer, selected: &[u64]) -> Result<BooleanBuffer> {

@@ -16,7 +16,9 @@ async fn a_table_is_loaded_asked_extended_replaced_and_dropped() {
 
     let info = load(&pool, "t", LoadMode::Create, 200_000).await.unwrap();
     assert_eq!((info.name.as_str(), info.rows, info.schema.fields().len()), ("t", 200_000, 4));
-    assert_eq!(pool.table(&name("t")).await.unwrap(), info);
+    for _ in ["as it comes", "as it is known"] {
+        assert_eq!(pool.table(&name("t")).await.unwrap(), info);
+    }
     let mut listed = info.clone();
     listed.columns.iter_mut().for_each(|column| column.spread = None);
     assert_eq!(pool.tables().await.unwrap(), vec![listed], "a list leaves out how values are spread");
@@ -28,6 +30,8 @@ async fn a_table_is_loaded_asked_extended_replaced_and_dropped() {
     let longer = load(&pool, "t", LoadMode::Append, 1000).await.unwrap();
     assert_eq!(longer.rows, 201_000);
     assert!(longer.version > info.version);
+    assert_eq!(pool.table(&name("t")).await.unwrap(), longer);
+    assert_eq!(server.connect().await.table(&name("t")).await.unwrap(), longer);
     assert_eq!(counted(&pool, "t", 1000).await.unwrap(), (2000, Some(999_000)));
 
     load(&pool, "t", LoadMode::Replace, 10).await.unwrap();

@@ -148,6 +148,8 @@ frame_kinds! {
     Parcel = 139,
     /// Answers `Statistics`.
     TableStatistics = 140,
+    /// Answers `Table` where the client knows the newest version.
+    Unchanged = 141,
 }
 
 impl FrameKind {
@@ -183,7 +185,7 @@ impl FrameKind {
             FrameKind::Hello | FrameKind::Welcome => 64 << 10,
             FrameKind::Table | FrameKind::Drop | FrameKind::Statistics => 64 << 10,
             FrameKind::Cancel | FrameKind::Credit | FrameKind::Tables => 64,
-            FrameKind::LoadEnd | FrameKind::Status | FrameKind::Dropped => 64,
+            FrameKind::LoadEnd | FrameKind::Status | FrameKind::Dropped | FrameKind::Unchanged => 64,
             FrameKind::Error => limits::FRAME_BYTES_MAX,
             // The envelope around a plan or a schema is small.
             FrameKind::Prepare | FrameKind::Execute | FrameKind::LoadBegin => {

@@ -74,6 +74,8 @@ pub struct Credit {
 pub struct TableRequest {
     #[prost(string, tag = "1")]
     pub name: String,
+    #[prost(uint64, optional, tag = "2")]
+    pub known: Option<u64>,
 }
 
 /// `Statistics`

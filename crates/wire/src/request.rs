@@ -6,7 +6,7 @@ use crate::{batch, proto};
 use arrow_array::RecordBatch;
 use arrow_schema::SchemaRef;
 use bytes::Bytes;
-use farpool_model::{Compression, Error, LoadMode, Result, ResultForm, TableName, limits};
+use farpool_model::{Compression, Error, LoadMode, Result, ResultForm, TableName, Version, limits};
 use std::fmt;
 
 /// A message from a client to a node.
@@ -48,6 +48,8 @@ pub enum Request {
     Table {
         /// Which.
         name: TableName,
+        /// The version of which the client has a description: it need not come again.
+        known: Option<Version>,
     },
     /// Load a table: batches follow, then `LoadEnd`.
     LoadBegin {
@@ -118,9 +120,8 @@ impl Request {
             Request::Prepare { plan } => write_plan(plan, ResultForm::Plain)?,
             Request::Execute { plan, results } => write_plan(plan, *results)?,
             Request::Credit { bytes } => body(&proto::Credit { bytes: *bytes }),
-            Request::Table { name } | Request::Drop { table: name } => {
-                body(&proto::TableRequest { name: name.as_str().to_string() })
-            }
+            Request::Table { name, known } => write_name(name, *known),
+            Request::Drop { table } => write_name(table, None),
             Request::Statistics { table, columns } => write_statistics_request(table, columns.as_deref())?,
             Request::LoadBegin { table, mode, schema, rows_hint } => body(&proto::LoadBegin {
                 table: table.as_str().to_string(),
@@ -163,7 +164,10 @@ impl Request {
             FrameKind::Cancel => read(body).map(|proto::Empty {}| Request::Cancel)?,
             FrameKind::Credit => read(body).map(|proto::Credit { bytes }| Request::Credit { bytes })?,
             FrameKind::Tables => read(body).map(|proto::Empty {}| Request::Tables)?,
-            FrameKind::Table => Request::Table { name: read_name(body)? },
+            FrameKind::Table => {
+                let proto::TableRequest { name, known } = read(body)?;
+                Request::Table { name: TableName::new(name)?, known: known.map(Version) }
+            }
             FrameKind::LoadBegin => read_load_begin(body)?,
             FrameKind::LoadBatch => {
                 let schema =
@@ -233,8 +237,12 @@ fn read_plan(body: &Bytes) -> Result<(Vec<u8>, ResultForm)> {
     Ok((request.plan, results))
 }
 
+fn write_name(name: &TableName, known: Option<Version>) -> Bytes {
+    body(&proto::TableRequest { name: name.as_str().to_string(), known: known.map(|version| version.0) })
+}
+
 fn read_name(body: &Bytes) -> Result<TableName> {
-    let proto::TableRequest { name } = read(body)?;
+    let proto::TableRequest { name, .. } = read(body)?;
     TableName::new(name)
 }
 

@@ -44,6 +44,8 @@ pub enum Response {
     Tables(Vec<TableInfo>),
     /// One table.
     Table(TableInfo),
+    /// Answers `Table`: the version that the client knows is the newest.
+    Unchanged,
     /// What was gathered about a table while it was loaded.
     Statistics(Box<TableStatistics>),
     /// The load is complete, and this the table.
@@ -72,6 +74,7 @@ impl Response {
             Response::Receipt(_) => FrameKind::Receipt,
             Response::Tables(_) => FrameKind::TableList,
             Response::Table(_) => FrameKind::TableInfo,
+            Response::Unchanged => FrameKind::Unchanged,
             Response::Statistics(_) => FrameKind::TableStatistics,
             Response::Loaded(_) => FrameKind::Loaded,
             Response::Dropped => FrameKind::Dropped,
@@ -105,7 +108,7 @@ impl Response {
             }
             Response::Table(table) | Response::Loaded(table) => body(&write_table(table)?),
             Response::Statistics(statistics) => body(&write_statistics(statistics)?),
-            Response::Dropped => Bytes::new(),
+            Response::Dropped | Response::Unchanged => Bytes::new(),
             Response::Credit { bytes } => body(&proto::Credit { bytes: *bytes }),
             Response::Status(status) => body(&write_status(status)),
             Response::Error(error) => body(&write_error(error)),
@@ -147,6 +150,7 @@ impl Response {
             FrameKind::Loaded => Response::Loaded(read_table(read(body)?)?),
             FrameKind::TableStatistics => Response::Statistics(Box::new(read_statistics(&read(body)?)?)),
             FrameKind::Dropped => read(body).map(|proto::Empty {}| Response::Dropped)?,
+            FrameKind::Unchanged => read(body).map(|proto::Empty {}| Response::Unchanged)?,
             FrameKind::Credit => read(body).map(|proto::Credit { bytes }| Response::Credit { bytes })?,
             FrameKind::StatusInfo => Response::Status(read_status(read(body)?)?),
             FrameKind::Error => Response::Error(read_error(read(body)?)),

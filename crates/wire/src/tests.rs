@@ -68,7 +68,8 @@ fn every_request_round_trips() {
         Request::Cancel,
         Request::Credit { bytes: 1 << 20 },
         Request::Tables,
-        Request::Table { name: name("t") },
+        Request::Table { name: name("t"), known: None },
+        Request::Table { name: name("t"), known: Some(Version(7)) },
         Request::LoadBegin {
             table: name("ü"), mode: LoadMode::Append, schema: schema(), rows_hint: Some(0)
         },
@@ -243,6 +244,7 @@ fn every_response_round_trips() {
         Response::Loaded(table_info()),
         Response::Statistics(Box::new(statistics(4, &[0, 3]))),
         Response::Dropped,
+        Response::Unchanged,
         Response::Credit { bytes: 0 },
         Response::Status(status),
     ];

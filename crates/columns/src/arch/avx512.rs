@@ -153,6 +153,12 @@ impl Simd for Avx512 {
     }
 
     #[inline(always)]
+    fn compress_padded_u8(self, values: &[u8; 64], mask: u64, pad: u8) -> [u8; 64] {
+        // SAFETY: there is AVX-512, or there would be no token.
+        store(unsafe { _mm512_mask_compress_epi8(_mm512_set1_epi8(pad.cast_signed()), mask, load(values)) })
+    }
+
+    #[inline(always)]
     fn parts_u8(self, low: &[u8; 64], high: &[u8; 64], shift: u32, mask: u8) -> [u8; 64] {
         // There are no shifts of bytes; the compiler makes them of wider ones.
         portable::parts(low, high, shift, mask)

@@ -56,6 +56,24 @@ pub trait Simd: Copy {
     /// The values whose bit of `mask` is set, in order; what follows them has no meaning.
     fn compress_u8(self, values: &[u8; 64], mask: u64) -> [u8; 64];
 
+    /// The same, followed by `pad` up to the end.
+    #[inline(always)]
+    fn compress_padded_u8(self, values: &[u8; 64], mask: u64, pad: u8) -> [u8; 64] {
+        if mask == u64::MAX {
+            return *values;
+        }
+        let mut out = [pad; 64];
+        let mut rest = mask;
+        for place in &mut out {
+            if rest == 0 {
+                break;
+            }
+            *place = values[rest.trailing_zeros() as usize];
+            rest &= rest - 1;
+        }
+        out
+    }
+
     /// The values whose bit of `mask` is set, and 0 in the place of each other.
     fn keep_u8(self, values: &[u8; 64], mask: u64) -> [u8; 64];
 

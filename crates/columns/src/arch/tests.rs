@@ -62,6 +62,11 @@ impl Kernel for Steps<'_> {
             u32, at_most_u32, within_u32, parts_u32, compress_u32, keep_u32;
             u64, at_most_u64, within_u64, parts_u64, compress_u64, keep_u64
         );
+        let (bytes_left, mask) = (lanes(left, |v| v as u8), right[2] | right[3]);
+        let padded = simd.compress_padded_u8(&bytes_left, mask, 7);
+        let picked = &simd.compress_u8(&bytes_left, mask)[..mask.count_ones() as usize];
+        assert_eq!(padded[..picked.len()], *picked);
+        assert!(padded[picked.len()..].iter().all(|pad| *pad == 7));
         out.push(format!("{:?}", simd.keys_f32(&lanes(left, |v| f32::from_bits(v as u32)))));
         out.push(format!("{:?}", simd.keys_f64(&lanes(left, f64::from_bits))));
         let bytes = bytes.first_chunk().expect("32 bytes");

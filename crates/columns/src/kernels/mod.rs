@@ -10,12 +10,14 @@ mod retain;
 mod sum;
 #[cfg(test)]
 mod tests;
+mod thin;
 mod unpack;
 
 pub(crate) use gather::Gather;
 pub(crate) use pick::Pick;
 pub(crate) use retain::{Member, MemberByte, Retain, RetainAtMost, RetainPlain, Within};
 pub(crate) use sum::Sum;
+pub(crate) use thin::{SLOT, Thin, Thinned};
 pub(crate) use unpack::{UnpackBlock, UnpackBlocks, UnpackEach};
 
 use crate::arch::Simd;

@@ -358,3 +358,19 @@ fn too_many_rows_and_too_long_strings_are_refused() {
     let columns = [long];
     assert!(crate::encode_row_group(&pool, &tenant, &super::schema_of(&columns), &columns).is_err());
 }
+
+#[test]
+fn symbols_are_those_of_strings_from_all_over() {
+    // The first rows are like no others, and every other row is empty.
+    let words = ["lease", "token", "commit", "retry", "page", "queue"];
+    let text = |row: usize| match row {
+        0..1000 => format!("{row:0>200}"),
+        _ if row.is_multiple_of(2) => String::new(),
+        _ => format!("{row}{}", (0..40).map(|i| words[(row * 7919 + i * i * 31) % 6]).collect::<String>()),
+    };
+    let array: ArrayRef = Arc::new(StringViewArray::from_iter_values((0..6000).map(text)));
+    let chunk = encoded(&pool(64), &array);
+    assert_eq!(chunk.encoding(), EncodingKind::Fsst);
+    assert!(chunk.bytes_encoded() * 4 < chunk.bytes_plain(), "{} bytes", chunk.bytes_encoded());
+    assert_eq!(&chunk.decode(0..6000).unwrap(), &array);
+}

@@ -51,7 +51,10 @@ fn outcome(connection: &Arc<Connection>, message: &Message) -> Result<Option<Res
             return execute(connection, message.stream, &plan, results).map(|()| None);
         }
         Request::Tables => Response::Tables(catalog.tables(tenant)),
-        Request::Table { name } => Response::Table(catalog.info(tenant, &name)?),
+        Request::Table { name, known } => match catalog.get(tenant, &name)? {
+            (version, _) if known == Some(version) => Response::Unchanged,
+            _ => Response::Table(catalog.info(tenant, &name)?),
+        },
         Request::Statistics { table, columns } => {
             let columns: Option<Vec<usize>> =
                 columns.map(|columns| columns.into_iter().map(|column| column as usize).collect());

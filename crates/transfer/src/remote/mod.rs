@@ -23,7 +23,7 @@ use farpool_wire::{Request, Response, substrait};
 use parking_lot::Mutex;
 use std::collections::HashMap;
 use std::fmt;
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 
 /// A node reached over TCP.
 pub struct RemotePool {
@@ -33,6 +33,9 @@ pub struct RemotePool {
     connections: tokio::sync::Mutex<Vec<Arc<Connection>>>,
     /// The schemas of tables as they were last described, which the numbers of columns in programs refer to.
     schemas: Mutex<HashMap<TableName, SchemaRef>>,
+    /// What a node said of tables, so that it need not say it again. Of another connection nothing counts: a
+    /// node that was started anew may have other tables with the same versions.
+    described: Mutex<HashMap<TableName, (Weak<Connection>, TableInfo)>>,
 }
 
 impl RemotePool {
@@ -48,6 +51,7 @@ impl RemotePool {
             results: ResultForm::default(),
             connections: tokio::sync::Mutex::new(vec![Arc::new(first)]),
             schemas: Mutex::default(),
+            described: Mutex::default(),
         })
     }
 
@@ -77,13 +81,7 @@ impl RemotePool {
 
     /// Sends a request with one answer.
     async fn ask(&self, request: &Request, doing: &'static str) -> Result<Response> {
-        let mut channel = self.open(request, doing).await?;
-        let message = channel.receive().await?;
-        channel.end();
-        match Response::decode(&message, None)? {
-            Response::Error(error) => Err(error),
-            response => Ok(response),
-        }
+        ask(&self.connection().await?, request, doing).await
     }
 
     /// The same for requests that change nothing: once more if the connection broke.
@@ -122,6 +120,37 @@ impl RemotePool {
     fn learn(&self, table: &TableInfo) {
         self.schemas.lock().insert(table.name.clone(), table.schema.clone());
     }
+
+    /// Describes a table; only what has changed comes once more.
+    async fn describe(&self, name: &TableName) -> Result<TableInfo> {
+        let connection = self.connection().await?;
+        let here = |(over, table): &(Weak<Connection>, TableInfo)| {
+            (over.as_ptr() == Arc::as_ptr(&connection)).then(|| table.clone())
+        };
+        let known = self.described.lock().get(name).and_then(here);
+        let version = known.as_ref().map(|table| table.version);
+        let request = Request::Table { name: name.clone(), known: version };
+        match (ask(&connection, &request, "it described a table").await?, known) {
+            (Response::Table(table), _) => {
+                let described = (Arc::downgrade(&connection), table.clone());
+                self.described.lock().insert(name.clone(), described);
+                Ok(table)
+            }
+            (Response::Unchanged, Some(table)) => Ok(table),
+            (other, _) => Err(query::unexpected(other.kind())),
+        }
+    }
+}
+
+/// Sends a request with one answer.
+async fn ask(connection: &Arc<Connection>, request: &Request, doing: &'static str) -> Result<Response> {
+    let mut channel = connection.open(request, doing)?;
+    let message = channel.receive().await?;
+    channel.end();
+    match Response::decode(&message, None)? {
+        Response::Error(error) => Err(error),
+        response => Ok(response),
+    }
 }
 
 #[async_trait]
@@ -145,13 +174,12 @@ impl Pool for RemotePool {
     }
 
     async fn table(&self, name: &TableName) -> Result<TableInfo> {
-        match self.ask_again(&Request::Table { name: name.clone() }, "it described a table").await? {
-            Response::Table(table) => {
-                self.learn(&table);
-                Ok(table)
-            }
-            other => Err(query::unexpected(other.kind())),
-        }
+        let table = match self.describe(name).await {
+            Err(error) if error.kind == ErrorKind::Unavailable => self.describe(name).await,
+            outcome => outcome,
+        }?;
+        self.learn(&table);
+        Ok(table)
     }
 
     async fn statistics(&self, name: &TableName, columns: Option<&[usize]>) -> Result<TableStatistics> {
@@ -210,6 +238,7 @@ impl Pool for RemotePool {
         match self.ask(&Request::Drop { table: name.clone() }, "it dropped a table").await? {
             Response::Dropped => {
                 self.schemas.lock().remove(name);
+                self.described.lock().remove(name);
                 Ok(())
             }
             other => Err(query::unexpected(other.kind())),

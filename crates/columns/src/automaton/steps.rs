@@ -1,0 +1,107 @@
+//! What codes do to the states of an automaton, as tables.
+//!
+//! Invariant: every state that a table holds is one of the table's, so that a look-up needs no check.
+
+use super::Automaton;
+use super::repeats::Repeats;
+use crate::fsst_text::SymbolTable;
+use crate::kernels::{SLOT, Thinned};
+use fsst::ESCAPE_CODE;
+
+/// Rows that advance together: as many as hide the time of a look-up and keep to the registers.
+pub(super) const LANES: usize = 6;
+
+/// The same where all rows lie in slots, so that their places take no registers.
+pub(super) const THINNED_LANES: usize = 8;
+
+/// For each code the state that follows each state: 32, 64 or 128 of them.
+#[derive(Debug)]
+pub(super) enum Steps {
+    Few(Box<Table<32>>),
+    Some(Box<Table<64>>),
+    Many(Box<Table<128>>),
+}
+
+#[derive(Debug)]
+pub(super) struct Table<const STATES: usize>([[u8; STATES]; 256]);
+
+impl Steps {
+    /// The steps of bytes, or of the codes of `symbols`.
+    pub fn new(automaton: &Automaton, symbols: Option<&SymbolTable>) -> Steps {
+        let states = automaton.next.len() * if symbols.is_some() { 2 } else { 1 };
+        match states {
+            0..=32 => Steps::Few(Table::new(automaton, symbols)),
+            33..=64 => Steps::Some(Table::new(automaton, symbols)),
+            _ => Steps::Many(Table::new(automaton, symbols)),
+        }
+    }
+
+    /// The codes of which a second one changes nothing, if `data` has many. `accepts` is about the states before
+    /// any escape.
+    pub fn repeats(&self, accepts: &[bool], data: &[u8]) -> Option<Repeats> {
+        match self {
+            Steps::Few(table) => Repeats::find(|code| &table.0[code], accepts, data),
+            Steps::Some(table) => Repeats::find(|code| &table.0[code], accepts, data),
+            Steps::Many(table) => Repeats::find(|code| &table.0[code], accepts, data),
+        }
+    }
+}
+
+impl<const STATES: usize> Table<STATES> {
+    fn new(automaton: &Automaton, symbols: Option<&SymbolTable>) -> Box<Self> {
+        let mut table = Box::new(Table([[0; STATES]; 256]));
+        let count = automaton.next.len();
+        for (code, steps) in (0..=u8::MAX).zip(&mut table.0) {
+            let (symbol, length) = symbols.map_or(([0; 8], 0), |symbols| symbols.symbol(code));
+            for state in 0..count {
+                let (from, byte) = (state as u8, automaton.next[state][usize::from(code)]);
+                if symbols.is_none() {
+                    steps[state] = byte;
+                    continue;
+                }
+                steps[state] = match code {
+                    ESCAPE_CODE => (count + state) as u8,
+                    _ => automaton.after(from, &symbol[..length]),
+                };
+                steps[count + state] = byte;
+            }
+        }
+        table
+    }
+
+    #[inline(always)]
+    fn step(&self, state: u8, code: u8) -> u8 {
+        // No more than a hint that the state is one of the table's.
+        self.0[usize::from(code)][usize::from(state) % STATES]
+    }
+
+    /// The states after `codes`, each from `start`.
+    pub fn run(&self, start: u8, codes: [&[u8]; LANES]) -> [u8; LANES] {
+        let shortest = codes.iter().map(|codes| codes.len()).min().unwrap_or(0);
+        let together = codes.map(|codes| &codes[..shortest]);
+        let mut states = [start; LANES];
+        for at in 0..shortest {
+            for (state, codes) in states.iter_mut().zip(&together) {
+                *state = self.step(*state, codes[at]);
+            }
+        }
+        for (state, codes) in states.iter_mut().zip(codes) {
+            *state = codes[shortest..].iter().fold(*state, |state, code| self.step(state, *code));
+        }
+        states
+    }
+
+    /// The states after the strings from `first`, a multiple of [`THINNED_LANES`], each from `start`. Shorter ones
+    /// go on over their pads.
+    pub fn run_thinned(&self, start: u8, strings: &Thinned, first: usize) -> [u8; THINNED_LANES] {
+        let (lengths, slots) = strings.some::<THINNED_LANES>(first / THINNED_LANES);
+        let longest = lengths.iter().copied().max().unwrap_or(0);
+        let mut states = [usize::from(start); THINNED_LANES];
+        for at in 0..usize::from(longest).min(SLOT) {
+            for (state, slot) in states.iter_mut().zip(slots) {
+                *state = usize::from(self.0[usize::from(slot[at])][*state % STATES]);
+            }
+        }
+        states.map(|state| state as u8)
+    }
+}
