@@ -119,7 +119,7 @@ impl Packing {
             ResultForm::Compressed(compression) => Some(compression),
             _ => None,
         };
-        let encoded = encode_batch(FrameKind::Batch, &batch, compression)?;
+        let encoded = encode_batch(FrameKind::Batch, batch, compression)?;
         self.plain.add(encoded.bytes_plain);
         Ok(encoded.messages)
     }
