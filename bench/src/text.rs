@@ -3,6 +3,14 @@
 use crate::limits::Limits;
 use crate::machine::Machine;
 use comfy_table::{Cell, CellAlignment, Table, presets};
+use std::io::IsTerminal;
+
+/// Says in one line on a terminal what is being done; an empty text clears it.
+pub fn progress(text: &str) {
+    if std::io::stderr().is_terminal() {
+        eprint!("\r{:60}\r{text}", "");
+    }
+}
 
 /// A table without lines, every cell to the right.
 pub fn table(header: Vec<String>, rows: Vec<Vec<String>>) -> String {

@@ -3,6 +3,7 @@
 use super::data::{self, Data, Family};
 use super::definition::{Definition, SketchDefinition};
 use crate::machine::{self, Machine};
+use crate::text;
 use anyhow::{Result, bail};
 use arrow::datatypes::DataType;
 use farpool::model::{Literal, SketchParameters, Value};
@@ -77,7 +78,7 @@ pub fn run(definition: &Definition) -> Result<Results> {
     for (skew, rows) in zipf {
         lines.extend(data_set(definition, &Data::zipf(skew, rows))?);
     }
-    eprint!("\r{:60}\r", "");
+    text::progress("");
     Ok(Results {
         suite: "sketch-accuracy".to_string(),
         date: machine::today(),
@@ -110,7 +111,7 @@ fn data_set(definition: &Definition, data: &Data) -> Result<Vec<Line>> {
     let mut lines: Vec<Line> = taking_part.iter().map(|sketch| Line::new(data, sketch)).collect();
     let seeds = definition.seeds_for(data.distinct);
     for seed in 0..seeds {
-        eprint!("\r{:60}\r{}, {seed} of {seeds} seeds ", "", data.name());
+        text::progress(&format!("{}, {seed} of {seeds} seeds ", data.name()));
         let with = |sketch: &&SketchDefinition| definition.takes_part(sketch, seed, data.distinct);
         let lines = lines.iter_mut().zip(&taking_part).filter(|(_, sketch)| with(sketch));
         one_seed(data, seed, lines.map(|(line, _)| line).collect())?;

@@ -6,7 +6,7 @@ use crate::answers::{Answer, Cell};
 use crate::limits::{self, Limits};
 use crate::machine::{self, Machine};
 use crate::rival::{Rival, RivalDefinition, RivalResult, Statement};
-use crate::stats;
+use crate::{stats, text};
 use anyhow::{Context, Result, bail, ensure};
 use arrow::array::{Array, ArrayRef, AsArray};
 use arrow::compute::cast;
@@ -64,10 +64,10 @@ pub fn run(definition: &Definition) -> Result<Results> {
     let (mut rivals, started) = start_rivals(definition)?;
     let mut cases = Vec::new();
     for case in definition.cases.iter().flat_map(Case::at_all_sizes) {
-        eprint!("\r{:40}\r{}, {} rows ", "", case.name, case.rows);
+        text::progress(&format!("{}, {} rows ", case.name, case.rows));
         cases.push(one(definition, &case, &mut rivals).with_context(|| case.name.clone())?);
     }
-    eprint!("\r{:40}\r", "");
+    text::progress("");
     Ok(Results {
         suite: "correlation".to_string(),
         date: machine::today(),

@@ -8,7 +8,7 @@ use super::results::{CaseResult, FARPOOL, Results, RivalInfo, SideResult, TableR
 use crate::digest::Digest;
 use crate::rival::{Rival, RivalDefinition, Statement};
 use crate::tables::{self, TableDefinition};
-use crate::{limits, machine, stats};
+use crate::{limits, machine, stats, text};
 use anyhow::{Context, Result, bail};
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -51,7 +51,7 @@ pub async fn run(definition: &Definition) -> Result<Results> {
             run.table(table, rows).await.with_context(|| format!("table {}, {rows} rows", table.name))?;
         }
     }
-    eprint!("\r{:40}\r", "");
+    text::progress("");
     Ok(run.results)
 }
 
@@ -88,7 +88,7 @@ impl Run<'_> {
             std::mem::take(&mut self.rivals).into_iter().partition(wanted);
         self.load_rivals(&mut taking_part, &table.name, &file);
         for case in cases {
-            eprint!("\r{:40}\r{}, {rows} rows ", "", case.name);
+            text::progress(&format!("{}, {rows} rows ", case.name));
             let result = self.case(case, rows, largest, &mut taking_part).await;
             self.results.cases.push(result.with_context(|| case.name.clone())?);
         }

@@ -4,7 +4,7 @@ use super::definition::{Case, Definition};
 use crate::answers::{self, Answer};
 use crate::limits::{self, Limits};
 use crate::machine::{self, Machine};
-use crate::{node, stats, suite, tables};
+use crate::{node, stats, suite, tables, text};
 use anyhow::{Context, Result, bail};
 use farpool::model::TenantName;
 use farpool::{EmbeddedPool, LoadMode, Pool, Query, Session, SessionOptions, TableInfo, TableName};
@@ -72,10 +72,10 @@ pub fn run(definition: &Definition) -> Result<Results> {
     let (scanner, info) = suite::runtime(threads_max)?.block_on(prepare(definition, pool))?;
     let mut cases = Vec::new();
     for case in &definition.cases {
-        eprint!("\r{:40}\r{} ", "", case.name);
+        text::progress(&format!("{} ", case.name));
         cases.extend(scanner.case(definition, case).with_context(|| case.name.clone())?);
     }
-    eprint!("\r{:40}\r", "");
+    text::progress("");
     Ok(Results {
         suite: "scan".to_string(),
         date: machine::today(),

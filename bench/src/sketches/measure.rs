@@ -8,7 +8,7 @@ use super::pools::InPool;
 use super::results::{CaseResult, LIBRARY, NAIVE, Results, Side};
 use crate::answers::{Answer, Cell};
 use crate::rival::{Rival, RivalDefinition, RivalResult, Statement};
-use crate::{limits, machine};
+use crate::{limits, machine, text};
 use anyhow::{Context, Result, bail, ensure};
 use std::time::Instant;
 
@@ -33,22 +33,22 @@ pub fn run(definition: &Definition) -> Result<Results> {
     let limits = limits::measure()?;
     let (mut rivals, mut cases, mut ingest) = (Vec::new(), Vec::new(), Vec::new());
     for column in &definition.columns {
-        progress(&format!("{} ", column.name));
+        text::progress(&format!("{} ", column.name));
         let data = Data::make(column, definition)?;
         for &threads in &definition.threads {
             let mut sides = Sides::start(definition, threads, &mut rivals)?;
             sides.load(&data)?;
             for case in &definition.cases {
-                progress(&format!("{} {}, {threads} threads ", column.name, case.name));
+                text::progress(&format!("{} {}, {threads} threads ", column.name, case.name));
                 let result = sides.measure(definition, case, column, &data);
                 cases.push(result.with_context(|| format!("{} of {}", case.name, column.name))?);
             }
         }
-        progress(&format!("{} loading ", column.name));
+        text::progress(&format!("{} loading ", column.name));
         let threads = definition.threads.iter().copied().max().unwrap_or(1);
         ingest.push(Ingest::start(threads)?.measure(&column.name, &data, definition.runs)?);
     }
-    progress("");
+    text::progress("");
     Ok(Results {
         suite: "sketches".to_string(),
         date: machine::today(),
@@ -61,10 +61,6 @@ pub fn run(definition: &Definition) -> Result<Results> {
         cases,
         ingest,
     })
-}
-
-fn progress(text: &str) {
-    eprint!("\r{:50}\r{text}", "");
 }
 
 impl Sides {

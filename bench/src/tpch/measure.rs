@@ -6,7 +6,7 @@ use super::sides::{Farpool, Side};
 use super::{data, goals, loading};
 use crate::answers::{self, Answer};
 use crate::rival::{Rival, RivalDefinition};
-use crate::{limits, machine, places};
+use crate::{limits, machine, places, text};
 use anyhow::{Context, Result, bail};
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -35,10 +35,10 @@ pub async fn run(definition: &Definition) -> Result<Results> {
     }
     let mut queries = Vec::new();
     for &number in &definition.queries {
-        eprint!("\rq{number:02} ");
+        text::progress(&format!("q{number:02} "));
         queries.push(query(&mut sides, definition, number).await.with_context(|| format!("q{number:02}"))?);
     }
-    eprint!("\r");
+    text::progress("");
     let mut results = Results {
         suite: "tpch".to_string(),
         date: machine::today(),
