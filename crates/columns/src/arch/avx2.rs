@@ -184,8 +184,7 @@ macro_rules! compress {
     )*};
 }
 
-/// Each bit of a mask in the lane of the value that it stands for, the others of the lane clear, and what the
-/// lanes hold where it is set.
+/// Every lane gets the mask and keeps the bit that stands for it, by which its value stays or goes.
 macro_rules! keep {
     ($($t:ty, $keep:ident, $splat:ident, $equal:ident, $bits:expr);*) => {$(
         #[inline(always)]

@@ -6,6 +6,8 @@
 //! sums go into a table of one cache line per group, and only at the end of the row group is the worker's
 //! hash table touched, once per group that occurs.
 //!
+//! Without keys, sums of packed columns are taken while these are unpacked ([`totals`]).
+//!
 //! NULLs, conditions of `FILTER (WHERE …)` and unselected rows are masks: a masked value adds 0.
 
 mod bind;
