@@ -2,6 +2,7 @@
 
 use crate::record;
 use anyhow::{Context, Result};
+use farpool::{Pool, TableName};
 use serde::Serialize;
 use std::path::PathBuf;
 use tokio::runtime::Runtime;
@@ -35,6 +36,12 @@ impl Options {
         }
         Ok(())
     }
+}
+
+/// Waits until a table's profile is there, so that nobody works on it while something else is measured.
+pub async fn await_profile(pool: &dyn Pool, table: &TableName) -> Result<()> {
+    pool.statistics(table, None).await?;
+    Ok(())
 }
 
 /// The runtime of the compute side.

@@ -3,7 +3,7 @@
 use crate::digest::Digest;
 use crate::machine;
 use crate::node::NodeProcess;
-use crate::tables;
+use crate::{suite, tables};
 use anyhow::{Context, Result, bail};
 use arrow::array::{Array, ArrayRef, AsArray, RecordBatch};
 use farpool::{LoadMode, Pool, Receipt, Session, SessionOptions, TableInfo, TableName};
@@ -51,7 +51,9 @@ impl Remote {
         let failed = |error: arrow::error::ArrowError| farpool::Error::internal(error.to_string());
         let batches = stream::iter(reader.map(move |batch| batch.map_err(failed)));
         let name = TableName::new(table)?;
-        Ok(self.pool.load(&name, LoadMode::Replace, schema, None, Box::pin(batches)).await?)
+        let info = self.pool.load(&name, LoadMode::Replace, schema, None, Box::pin(batches)).await?;
+        suite::await_profile(&*self.pool, &name).await?;
+        Ok(info)
     }
 
     /// Frees a table.

@@ -96,6 +96,7 @@ async fn prepare(definition: &Definition, pool: Arc<EmbeddedPool>) -> Result<(Sc
     let name = TableName::new(&definition.table.name)?;
     let batches = Box::pin(stream::iter(batches.into_iter().map(Ok)));
     let info = pool.load(&name, LoadMode::Replace, schema, Some(definition.rows), batches).await?;
+    suite::await_profile(&*pool, &name).await?;
     let mut sessions = Vec::new();
     for &threads in &definition.threads {
         let session = session(pool.clone(), true, threads).await?;

@@ -1,5 +1,5 @@
-//! What finding out costs a load: the same column streamed to two nodes over loopback TCP, one of which looks
-//! at the rows on their way in (the tap) and one that does not.
+//! What finding out costs a load: the same column streamed to two nodes over loopback TCP, one of which makes a
+//! profile of the rows behind the load (the tap) and one that does not.
 
 use super::data::{Data, TABLE};
 use super::pools;
@@ -29,6 +29,8 @@ pub struct IngestSide {
     pub cpu_ms: Vec<f64>,
     /// The same for each GB of the column.
     pub cpu_ms_per_gb: f64,
+    /// From the end of the load until its profile is there, where one is made.
+    pub profile_ms: Vec<f64>,
 }
 
 /// Two nodes and a client.
@@ -60,10 +62,11 @@ impl Ingest {
         // The first round warms up and does not count.
         for round in 0..=runs {
             for (place, (node, side)) in self.nodes.iter().zip(&mut sides).enumerate() {
-                let (ms, cpu_ms) = self.runtime.block_on(node.load(data, place == 0))?;
+                let loaded = self.runtime.block_on(node.load(data, place == 0))?;
                 if round > 0 {
-                    side.times_ms.push(ms);
-                    side.cpu_ms.extend(cpu_ms);
+                    side.times_ms.push(loaded.ms);
+                    side.cpu_ms.extend(loaded.cpu_ms);
+                    side.profile_ms.extend(loaded.profile_ms);
                 }
             }
         }
@@ -77,20 +80,35 @@ impl Ingest {
     }
 }
 
+/// What one load took.
+struct Loaded {
+    ms: f64,
+    /// The node's, until the profile was there.
+    cpu_ms: Option<f64>,
+    profile_ms: Option<f64>,
+}
+
 impl Side {
-    /// The client's milliseconds and the node's of CPU time; the table is dropped again.
-    async fn load(&self, data: &Data, tapped: bool) -> Result<(f64, Option<f64>)> {
+    /// Loads the column, and drops the table again.
+    async fn load(&self, data: &Data, tapped: bool) -> Result<Loaded> {
         let cpu = || machine::cpu_seconds_of(&self.process.id().to_string());
         let (before, start) = (cpu(), Instant::now());
         let info = pools::load(&*self.pool, data).await?;
-        let ms = start.elapsed().as_secs_f64() * 1e3;
-        let cpu_ms = before.zip(cpu()).map(|(before, after)| 1e3 * (after - before));
+        let ms = milliseconds_since(start);
         ensure!(info.rows == data.rows() as u64, "{} rows arrived", info.rows);
-        let name = TableName::new(TABLE)?;
-        let statistics = self.pool.statistics(&name, None).await?;
-        let found = farpool::statistics::Profile::read(&statistics)?.map(|profile| profile.rows());
-        ensure!(found == tapped.then_some(info.rows), "the profile is of {found:?} rows");
+        let (name, start) = (TableName::new(TABLE)?, Instant::now());
+        if tapped {
+            let statistics = self.pool.statistics(&name, None).await?;
+            let found = farpool::statistics::Profile::read(&statistics)?.map(|profile| profile.rows());
+            ensure!(found == Some(info.rows), "the profile is of {found:?} rows");
+        }
+        let profile_ms = tapped.then(|| milliseconds_since(start));
+        let cpu_ms = before.zip(cpu()).map(|(before, after)| 1e3 * (after - before));
         self.pool.drop_table(&name).await?;
-        Ok((ms, cpu_ms))
+        Ok(Loaded { ms, cpu_ms, profile_ms })
     }
+}
+
+fn milliseconds_since(start: Instant) -> f64 {
+    start.elapsed().as_secs_f64() * 1e3
 }

@@ -1,6 +1,6 @@
 //! The suite `sketches`: HyperLogLog, Count-Min and Fast-AGMS, alone and together, of a column in memory, in a
 //! pool and at a node behind TCP, against a naive twin and against engines that count distinct values; and what
-//! finding out about rows on their way in costs a load.
+//! finding out about its rows costs a load.
 
 mod data;
 mod definition;

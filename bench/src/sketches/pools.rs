@@ -54,7 +54,11 @@ impl InPool {
 
     /// Replaces the table.
     pub fn load(&self, data: &Data) -> Result<TableInfo> {
-        self.runtime.block_on(load(&*self.pool, data))
+        self.runtime.block_on(async {
+            let info = load(&*self.pool, data).await?;
+            suite::await_profile(&*self.pool, &info.name).await?;
+            Ok(info)
+        })
     }
 
     /// The state of these sketches, and the milliseconds from the text of the query to its last byte.

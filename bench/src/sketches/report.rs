@@ -2,7 +2,7 @@
 
 use super::ingest::IngestResult;
 use super::results::{CaseResult, LIBRARY, Results, Side};
-use crate::text;
+use crate::{stats, text};
 
 /// The whole report.
 pub fn text(results: &Results) -> String {
@@ -16,7 +16,7 @@ pub fn text(results: &Results) -> String {
         "{} · {} values of 32 bits · {} · median of {} runs\n{}\n\n{rivals}{}\n\
          GB/s of values, and in brackets how many times as fast the library is; the goal is about the library \
          with one thread\nthe naive twin, and DataSketches through Python value by value, had the first {slow}\n\n\
-         {}\n\nloading over TCP: the node finds out about rows on their way in, or does not\n\n{}\n",
+         {}\n\nloading over TCP: the node makes a profile behind the load, or does not\n\n{}\n",
         results.suite,
         results.rows,
         results.date,
@@ -58,7 +58,15 @@ fn row(case: &CaseResult, others: &[&str]) -> Vec<String> {
 }
 
 fn ingest(results: &Results) -> String {
-    let header = ["column", "GB/s with tap", "without", "times as long", "node's CPU ms/GB with", "without"];
+    let header = [
+        "column",
+        "GB/s with tap",
+        "without",
+        "times as long",
+        "profile after ms",
+        "node's CPU ms/GB with",
+        "without",
+    ];
     let rows = results.ingest.iter().map(ingest_row).collect();
     text::table(header.map(String::from).to_vec(), rows)
 }
@@ -70,6 +78,7 @@ fn ingest_row(result: &IngestResult) -> Vec<String> {
         format!("{:.2}", with.gb_s),
         format!("{:.2}", without.gb_s),
         format!("{:.2}×", without.gb_s / with.gb_s),
+        format!("{:.0}", stats::median(&with.profile_ms)),
         format!("{:.0}", with.cpu_ms_per_gb),
         format!("{:.0}", without.cpu_ms_per_gb),
     ]

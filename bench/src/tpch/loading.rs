@@ -1,7 +1,7 @@
 //! Loading tables into the pool, and what that costs on the largest one.
 
 use super::data;
-use crate::machine;
+use crate::{machine, suite};
 use anyhow::{Context, Result};
 use arrow::array::RecordBatch;
 use farpool::{EmbeddedPool, LoadMode, Pool, TableInfo, TableName};
@@ -16,9 +16,10 @@ pub struct Loading {
     pub rows: u64,
     pub bytes_plain: u64,
     pub bytes_encoded: u64,
-    /// As users load, with a profile of the rows.
+    /// As users load: until it is acknowledged, and all CPU time until the profile, which is made behind it, is
+    /// there.
     pub profiled: Cost,
-    /// Without the profile.
+    /// Without a profile.
     pub encoded: Cost,
 }
 
@@ -52,16 +53,21 @@ pub async fn load(pool: &EmbeddedPool, folder: &Path) -> Result<Loading> {
     for table in data::TABLES {
         let batches = data::read(folder, table)?;
         if data::TABLES.last() == Some(&table) {
-            (_, encoded) = load_table(&*pool.without_taps(), table, batches.clone()).await?;
+            (_, encoded) = load_table(&*pool.without_taps(), table, batches.clone(), false).await?;
         }
-        last = Some(load_table(pool, table, batches).await?);
+        last = Some(load_table(pool, table, batches, true).await?);
     }
     let (info, profiled) = last.context("there is no table")?;
     let TableInfo { rows, bytes_plain, bytes_encoded, .. } = info;
     Ok(Loading { rows, bytes_plain, bytes_encoded, profiled, encoded })
 }
 
-async fn load_table(pool: &dyn Pool, table: &str, batches: Vec<RecordBatch>) -> Result<(TableInfo, Cost)> {
+async fn load_table(
+    pool: &dyn Pool,
+    table: &str,
+    batches: Vec<RecordBatch>,
+    profiled: bool,
+) -> Result<(TableInfo, Cost)> {
     let schema = batches.first().with_context(|| format!("{table} is empty"))?.schema();
     let rows = batches.iter().map(|batch| batch.num_rows() as u64).sum();
     let batches = Box::pin(stream::iter(batches.into_iter().map(Ok)));
@@ -69,6 +75,9 @@ async fn load_table(pool: &dyn Pool, table: &str, batches: Vec<RecordBatch>) -> 
     let (cpu, start) = (machine::cpu_seconds(), Instant::now());
     let info = pool.load(&name, LoadMode::Replace, schema, Some(rows), batches).await?;
     let elapsed_s = start.elapsed().as_secs_f64();
+    if profiled {
+        suite::await_profile(pool, &name).await?;
+    }
     let cpu_s = cpu.zip(machine::cpu_seconds()).map_or(elapsed_s, |(before, after)| after - before);
     Ok((info, Cost { elapsed_s, cpu_s }))
 }

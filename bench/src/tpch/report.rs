@@ -86,7 +86,8 @@ fn loading(results: &Results) -> String {
         format!("{:.2} GB/s per core, {:.2} GB/s in all", loading.gb_s_per_core(cost), loading.gb_s(cost))
     };
     format!(
-        "loading lineitem: {} rows, {} plain, {} encoded ({:.2} of plain); {}; without a profile {}",
+        "loading lineitem: {} rows, {} plain, {} encoded ({:.2} of plain); {}, all until the profile is there counted; without \
+         a profile {}",
         loading.rows,
         bytes(loading.bytes_plain),
         bytes(loading.bytes_encoded),

@@ -111,7 +111,7 @@ impl TableBuilder {
     pub fn push(&mut self, batch: &RecordBatch) -> Result<()> {
         self.buffer(batch)?;
         while let Some(group) = self.take_full_row_group() {
-            self.add_row_group(self.encoder.encode(&group)?)?;
+            self.add_row_group(Arc::new(self.encoder.encode(&group)?))?;
         }
         Ok(())
     }
@@ -180,11 +180,11 @@ impl TableBuilder {
     ///
     /// # Errors
     /// `OverLimit` when it is foreseeable that the expected rows will not fit the memory that is free.
-    pub fn add_row_group(&mut self, group: RowGroup) -> Result<()> {
+    pub fn add_row_group(&mut self, group: Arc<RowGroup>) -> Result<()> {
         for (distinct, chunk) in self.distinct.iter_mut().zip(&group.chunks) {
             distinct.observe(chunk);
         }
-        self.row_groups.push(Arc::new(group));
+        self.row_groups.push(group);
         self.check_projection()
     }
 
@@ -218,7 +218,7 @@ impl TableBuilder {
     /// As [`TableBuilder::push`].
     pub fn finish(mut self) -> Result<Table> {
         while let Some(group) = self.take_last_row_group() {
-            self.add_row_group(self.encoder.encode(&group)?)?;
+            self.add_row_group(Arc::new(self.encoder.encode(&group)?))?;
         }
         Ok(Table::new(self.schema, self.row_groups, self.distinct))
     }

@@ -108,18 +108,6 @@ impl Encoder {
     /// `Invalid` when the columns are not those of the schema; `OverLimit` when there are more than
     /// [`farpool_model::limits::ROW_GROUP_ROWS`] rows, strings are too long, or memory is short.
     pub fn encode(&self, group: &PlainGroup) -> Result<RowGroup> {
-        self.encode_watched(group, &mut |_, _, _| {})
-    }
-
-    /// As [`Encoder::encode`]; `watch` is shown each column, with its number, as it was and encoded.
-    ///
-    /// # Errors
-    /// As [`Encoder::encode`].
-    pub fn encode_watched(
-        &self,
-        group: &PlainGroup,
-        watch: &mut dyn FnMut(usize, &ArrayRef, &Chunk),
-    ) -> Result<RowGroup> {
         let (rows, columns, fields) = (group.rows(), group.columns(), self.schema.fields());
         if columns.len() != fields.len() {
             let message = format!("a row group of {} columns needs {}", columns.len(), fields.len());
@@ -128,9 +116,7 @@ impl Encoder {
         let mut chunks = Vec::with_capacity(columns.len());
         for (field, column) in fields.iter().zip(columns) {
             check_column(field.data_type(), &column, rows).map_err(|error| error.at(field.name()))?;
-            let chunk = crate::encode::encode(&column).map_err(|error| error.at(field.name()))?;
-            watch(chunks.len(), &column, &chunk);
-            chunks.push(chunk);
+            chunks.push(crate::encode::encode(&column).map_err(|error| error.at(field.name()))?);
         }
         Ok(RowGroup { rows, chunks: self.arena.place(chunks)? })
     }

@@ -6,7 +6,8 @@ use crate::morsels;
 use arrow::datatypes::SchemaRef;
 use async_trait::async_trait;
 use farpool_model::{
-    LoadMode, Prepared, Program, Result, Status, TableInfo, TableName, TableStatistics, TenantName, limits,
+    Error, LoadMode, Prepared, Program, Result, Status, TableInfo, TableName, TableStatistics, TenantName,
+    limits,
 };
 use farpool_node::{Node, NodeConfig};
 use farpool_transfer::{BatchStream, Execution, Pool};
@@ -60,14 +61,13 @@ impl EmbeddedPool {
         Ok(Self::over(node, TenantName::default()))
     }
 
-    /// The same for files that are loaded for a query: their columns go to the pool as fast as they can be
-    /// encoded, and nothing is found out about them on the way.
+    /// The same for files that are loaded for a query, of which nothing is found out that it does not ask for.
     pub(crate) fn open_for_queries(memory_bytes: usize, group_bytes: usize) -> Result<Arc<Self>> {
         Ok(Self::open_within(memory_bytes, group_bytes)?.without_taps())
     }
 
-    /// The same pool by a way on which nothing is found out about rows while they are loaded, which takes less
-    /// time: tables that come on it have no profile, and no estimates for planning.
+    /// The same pool by a way on which nothing is found out about the rows that are loaded, before somebody asks for
+    /// it: tables that come on it have no estimates for planning, and nobody works on their profile.
     #[must_use]
     pub fn without_taps(&self) -> Arc<Self> {
         Arc::new(EmbeddedPool { taps: false, ..self.clone() })
@@ -103,7 +103,12 @@ impl Pool for EmbeddedPool {
     }
 
     async fn statistics(&self, name: &TableName, columns: Option<&[usize]>) -> Result<TableStatistics> {
-        self.node.catalog().statistics(&self.tenant, name, columns)
+        if let Some(columns) = columns {
+            return self.node.catalog().known_statistics(&self.tenant, name, columns);
+        }
+        let (node, tenant, name) = (self.node.clone(), self.tenant.clone(), name.clone());
+        let found = tokio::task::spawn_blocking(move || node.catalog().statistics(&tenant, &name)).await;
+        found.map_err(|error| Error::internal(format!("finding out what a table holds failed: {error}")))?
     }
 
     async fn prepare(&self, program: &Program) -> Result<Prepared> {

@@ -1,20 +1,22 @@
 //! The profile of files, streams and tables: what their columns hold, found out in one pass.
 //!
-//! Invariant: a table's profile is that of one version of it, whether it was gathered by a tap or is made by
-//! reading the rows.
+//! Invariant: a table's profile is that of one version of it.
 
 use crate::FileLoad;
 use arrow::array::RecordBatch;
 use arrow::datatypes::{Schema, SchemaRef};
 use farpool_columns::to_canonical;
-use farpool_model::{Error, NamedExpr, Output, Program, Result, TableInfo, TableName, cast, schema};
+use farpool_model::{Error, Result, TableInfo, TableName, cast, schema};
 use farpool_statistics::Profile;
 use farpool_store::source;
 use farpool_transfer::Pool;
-use futures::StreamExt;
 use std::io::Read;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+/// How often it is asked how far the profile of a table is.
+const FOLLOW_INTERVAL: Duration = Duration::from_millis(200);
 
 /// Rows that are about to be profiled.
 pub struct Profiling {
@@ -100,14 +102,15 @@ impl Profiling {
 pub struct TableProfile {
     /// The version.
     pub info: TableInfo,
-    /// What its columns hold; perhaps of others too than were asked for.
+    /// What its columns hold, of all.
     pub profile: Profile,
     /// The positions in the profile of those that were asked for.
     pub columns: Vec<usize>,
 }
 
-/// The profile of a table in a pool, of whatever version is the newest: gathered when the table was
-/// loaded, or made now from its rows. With `columns`, only those of these names; `rows_read` counts along.
+/// The profile of a table in a pool, of whatever version is the newest: made since the rows came, or now if somebody
+/// asks sooner. With `columns`, only those of these names. `rows_profiled` counts along while there is something to
+/// wait for.
 ///
 /// # Errors
 /// `NotFound` for the table or a column; what keeps the pool from answering.
@@ -115,49 +118,28 @@ pub async fn profile_table(
     pool: &dyn Pool,
     name: &TableName,
     columns: Option<&[String]>,
-    rows_read: &AtomicU64,
+    rows_profiled: &AtomicU64,
 ) -> Result<TableProfile> {
-    let statistics = pool.statistics(name, None).await?;
-    let info = statistics.table.clone();
-    let positions = positions(&info.schema, columns)?;
-    if let Some(profile) = Profile::read(&statistics)? {
-        return Ok(TableProfile { info, profile, columns: positions });
-    }
-    let profile = scan(pool, &info, &positions, rows_read).await?;
-    Ok(TableProfile { info, profile, columns: (0..positions.len()).collect() })
-}
-
-async fn scan(
-    pool: &dyn Pool,
-    info: &TableInfo,
-    columns: &[usize],
-    rows_read: &AtomicU64,
-) -> Result<Profile> {
-    let rows = columns.iter().map(|&i| NamedExpr::column(&info.schema, i)).collect();
-    let program = Program {
-        table: info.name.clone(),
-        version: Some(info.version),
-        filter: None,
-        output: Output::Rows(rows),
-        order: Vec::new(),
-        limit: None,
-    };
-    let schema = projected(&info.schema, columns)?;
-    let every: Vec<usize> = (0..columns.len()).collect();
-    let execution = pool.execute(&program, crate::processors()).await?;
-    let parts = execution.streams.into_iter().map(|mut stream| {
-        let (schema, every) = (schema.clone(), every.clone());
-        async move {
-            let mut profile = Profile::new(&schema)?;
-            while let Some(batch) = stream.next().await {
-                let batch = batch?;
-                rows_read.fetch_add(cast::u64_from(batch.num_rows()), Ordering::Relaxed);
-                update(&mut profile, &batch, &every)?;
+    // A name that is wrong is told before anything is waited for.
+    positions(&pool.table(name).await?.schema, columns)?;
+    let follow = async {
+        loop {
+            tokio::time::sleep(FOLLOW_INTERVAL).await;
+            // Whoever follows is told what there is to tell; errors are told by the other request.
+            if let Some(rows) = pool.table(name).await.ok().and_then(|info| info.rows_profiled) {
+                rows_profiled.store(rows, Ordering::Relaxed);
             }
-            Ok(profile)
         }
-    });
-    merged(futures::future::join_all(parts).await)
+    };
+    let statistics = tokio::select! {
+        statistics = pool.statistics(name, None) => statistics?,
+        () = follow => unreachable!("it goes on until there are statistics"),
+    };
+    let info = statistics.table.clone();
+    let columns = positions(&info.schema, columns)?;
+    let profile = Profile::read(&statistics)?
+        .ok_or_else(|| Error::unavailable(format!("the pool does not say what {:?} holds", name.as_str())))?;
+    Ok(TableProfile { info, profile, columns })
 }
 
 fn update(profile: &mut Profile, batch: &RecordBatch, columns: &[usize]) -> Result<()> {

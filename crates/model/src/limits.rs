@@ -121,13 +121,17 @@ pub const SKETCH_VALUE_BYTES_MAX: usize = 1 << 10;
 /// Rows that one sketch may count: squares of their number fit 128 bits.
 pub const SKETCH_ROWS_MAX: u64 = 1 << 62;
 
-/// Numeric columns of a table whose moments are gathered while it is loaded: the products of 64 columns are
+/// Numeric columns of a table whose moments are gathered: the products of 64 columns are
 /// 2 080, which cost about as much as encoding the columns.
 pub const TAP_MOMENT_COLUMNS_MAX: usize = 64;
 
-/// Columns of a table up to which everything is gathered while it is loaded; of wider ones only the number
+/// Columns of a table up to which everything is gathered; of wider ones only the number
 /// of distinct values. A column takes some 100 KiB at each worker, and half as much in the pool.
 pub const TAP_COLUMNS_MAX: usize = 128;
+
+/// Appends whose profiles may wait for those before them; the next one works on these before it goes on, so that a
+/// stream of small appends does not get ahead of its statistics without end.
+pub const TAPS_WAITING_MAX: usize = 64;
 
 /// Bins of a column's histogram that go with the description of its table: a bin is less than a hundredth of
 /// the values of an even spread, and all take a few hundred bytes.

@@ -22,6 +22,9 @@ pub struct TableInfo {
     pub bytes_encoded: u64,
     /// Statistics, a column each, in the order of the schema.
     pub columns: Vec<ColumnStatistics>,
+    /// As long as the profile of the version is being made: how many rows have gone into it. `None` when it is
+    /// there, or nobody makes one.
+    pub rows_profiled: Option<u64>,
 }
 
 /// What is known about a column; every number is exact but the estimates.
@@ -57,7 +60,7 @@ pub struct Spread {
     pub width: f64,
 }
 
-/// The statistics that were gathered of a version of a table while it was loaded: states of
+/// What was gathered of the rows of a version of a table: states of
 /// `farpool_statistics`, as they travel.
 #[derive(Clone, Debug, PartialEq)]
 pub struct TableStatistics {

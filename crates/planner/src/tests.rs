@@ -45,6 +45,7 @@ fn info() -> TableInfo {
             column(float(0.0), float(10.0), 200, None),
             column(text("a"), text("m"), 0, Some(4)),
         ],
+        rows_profiled: None,
     }
 }
 

@@ -26,7 +26,7 @@ pub use datasketches::HyperLogLog;
 pub use estimate::Estimate;
 pub use histogram::{BINS_MAX, Bin, Histogram};
 pub use moments::{Form, MOMENTS_VERSION, Moments, Regression, sealed_moments};
-pub use profile::{Codes, ColumnMoments, ColumnProfile, Known, Profile, is_numeric};
+pub use profile::{ColumnMoments, ColumnProfile, Profile, is_numeric};
 pub use rank::{kendall, spearman};
 pub use sketch::{Frequencies, Sketch, Total, Trust, check};
 pub use states::{State, StateForm, States};

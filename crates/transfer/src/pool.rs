@@ -28,8 +28,9 @@ pub trait Pool: Send + Sync + fmt::Debug {
     /// One table; `NotFound` names similar ones.
     async fn table(&self, name: &TableName) -> Result<TableInfo>;
 
-    /// What was gathered about a table while it was loaded: of all its columns; or, without the moments, at least
-    /// of those at these positions, of which there is one or more, in ascending order.
+    /// What the rows of a table hold, once that is found out, which may take as long as reading them all. Or, without
+    /// waiting, what is known by now of at least the columns at these positions, of which there is one or more, in
+    /// ascending order; without the moments.
     async fn statistics(&self, name: &TableName, columns: Option<&[usize]>) -> Result<TableStatistics>;
 
     /// How far the pool would carry out each operator of `program`; runs nothing.

@@ -122,7 +122,7 @@ frame_kinds! {
     Drop = 11,
     /// Report the state of the pool.
     Status = 12,
-    /// What was gathered about a table while it was loaded?
+    /// What do the rows of a table hold?
     Statistics = 13,
     /// Who the node is; answers `Hello`.
     Welcome = 129,

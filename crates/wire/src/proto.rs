@@ -262,6 +262,8 @@ pub struct TableInfo {
     pub bytes_encoded: u64,
     #[prost(bytes = "bytes", repeated, tag = "7")]
     pub columns: Vec<Bytes>,
+    #[prost(uint64, optional, tag = "8")]
+    pub rows_profiled: Option<u64>,
 }
 
 /// `TableList`

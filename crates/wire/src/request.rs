@@ -71,11 +71,12 @@ pub enum Request {
         /// Which.
         table: TableName,
     },
-    /// Tell the statistics that were gathered of a table while it was loaded.
+    /// Tell what the rows of a table hold.
     Statistics {
         /// Which.
         table: TableName,
-        /// Of some columns only, by their positions in ascending order, and without moments; `None` for all.
+        /// What is known by now of some columns, by their positions in ascending order, without the moments; `None`
+        /// for all there is to know, once it is found out.
         columns: Option<Vec<u32>>,
     },
     /// Report the state of the pool.

@@ -46,7 +46,7 @@ pub enum Response {
     Table(TableInfo),
     /// Answers `Table`: the version that the client knows is the newest.
     Unchanged,
-    /// What was gathered about a table while it was loaded.
+    /// What the rows of a table hold.
     Statistics(Box<TableStatistics>),
     /// The load is complete, and this the table.
     Loaded(TableInfo),

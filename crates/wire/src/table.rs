@@ -30,6 +30,7 @@ pub(crate) fn write_table(table: &TableInfo) -> Result<proto::TableInfo> {
         bytes_plain: table.bytes_plain,
         bytes_encoded: table.bytes_encoded,
         columns: table.columns.iter().map(|column| body(&write_column(column))).collect(),
+        rows_profiled: table.rows_profiled,
     })
 }
 
@@ -71,6 +72,7 @@ pub(crate) fn read_table(table: proto::TableInfo) -> Result<TableInfo> {
         bytes_plain: table.bytes_plain,
         bytes_encoded: table.bytes_encoded,
         columns,
+        rows_profiled: table.rows_profiled,
     })
 }
 

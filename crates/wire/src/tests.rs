@@ -149,6 +149,7 @@ fn table_info() -> TableInfo {
             },
             ColumnStatistics::default(),
         ],
+        rows_profiled: Some(9),
     }
 }
 

@@ -2,7 +2,8 @@
 //!
 //! Where a column has each value once, a join with it has as many rows as the other side, and there is nothing
 //! to ask. Where both sides repeat their values, a few frequent ones can make the join a thousand times as
-//! large as even values would: then the pool is asked for the sketches of these columns, once for a version.
+//! large as even values would: then the pool is asked for the sketches of these columns, once for a version whose
+//! profile is there.
 //!
 //! Invariant: a size is of the versions that the query reads; without sketches, there is none.
 
@@ -69,7 +70,7 @@ pub(crate) async fn load(columns: &[Origin]) {
         let wanted: Vec<usize> = wanted.into_iter().collect();
         let statistics = table.pool().statistics(&table.info().name, Some(&wanted)).await;
         let Ok(statistics) = statistics else { continue };
-        if statistics.table.version != table.info().version {
+        if statistics.table.version != table.info().version || statistics.table.rows_profiled.is_some() {
             continue;
         }
         let read = wanted.into_iter().map(|column| {

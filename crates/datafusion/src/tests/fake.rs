@@ -86,6 +86,7 @@ impl Fake {
             bytes_plain: batches.iter().map(|b| b.get_array_memory_size() as u64).sum(),
             bytes_encoded: 1000,
             columns,
+            rows_profiled: None,
         })
     }
 }

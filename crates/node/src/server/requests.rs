@@ -19,8 +19,9 @@ const INLINE_BYTES_MAX: usize = 32 << 10;
 /// request itself is answered on its stream.
 pub(super) fn begin(connection: &Arc<Connection>, message: Message) -> Result<()> {
     connection.outbox.open(message.stream, message.bytes_on_wire, Work::Request)?;
-    // Dropping a table gives pages back to the system, which takes a while.
-    if message.body.len() <= INLINE_BYTES_MAX && message.kind != FrameKind::Drop {
+    // Dropping a table gives pages back to the system, which takes a while; its profile may have to be made first.
+    let is_long = matches!(message.kind, FrameKind::Drop | FrameKind::Statistics);
+    if message.body.len() <= INLINE_BYTES_MAX && !is_long {
         carry_out(connection, &message);
     } else {
         let connection = connection.clone();
@@ -58,7 +59,10 @@ fn outcome(connection: &Arc<Connection>, message: &Message) -> Result<Option<Res
         Request::Statistics { table, columns } => {
             let columns: Option<Vec<usize>> =
                 columns.map(|columns| columns.into_iter().map(|column| column as usize).collect());
-            Response::Statistics(Box::new(catalog.statistics(tenant, &table, columns.as_deref())?))
+            Response::Statistics(Box::new(match columns {
+                Some(columns) => catalog.known_statistics(tenant, &table, &columns)?,
+                None => catalog.statistics(tenant, &table)?,
+            }))
         }
         Request::Drop { table } => {
             catalog.drop_table(tenant, &table)?;

@@ -34,7 +34,8 @@ fn table(groups: i64) -> Arc<Table> {
             Arc::new(Int64Array::from_iter_values(ids().map(|id| id * 3))),
         ];
         let schema = builder.schema().clone();
-        builder.add_row_group(encode_row_group(&pool, &tenant, &schema, &columns).unwrap()).unwrap();
+        let group = encode_row_group(&pool, &tenant, &schema, &columns).unwrap();
+        builder.add_row_group(Arc::new(group)).unwrap();
     }
     Arc::new(builder.finish().unwrap())
 }

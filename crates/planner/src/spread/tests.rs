@@ -50,6 +50,7 @@ fn info() -> TableInfo {
             column(text("apple"), text("quince"), 12, words),
             column(int(0), int(1299), 1000, bins(&[77, 77, 77, 77, 77, 77, 77, 77, 77, 77, 77, 77, 76])),
         ],
+        rows_profiled: None,
     }
 }
 

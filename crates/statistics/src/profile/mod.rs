@@ -1,7 +1,8 @@
 //! The profile of a table: for each column a sketch and, for numbers, a histogram, and the moments of the
-//! numeric columns together. Made in one pass, from the arrays that are there anyway while a table is loaded.
+//! numeric columns together. Made in one pass, from arrays, or from values with how often each occurs where whoever
+//! has the column knows that.
 //!
-//! A column whose values repeat is first counted by value ([`repeats`]), so that each value is hashed once;
+//! An array whose values repeat is first counted by value ([`repeats`]), so that each value is hashed once;
 //! the state is the same as without.
 //!
 //! Invariant: as that of the crate: parts of a table give the same profile however they were divided, except
@@ -17,7 +18,6 @@ use crate::{Histogram, Moments, Sketch};
 use arrow_array::{Array, ArrayRef};
 use arrow_schema::{DataType, SchemaRef};
 use farpool_model::{Counters, Error, Literal, NullHandling, Result, SketchParameters, limits, schema};
-pub use repeats::Codes;
 use repeats::{Counted, Repeats};
 
 /// What is found out about a table of up to [`limits::TAP_COLUMNS_MAX`] columns. HyperLogLog errs by 0.8 %;
@@ -42,15 +42,6 @@ pub struct Profile {
     columns: Vec<ColumnProfile>,
     moments: Option<ColumnMoments>,
     repeats: Repeats,
-}
-
-/// What is known of the values of an array before they are looked at.
-#[derive(Clone, Debug, Default)]
-pub struct Known {
-    /// Numbers that are the same for rows with the same value: then each value is looked at once.
-    pub codes: Option<Codes>,
-    /// The least and the greatest value.
-    pub bounds: Option<(Literal, Literal)>,
 }
 
 /// What is found out about one column.
@@ -124,26 +115,55 @@ impl Profile {
             return Err(Error::invalid(message));
         }
         for (column, values) in columns.iter().enumerate() {
-            self.update_column(column, values, Known::default())?;
+            self.update_column(column, values, None)?;
         }
         let numbers = self.moments.iter().flat_map(|moments| &moments.columns);
         let numbers: Vec<ArrayRef> = numbers.map(|column| columns[*column].clone()).collect();
         self.update_moments(&numbers)
     }
 
-    /// Takes in rows of one column, with what is known of them; who does so for one does it for all, and for
-    /// [`Profile::update_moments`].
+    /// Takes in rows of one column; `bounds` are their least and their greatest value where these are known. Who
+    /// does so for one column does it for all, and for [`Profile::update_moments`].
     ///
     /// # Errors
     /// As [`Profile::update`].
-    pub fn update_column(&mut self, column: usize, values: &ArrayRef, known: Known) -> Result<()> {
-        let profile =
-            self.columns.get_mut(column).ok_or_else(|| Error::invalid("there is no such column"))?;
-        let counted = match known.codes {
-            Some(codes) => codes.count(values),
-            None => self.repeats.count(values),
-        };
-        profile.update(values, counted, known.bounds)
+    pub fn update_column(
+        &mut self,
+        column: usize,
+        values: &ArrayRef,
+        bounds: Option<(Literal, Literal)>,
+    ) -> Result<()> {
+        if let Some(Counted { values: once, counts }) = self.repeats.count(values) {
+            return self.update_counted(column, &once, &counts, values.null_count() as u64);
+        }
+        let ColumnProfile { sketch, histogram } = self.column_mut(column)?;
+        match bounds.filter(|_| schema::is_bytes(values.data_type())) {
+            Some(bounds) => sketch.update_between(values, bounds)?,
+            None => sketch.update(values)?,
+        }
+        histogram.as_mut().map_or(Ok(()), |histogram| histogram.update(values))
+    }
+
+    /// As [`Profile::update_column`] for rows of which it is known how often each value occurs: `counts` of each of
+    /// `values`, none of them NULL, and `nulls` times NULL.
+    ///
+    /// # Errors
+    /// As [`Profile::update`].
+    pub fn update_counted(
+        &mut self,
+        column: usize,
+        values: &ArrayRef,
+        counts: &[u64],
+        nulls: u64,
+    ) -> Result<()> {
+        let ColumnProfile { sketch, histogram } = self.column_mut(column)?;
+        sketch.update_counted(values, counts)?;
+        sketch.count_nulls(nulls)?;
+        histogram.as_mut().map_or(Ok(()), |histogram| histogram.update_counted(values, counts))
+    }
+
+    fn column_mut(&mut self, column: usize) -> Result<&mut ColumnProfile> {
+        self.columns.get_mut(column).ok_or_else(|| Error::invalid("there is no such column"))
     }
 
     /// Takes in rows of the columns of [`Profile::moments`], in their order.
@@ -180,27 +200,6 @@ impl Profile {
 }
 
 impl ColumnProfile {
-    fn update(
-        &mut self,
-        values: &ArrayRef,
-        counted: Option<Counted>,
-        bounds: Option<(Literal, Literal)>,
-    ) -> Result<()> {
-        let Some(counted) = counted else {
-            match bounds.filter(|_| schema::is_bytes(values.data_type())) {
-                Some(bounds) => self.sketch.update_between(values, bounds)?,
-                None => self.sketch.update(values)?,
-            }
-            return self.histogram.as_mut().map_or(Ok(()), |histogram| histogram.update(values));
-        };
-        self.sketch.update_counted(&counted.values, &counted.counts)?;
-        self.sketch.count_nulls(values.null_count() as u64)?;
-        match &mut self.histogram {
-            Some(histogram) => histogram.update_counted(&counted.values, &counted.counts),
-            None => Ok(()),
-        }
-    }
-
     fn merge(&mut self, other: &ColumnProfile) -> Result<()> {
         self.sketch.merge(&other.sketch)?;
         match (&mut self.histogram, &other.histogram) {

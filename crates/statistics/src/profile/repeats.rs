@@ -20,45 +20,6 @@ pub(super) struct Counted {
     pub counts: Vec<u64>,
 }
 
-/// Numbers of the values of an array: rows with the same value have the same, those with NULL
-/// any below `domain`.
-#[derive(Clone, Debug)]
-pub struct Codes {
-    /// The code of each row, below `domain`.
-    pub of_rows: Vec<u32>,
-    /// How many codes there may be.
-    pub domain: usize,
-}
-
-/// Codes up to which rows are counted in several tables, and how many these are: a power of two.
-const SMALL_DOMAIN: usize = 1024;
-const TABLES: usize = 4;
-
-impl Codes {
-    /// How often each value of `values` occurs; `None` when these are not its codes.
-    pub(super) fn count(&self, values: &ArrayRef) -> Option<Counted> {
-        if self.of_rows.len() != values.len() {
-            return None;
-        }
-        // Taking turns, rows of one value do not each wait for the count of the one before.
-        let tables = if self.domain <= SMALL_DOMAIN { TABLES } else { 1 };
-        let (mut counts, mut rows) = (vec![0_u32; tables * self.domain], vec![0; self.domain]);
-        let nulls = values.nulls().filter(|nulls| nulls.null_count() > 0);
-        for (row, code) in self.of_rows.iter().enumerate() {
-            if nulls.is_none_or(|nulls| nulls.is_valid(row)) {
-                *rows.get_mut(*code as usize)? = row as u32;
-                counts[(row & (tables - 1)) * self.domain + *code as usize] += 1;
-            }
-        }
-        let sum =
-            |code| counts[code..].iter().step_by(self.domain).map(|count| u64::from(*count)).sum::<u64>();
-        let seen = (0..self.domain).map(sum).zip(rows).filter(|(count, _)| *count > 0);
-        let (counts, rows): (Vec<u64>, Vec<u32>) = seen.unzip();
-        let values = arrow_select::take::take(values, &UInt32Array::from(rows), None).ok()?;
-        Some(Counted { values, counts })
-    }
-}
-
 /// The table in which values are counted, reused from array to array.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Repeats {

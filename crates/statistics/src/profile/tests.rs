@@ -50,6 +50,7 @@ fn statistics(profile: &Profile) -> TableStatistics {
         bytes_plain: 0,
         bytes_encoded: 0,
         columns: Vec::new(),
+        rows_profiled: None,
     };
     TableStatistics { table, columns, moments }
 }

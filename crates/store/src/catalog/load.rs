@@ -4,19 +4,18 @@
 //! added in the order in which the rows came. An append encodes its rows on their own and puts them behind
 //! whatever the newest version is when it commits, so that appends at the same time lose nothing.
 //!
-//! A tap on the same threads finds out what the rows hold; its profile is kept with the version, and an append
-//! adds its own to that of the version it extends.
+//! A tap is given the row groups and finds out behind the load what they hold; it stays with the version, and that of
+//! an append comes behind that of the version it extends.
 //!
 //! Invariant: a load that is dropped, for whatever reason, gives back all its pages: they belong to the
 //! row groups that it holds.
 
-use super::tap::{Gathered, Tap};
+use super::tap::Tap;
 use super::{Catalog, Current, Expected, Refused};
 use arrow_array::RecordBatch;
 use arrow_schema::Schema;
 use farpool_columns::{Encoder, PlainGroup, RowGroup, Table, TableBuilder};
-use farpool_model::{Error, ErrorKind, LoadMode, Result, TableInfo, TableName, TenantName, schema};
-use farpool_statistics::Profile;
+use farpool_model::{Error, ErrorKind, LoadMode, Result, TableInfo, TableName, TenantName, limits, schema};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
@@ -32,7 +31,8 @@ pub struct Load {
     mode: LoadMode,
     builder: TableBuilder,
     encoder: Encoder,
-    tap: Tap,
+    /// None where nothing is to be found out about the rows.
+    tap: Option<Arc<Tap>>,
     /// Full row groups that wait until there is one for each worker.
     waiting: Vec<PlainGroup>,
     workers: usize,
@@ -55,9 +55,8 @@ impl Load {
         }
         let builder = TableBuilder::new(catalog.pool().clone(), tenant.clone(), &canonical, rows_hint)?;
         let encoder = builder.encoder();
-        let tapped = builder.schema().clone();
         let closed = catalog.taps_closed.load(Ordering::Relaxed);
-        let tap = if closed { Tap::closed(tapped) } else { Tap::new(tapped) };
+        let tap = (!closed).then(|| Tap::new(builder.schema().clone(), catalog.crew.clone()));
         let workers = std::thread::available_parallelism().map_or(1, usize::from).min(WORKERS_DEFAULT_MAX);
         let waiting = Vec::new();
         Ok(Load { catalog, tenant, name, mode, builder, encoder, tap, waiting, workers, failed: None })
@@ -71,7 +70,7 @@ impl Load {
 
     /// Has nothing found out about the rows: for tables that live no longer than the query that wants them.
     pub fn without_tap(&mut self) {
-        self.tap = Tap::closed(self.builder.schema().clone());
+        self.tap = None;
     }
 
     /// Adds rows. Columns go by position; types are cast to those that the load began with.
@@ -94,18 +93,31 @@ impl Load {
         self.check()?;
         self.encode_waiting()?;
         if let Some(group) = self.builder.take_last_row_group() {
-            self.builder.add_row_group(self.tap.encode(&self.encoder, &group)?)?;
+            let group = self.encoder.encode(&group);
+            self.add(group)?;
         }
         let Load { catalog, tenant, name, mode, builder, encoder, tap, .. } = self;
         let table = builder.finish()?;
-        let profile = tap.finish();
         let expected = match mode {
-            LoadMode::Append => return append(&catalog, &tenant, &name, &table, profile.as_ref()),
+            LoadMode::Append => return append(&catalog, &tenant, &name, &table, tap, encoder),
             LoadMode::Create => Expected::Nothing,
             LoadMode::Replace => Expected::Anything,
         };
-        let gathered = profile.and_then(|profile| Gathered::keep(&profile, &encoder));
-        catalog.put(&tenant, &name, table, gathered, expected).map_err(|refused| refused.error)
+        let info =
+            catalog.put(&tenant, &name, table, tap.clone(), expected).map_err(|refused| refused.error)?;
+        if let Some(tap) = tap {
+            tap.complete(None, encoder);
+        }
+        Ok(info)
+    }
+
+    fn add(&mut self, group: Result<RowGroup>) -> Result<()> {
+        let group = Arc::new(group?);
+        self.builder.add_row_group(group.clone())?;
+        if let Some(tap) = &self.tap {
+            tap.add(group);
+        }
+        Ok(())
     }
 
     fn check(&self) -> Result<()> {
@@ -116,6 +128,7 @@ impl Load {
         if let Err(error) = &outcome {
             self.failed = Some(error.clone());
             self.waiting.clear();
+            self.tap = None;
         }
         outcome
     }
@@ -133,22 +146,22 @@ impl Load {
 
     fn encode_waiting(&mut self) -> Result<()> {
         let waiting = std::mem::take(&mut self.waiting);
-        for group in encode_all(&self.encoder, &self.tap, &waiting, self.workers) {
-            self.builder.add_row_group(group?)?;
+        for group in encode_all(&self.encoder, &waiting, self.workers) {
+            self.add(group)?;
         }
         Ok(())
     }
 }
 
-/// Encodes row groups on up to `workers` threads, `tap` looking on; the results in the order of the row groups.
-fn encode_all(encoder: &Encoder, tap: &Tap, groups: &[PlainGroup], workers: usize) -> Vec<Result<RowGroup>> {
+/// Encodes row groups on up to `workers` threads; the results in the order of the row groups.
+fn encode_all(encoder: &Encoder, groups: &[PlainGroup], workers: usize) -> Vec<Result<RowGroup>> {
     let next = AtomicUsize::new(0);
     let encode_some = || {
         let mut encoded = Vec::new();
         loop {
             let index = next.fetch_add(1, Ordering::Relaxed);
             match groups.get(index) {
-                Some(group) => encoded.push((index, tap.encode(encoder, group))),
+                Some(group) => encoded.push((index, encoder.encode(group))),
                 None => return encoded,
             }
         }
@@ -179,23 +192,39 @@ fn append(
     tenant: &TenantName,
     name: &TableName,
     rows: &Table,
-    profile: Option<&Profile>,
+    tap: Option<Arc<Tap>>,
+    encoder: Encoder,
 ) -> Result<TableInfo> {
     loop {
-        let Current { version, table: base, gathered } = catalog.current(tenant, name)?;
+        let Current { version, table: base, tap: before } = catalog.current(tenant, name)?;
         check_agree(name, &base.schema, &rows.schema)?;
         check_nulls(name, &base, rows)?;
         let mut builder = TableBuilder::append_to(catalog.pool().clone(), &base, tenant.clone(), None)?;
         for group in &rows.row_groups {
-            builder.add_row_group(RowGroup { rows: group.rows, chunks: group.chunks.clone() })?;
+            builder.add_row_group(group.clone())?;
         }
-        let whole = gathered.zip(profile).and_then(|(gathered, more)| gathered.with(&base.schema, more));
-        let gathered = whole.and_then(|whole| Gathered::keep(&whole, &builder.encoder()));
-        match catalog.put(tenant, name, builder.finish()?, gathered, Expected::Version(version)) {
-            Ok(info) => return Ok(info),
+        // Of rows behind others that nothing is known of, too little is known.
+        let taps = before.zip(tap.clone());
+        let whole = taps.as_ref().map(|(_, tap)| tap.clone());
+        match catalog.put(tenant, name, builder.finish()?, whole, Expected::Version(version)) {
+            Ok(info) => {
+                if let Some((before, tap)) = taps {
+                    come_behind(&tap, before, encoder);
+                }
+                return Ok(info);
+            }
             Err(Refused { error, .. }) if error.kind == ErrorKind::Unavailable => {}
             Err(Refused { error, .. }) => return Err(error),
         }
+    }
+}
+
+/// An append that finds too many profiles of others unfinished works on them before it goes on.
+fn come_behind(tap: &Tap, before: Arc<Tap>, encoder: Encoder) {
+    tap.complete(Some(before), encoder);
+    if tap.behind() > limits::TAPS_WAITING_MAX {
+        // Whether there is a profile in the end does not concern the append.
+        drop(tap.wait());
     }
 }
 

@@ -13,7 +13,7 @@ mod tap;
 pub use load::Load;
 
 use arrow_schema::Schema;
-use farpool_columns::Table;
+use farpool_columns::{Table, TableBuilder};
 use farpool_memory::Pool;
 use farpool_model::{
     ColumnStates, Error, ErrorKind, LoadMode, Result, TableInfo, TableName, TableStatistics, TenantName,
@@ -23,7 +23,7 @@ use parking_lot::RwLock;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use tap::Gathered;
+use tap::{Crew, Gathered, Tap};
 
 /// See the file's comment. Cheap to read while loads run: the lock is held for a look-up or a swap.
 #[derive(Debug)]
@@ -31,6 +31,7 @@ pub struct Catalog {
     pool: Arc<Pool>,
     tenants: RwLock<Tenants>,
     taps_closed: AtomicBool,
+    crew: Arc<Crew>,
 }
 
 #[derive(Debug, Default)]
@@ -43,8 +44,8 @@ struct Tenants {
 struct Current {
     version: Version,
     table: Arc<Table>,
-    /// What a tap found out while the rows came in.
-    gathered: Option<Arc<Gathered>>,
+    /// What finds out about the rows, or did.
+    tap: Option<Arc<Tap>>,
 }
 
 /// What must hold of a table's current state for a load to take its place.
@@ -58,11 +59,11 @@ enum Expected {
 impl Catalog {
     /// A catalog without tables, whose loads take their memory from `pool`.
     pub fn new(pool: Arc<Pool>) -> Self {
-        Catalog { pool, tenants: RwLock::default(), taps_closed: AtomicBool::new(false) }
+        Catalog { pool, tenants: RwLock::default(), taps_closed: AtomicBool::new(false), crew: Crew::new() }
     }
 
-    /// Has loads that begin from now on find out nothing about their rows, as [`Load::without_tap`] does for one:
-    /// for a node whose clients want no profiles.
+    /// Has nothing found out about the rows of loads that begin from now on before somebody asks, as
+    /// [`Load::without_tap`] does for one.
     pub fn close_taps(&self) {
         self.taps_closed.store(true, Ordering::Relaxed);
     }
@@ -100,38 +101,58 @@ impl Catalog {
         self.tenants.read().current(tenant, name).map(|current| current.info(name))
     }
 
-    /// What was gathered about the current version of a table while it was loaded: of all its columns, or, without
-    /// the moments, of some.
+    /// What the rows of the current version of a table hold. Where that is not found out yet, the caller's thread
+    /// helps; it is not to be one that others wait for.
+    ///
+    /// # Errors
+    /// `NotFound`, naming tables that there are; `OverLimit` when the pool has no room for it.
+    pub fn statistics(&self, tenant: &TenantName, name: &TableName) -> Result<TableStatistics> {
+        let (current, tap) = self.tapped(tenant, name)?;
+        tap.wait().map_err(|error| error.at(name.as_str()))?;
+        Ok(current.statistics(name))
+    }
+
+    /// What is known by now of these columns of the current version of a table; of other columns, and of the moments,
+    /// nothing.
     ///
     /// # Errors
     /// `NotFound`, naming tables that there are; `Invalid` for a column that the table does not have.
-    pub fn statistics(
+    pub fn known_statistics(
         &self,
         tenant: &TenantName,
         name: &TableName,
-        columns: Option<&[usize]>,
+        columns: &[usize],
     ) -> Result<TableStatistics> {
         let current = self.current(tenant, name)?;
-        let table = current.info(name);
-        let of_table = table.columns.len();
-        if let Some(other) = columns.and_then(|columns| columns.iter().find(|column| **column >= of_table)) {
+        let of_table = current.table.schema.fields().len();
+        if let Some(other) = columns.iter().find(|column| **column >= of_table) {
             let message = format!("table {:?} has {of_table} columns, and none at {other}", name.as_str());
             return Err(Error::invalid(message).advise("read the table's description again"));
         }
-        let all = match current.gathered.as_deref() {
-            Some(Gathered { columns, moments, .. }) => {
-                TableStatistics { columns: columns.clone(), moments: moments.clone(), table }
+        Ok(current.statistics(name).of(columns))
+    }
+
+    /// The current version with its tap: with a new one over all rows, if there is none that can tell anything.
+    fn tapped(&self, tenant: &TenantName, name: &TableName) -> Result<(Current, Arc<Tap>)> {
+        let mut current = self.current(tenant, name)?;
+        if let Some(tap) = current.tap.clone().filter(|tap| !tap.has_failed()) {
+            return Ok((current, tap));
+        }
+        let table = current.table.clone();
+        let builder = TableBuilder::append_to(self.pool.clone(), &table, tenant.clone(), None)?;
+        let tap = Tap::new(table.schema.clone(), self.crew.clone());
+        if let Some(newest) = self.tenants.write().find_mut(tenant, name)
+            && newest.version == current.version
+        {
+            match &newest.tap {
+                Some(other) if !other.has_failed() => return Ok((newest.clone(), other.clone())),
+                _ => newest.tap = Some(tap.clone()),
             }
-            None => TableStatistics {
-                columns: vec![ColumnStates::default(); table.columns.len()],
-                moments: None,
-                table,
-            },
-        };
-        Ok(match columns {
-            Some(columns) => all.of(columns),
-            None => all,
-        })
+        }
+        table.row_groups.iter().for_each(|group| tap.add(group.clone()));
+        tap.complete(None, builder.encoder());
+        current.tap = Some(tap.clone());
+        Ok((current, tap))
     }
 
     fn current(&self, tenant: &TenantName, name: &TableName) -> Result<Current> {
@@ -189,7 +210,7 @@ impl Catalog {
         tenant: &TenantName,
         name: &TableName,
         table: Table,
-        gathered: Option<Gathered>,
+        tap: Option<Arc<Tap>>,
         expected: Expected,
     ) -> Result<TableInfo, Refused> {
         let mut tenants = self.tenants.write();
@@ -198,7 +219,7 @@ impl Catalog {
         }
         tenants.versions_made += 1;
         let version = Version(tenants.versions_made);
-        let current = Current { version, table: Arc::new(table), gathered: gathered.map(Arc::new) };
+        let current = Current { version, table: Arc::new(table), tap };
         let info = current.info(name);
         let before = tenants.tables.entry(tenant.clone()).or_default().insert(name.clone(), current);
         drop(tenants);
@@ -218,6 +239,10 @@ struct Refused {
 impl Tenants {
     fn find(&self, tenant: &TenantName, name: &TableName) -> Option<&Current> {
         self.tables.get(tenant)?.get(name)
+    }
+
+    fn find_mut(&mut self, tenant: &TenantName, name: &TableName) -> Option<&mut Current> {
+        self.tables.get_mut(tenant)?.get_mut(name)
     }
 
     fn current(&self, tenant: &TenantName, name: &TableName) -> Result<&Current> {
@@ -255,9 +280,10 @@ impl Tenants {
 }
 
 impl Current {
+    /// What is known by now.
     fn info(&self, name: &TableName) -> TableInfo {
-        let mut info = self.brief(name);
-        let spreads = self.gathered.iter().flat_map(|gathered| &gathered.spreads);
+        let (mut info, gathered) = self.describe(name);
+        let spreads = gathered.iter().flat_map(|gathered| &gathered.spreads);
         for (column, spread) in info.columns.iter_mut().zip(spreads) {
             column.spread.clone_from(spread);
         }
@@ -266,12 +292,34 @@ impl Current {
 
     /// What a list of many tables has room for.
     fn brief(&self, name: &TableName) -> TableInfo {
+        self.describe(name).0
+    }
+
+    fn statistics(&self, name: &TableName) -> TableStatistics {
+        // In this order: where the description says that all is there, the states are.
+        let table = self.info(name);
+        let gathered = self.tap.as_ref().and_then(|tap| tap.settled()?.ok());
+        let unknown = || vec![ColumnStates::default(); table.columns.len()];
+        TableStatistics {
+            columns: gathered.as_ref().map_or_else(unknown, |gathered| gathered.columns.clone()),
+            moments: gathered.and_then(|gathered| gathered.moments.clone()),
+            table,
+        }
+    }
+
+    /// Without the spreads; with what these are found in.
+    fn describe(&self, name: &TableName) -> (TableInfo, Option<Arc<Gathered>>) {
+        let (gathered, rows_profiled) = match self.tap.as_ref().map(|tap| (tap.settled(), tap.rows_seen())) {
+            Some((Some(outcome), _)) => (outcome.ok(), None),
+            Some((None, rows)) => (None, Some(rows)),
+            None => (None, None),
+        };
         let mut columns = self.table.statistics.clone();
-        let estimates = self.gathered.iter().flat_map(|gathered| &gathered.distinct);
+        let estimates = gathered.iter().flat_map(|gathered| &gathered.distinct);
         for (column, estimate) in columns.iter_mut().zip(estimates) {
             column.distinct_estimate = estimate.filter(|_| column.distinct_count.is_none());
         }
-        TableInfo {
+        let info = TableInfo {
             name: name.clone(),
             version: self.version,
             schema: self.table.schema.clone(),
@@ -279,7 +327,9 @@ impl Current {
             bytes_plain: self.table.bytes_plain,
             bytes_encoded: self.table.bytes_encoded,
             columns,
-        }
+            rows_profiled,
+        };
+        (info, gathered)
     }
 }
 

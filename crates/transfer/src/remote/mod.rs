@@ -128,7 +128,9 @@ impl RemotePool {
             (over.as_ptr() == Arc::as_ptr(&connection)).then(|| table.clone())
         };
         let known = self.described.lock().get(name).and_then(here);
-        let version = known.as_ref().map(|table| table.version);
+        // As long as its profile is being made, more becomes known of a version.
+        let settled = known.as_ref().filter(|table| table.rows_profiled.is_none());
+        let version = settled.map(|table| table.version);
         let request = Request::Table { name: name.clone(), known: version };
         match (ask(&connection, &request, "it described a table").await?, known) {
             (Response::Table(table), _) => {

@@ -115,9 +115,10 @@ async fn of_stream(args: &Args) -> Outcome<Report> {
 async fn of_table(target: &str, args: &Args) -> Outcome<Report> {
     let name = TableName::new(target)?;
     let pool = args.pool.connect().await?;
-    let rows_read = Arc::new(AtomicU64::new(0));
-    let _bar = Progress::follow(format!("reading {name}"), Unit::Stream, 0, rows_read.clone(), None);
-    let found = farpool::profile_table(&*pool, &name, args.columns.as_deref(), &rows_read).await?;
+    let rows_profiled = Arc::new(AtomicU64::new(0));
+    let rows = pool.table(&name).await?.rows;
+    let _bar = Progress::follow(format!("profiling {name}"), Unit::Rows, rows, rows_profiled.clone(), None);
+    let found = farpool::profile_table(&*pool, &name, args.columns.as_deref(), &rows_profiled).await?;
     Ok(Report::new(target, Source::Pool, &found.profile, Some(&found.columns), Some(&found.info)))
 }
 
