@@ -23,7 +23,7 @@ pub struct Program {
 pub const PROGRAMS: [Program; 1] = [Program {
     name: "liquidcache",
     purpose: "LiquidCache",
-    effort: "430 crates, among them another DataFusion: about half an hour of two cores, once",
+    effort: "430 crates, among them another DataFusion: a quarter to half an hour on two cores, once",
     shared: &["bench/src/digest.rs"],
 }];
 

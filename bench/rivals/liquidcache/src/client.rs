@@ -9,6 +9,7 @@ use crate::tables;
 use anyhow::{Context, Result, anyhow};
 use datafusion::arrow::array::RecordBatch;
 use datafusion::arrow::datatypes::SchemaRef;
+use datafusion::error::DataFusionError;
 use datafusion::prelude::{ParquetReadOptions, SessionConfig, SessionContext};
 use futures::future::join_all;
 use liquid_cache_client::LiquidCacheBuilder;
@@ -47,7 +48,7 @@ impl Client {
         let parquet = tables::parquet(file)?;
         let path = parquet.to_str().context("the path is not UTF-8")?;
         let registered = self.context.register_parquet(table, path, ParquetReadOptions::default());
-        Ok(self.runtime.block_on(registered)?)
+        self.runtime.block_on(registered).map_err(said)
     }
 
     /// Forgets a table, and all that the server has cached, of which other tables fill their part again.
@@ -78,10 +79,15 @@ impl Client {
     }
 }
 
+/// The error without its causes, which its text has already.
+fn said(error: DataFusionError) -> anyhow::Error {
+    anyhow!("{error}")
+}
+
 /// From the text to the last batch.
 async fn query(context: SessionContext, statement: Arc<str>) -> Result<Answer> {
-    let frame = context.sql(&statement).await?;
+    let frame = context.sql(&statement).await.map_err(said)?;
     let schema = Arc::new(frame.schema().as_arrow().clone());
-    let batches = frame.collect().await?;
+    let batches = frame.collect().await.map_err(said)?;
     Ok(Answer { schema: batches.first().map_or(schema, RecordBatch::schema), batches })
 }

@@ -34,6 +34,8 @@ struct Ran {
 
 /// Answers requests until there are no more.
 pub fn serve() -> Result<()> {
+    // A client that panics is an error in an answer, and need not be said twice.
+    std::panic::set_hook(Box::new(|_| {}));
     let mut client = None;
     for line in std::io::stdin().lock().lines() {
         let request = serde_json::from_str(&line?).context("not a request");
@@ -49,23 +51,26 @@ pub fn serve() -> Result<()> {
 }
 
 fn answer(client: &mut Option<Client>, request: Request) -> Result<Value> {
-    if let Request::Start { threads } = request {
-        *client = Some(Client::start(threads)?);
-        return Ok(json!({ "version": env!("CARGO_PKG_VERSION") }));
-    }
-    let client = client.as_mut().context("the first request has to be `start`")?;
     match request {
-        Request::Start { .. } => Ok(Value::Null),
+        Request::Start { threads } => {
+            *client = Some(Client::start(threads)?);
+            Ok(json!({ "version": env!("CARGO_PKG_VERSION") }))
+        }
         Request::Load { table, file } => {
             let start = Instant::now();
-            client.load(&table, &file)?;
+            started(client)?.load(&table, &file)?;
             Ok(json!({ "ms": milliseconds(start) }))
         }
-        Request::Drop { table } => client.drop_table(&table).map(|()| json!({})),
+        Request::Drop { table } => started(client)?.drop_table(&table).map(|()| json!({})),
         Request::Run { statement, clients, answer } => {
-            Ok(serde_json::to_value(run(client, &statement, clients, answer.as_deref())?)?)
+            let ran = run(started(client)?, &statement, clients, answer.as_deref())?;
+            Ok(serde_json::to_value(ran)?)
         }
     }
+}
+
+fn started(client: &mut Option<Client>) -> Result<&mut Client> {
+    client.as_mut().context("the first request has to be `start`")
 }
 
 fn run(client: &mut Client, statement: &str, clients: usize, answer: Option<&Path>) -> Result<Ran> {
