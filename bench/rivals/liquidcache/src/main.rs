@@ -4,6 +4,9 @@
 //! The program is the client, which starts itself once more (`server`) as the server: two processes with
 //! loopback TCP between them. Both allocate as LiquidCache's own benchmarks do.
 
+#![forbid(unsafe_code)]
+#![expect(clippy::disallowed_methods, reason = "a driver measures time")]
+
 #[path = "../../../src/digest.rs"]
 mod digest;
 
