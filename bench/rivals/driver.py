@@ -4,11 +4,12 @@
     {"do": "load", "table": NAME, "file": FILE}          {"ms": ...}; an Arrow IPC or Parquet file
     {"do": "drop", "table": NAME}                        {}
     {"do": "run", "statement": TEXT, "table": NAME, "columns": [NAME, ...], "clients": N, "answer": FILE|null}
-                                                         {"ms": ..., "rows": ..., "digest": ...}
+                                                         {"ms": ..., "rows": ..., "digest": ..., "wire": ...}
 
 `columns` are those that the statement needs. With N clients the statement runs N times at once, and the time
 is that of all together. The result is written to FILE as an Arrow IPC file if one is given; otherwise its
-digest is answered (see `digest`). An error answers {"error": TEXT}; the end of the input ends the process.
+digest is answered (see `digest`). `wire` are the bytes between a remote rival's server and its clients, where
+the driver counts them. An error answers {"error": TEXT}; the end of the input ends the process.
 Times are taken here, around execution and fetch, so that the pipe, the JSON and the digest do not count.
 """
 

@@ -8,6 +8,7 @@ from figure_style import (
     BLACK,
     BLUE,
     GREEN,
+    GREY,
     OLIVE,
     ORANGE,
     PINK,
@@ -29,6 +30,7 @@ STYLES = {
     "RE2": {"color": OLIVE, "marker": "P"},
     "Quack": {"color": RED, "marker": "X", "linestyle": "--"},
     "Flight": {"color": BLUE, "marker": "*", "markersize": 9, "linestyle": "--"},
+    "LiquidCache": {"color": GREY, "marker": "h", "linestyle": "--"},
 }
 BASE = {"linewidth": 1.5, "markersize": 6, "capsize": 2.5}
 

@@ -3,6 +3,8 @@
 //! The columns of a row are folded to 64 bits, these are mixed (the finalizer of MurmurHash3), and the rows are
 //! added up. Integers count as 64-bit two's complement whatever their type, strings as their bytes in
 //! little-endian words, the last one padded with zeros, and then their length.
+//!
+//! `bench/rivals/liquidcache` compiles this file too, with an older Arrow.
 
 use anyhow::{Result, bail};
 use arrow::array::{Array, ArrayRef, AsArray, RecordBatch};

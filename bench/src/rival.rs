@@ -8,9 +8,10 @@ use anyhow::{Context, Result, anyhow, bail};
 use arrow::ipc::reader::FileReader;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
+use std::ffi::OsStr;
 use std::fs::File;
 use std::io::{BufRead, BufReader, Write};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 
 /// Where a rival has its data.
@@ -38,6 +39,8 @@ pub struct RivalDefinition {
     pub name: String,
     pub driver: String,
     pub environment: String,
+    #[serde(default)]
+    pub program: bool,
     pub place: Place,
     #[serde(default)]
     pub dialects: Vec<String>,
@@ -53,11 +56,21 @@ struct Rivals {
 }
 
 impl RivalDefinition {
-    /// The rival of that name.
+    /// The rival of that name, in whatever case.
     pub fn named(name: &str) -> Result<RivalDefinition> {
         let Rivals { rivals } = places::definition("rivals")?;
-        let found = rivals.into_iter().find(|rival| rival.name == name);
+        let found = rivals.into_iter().find(|rival| rival.name.eq_ignore_ascii_case(name));
         found.with_context(|| format!("there is no rival {name:?} in bench/definitions/rivals.toml"))
+    }
+
+    /// The program that speaks for the rival, and its argument if it has one.
+    fn command(&self) -> Result<(PathBuf, Option<PathBuf>)> {
+        let programs = places::rivals()?.join(&self.environment).join("bin");
+        let driver = format!("{}_driver", self.driver);
+        if self.program {
+            return Ok((programs.join(driver), None));
+        }
+        Ok((programs.join("python"), Some(places::root().join(format!("bench/rivals/{driver}.py")))))
     }
 }
 
@@ -79,6 +92,8 @@ pub struct Rival {
     pub definition: RivalDefinition,
     /// The rival's version.
     pub version: String,
+    /// Bytes on the wire in the last run, where the driver counts them.
+    pub bytes_on_wire: Option<u64>,
     process: Child,
     requests: ChildStdin,
     answers: BufReader<ChildStdout>,
@@ -87,21 +102,20 @@ pub struct Rival {
 impl Rival {
     /// Starts the rival. An error is for the report: a suite goes on without it.
     pub fn start(definition: RivalDefinition, threads: usize) -> Result<Rival> {
-        let python = places::rivals()?.join(&definition.environment).join("bin/python");
-        if !python.exists() {
+        let (program, driver) = definition.command()?;
+        if !program.exists() {
             bail!("not installed: run `cargo xtask rivals`");
         }
-        let driver = places::root().join(format!("bench/rivals/{}_driver.py", definition.driver));
-        let mut process = Command::new(&python)
-            .arg("-B")
-            .arg(driver)
+        let mut process = Command::new(&program)
+            .args(driver.iter().flat_map(|driver| [OsStr::new("-B"), driver.as_os_str()]))
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .spawn()
-            .with_context(|| format!("cannot start {}", python.display()))?;
+            .with_context(|| format!("cannot start {}", program.display()))?;
         let requests = process.stdin.take().context("the driver has no standard input")?;
         let answers = BufReader::new(process.stdout.take().context("the driver has no standard output")?);
-        let mut rival = Rival { definition, version: String::new(), process, requests, answers };
+        let (version, bytes_on_wire) = (String::new(), None);
+        let mut rival = Rival { definition, version, bytes_on_wire, process, requests, answers };
         let started = rival.request(&json!({ "do": "start", "threads": threads }))?;
         rival.version = started["version"].as_str().unwrap_or_default().to_string();
         Ok(rival)
@@ -141,6 +155,7 @@ impl Rival {
         self.answers.read_line(&mut line)?;
         let answer: Value = serde_json::from_str(&line)
             .map_err(|_| anyhow!("the driver ended without an answer: is `cargo xtask rivals` complete?"))?;
+        self.bytes_on_wire = answer["wire"].as_u64();
         match answer.get("error").and_then(Value::as_str) {
             Some(error) => bail!("{error}"),
             None => Ok(answer),
@@ -180,18 +195,19 @@ impl Drop for Rival {
 
 #[cfg(test)]
 mod tests {
-    use super::RivalDefinition;
+    use super::{RivalDefinition, Rivals};
     use crate::places;
 
     #[test]
     fn every_rival_has_a_driver() {
-        let names =
-            ["DuckDB", "Polars", "DataFusion", "chDB", "numpy", "RE2", "Quack", "Flight", "DataSketches"];
-        for name in names {
-            let rival = RivalDefinition::named(name).expect("it is defined");
-            let driver = places::root().join(format!("bench/rivals/{}_driver.py", rival.driver));
+        let Rivals { rivals } = places::definition("rivals").expect("it can be read");
+        assert!(!rivals.is_empty());
+        for rival in rivals {
+            let file = if rival.program { "/Cargo.toml" } else { "_driver.py" };
+            let driver = places::root().join(format!("bench/rivals/{}{file}", rival.driver));
             assert!(driver.exists(), "{}", driver.display());
         }
+        assert!(RivalDefinition::named("duckdb").is_ok());
         assert!(RivalDefinition::named("nobody").is_err());
     }
 }

@@ -6,6 +6,7 @@
 
 #![forbid(unsafe_code)]
 
+mod built;
 mod cargo;
 mod check;
 #[path = "../../crates/farpool/tests/edges.rs"]

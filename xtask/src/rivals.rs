@@ -1,9 +1,10 @@
 //! `cargo xtask rivals`: the programs that benchmarks compare with, at pinned versions, in Python virtual
-//! environments outside the tree.
+//! environments outside the tree, and those that are built (`built.rs`).
 //!
 //! The folder is `~/.cache/farpool/rivals` (or in FARPOOL_CACHE), or what the variable FARPOOL_RIVALS names.
-//! An environment that cannot be installed leaves the others alone: the suites run with those that are there.
+//! One that cannot be installed leaves the others alone: the suites run with those that are there.
 
+use crate::built::PROGRAMS;
 use anyhow::{Context, Result, bail};
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -48,7 +49,7 @@ const ENVIRONMENTS: [Environment; 2] = [
     },
 ];
 
-/// Makes every environment that is not there, and installs its packages.
+/// Makes every environment that is not there, installs its packages, and builds the programs that are not there.
 pub fn install() -> Result<()> {
     let folder = folder()?;
     let mut failed = Vec::new();
@@ -56,6 +57,12 @@ pub fn install() -> Result<()> {
         if let Err(error) = environment.install(&folder.join(environment.name)) {
             eprintln!("error: {error:#}");
             failed.push(format!("{} ({})", environment.name, environment.purpose));
+        }
+    }
+    for program in &PROGRAMS {
+        if let Err(error) = program.install(&folder.join(program.name)) {
+            eprintln!("error: {error:#}");
+            failed.push(program.purpose.to_string());
         }
     }
     if !failed.is_empty() {

@@ -149,7 +149,9 @@ impl Run<'_> {
                     Ok((ms, digest)) => {
                         compare(&mut expected, &name, &digest)?;
                         if round > 0 {
-                            sides.entry(name).or_default().add(ms);
+                            let side = sides.entry(name).or_default();
+                            side.add(ms);
+                            side.bytes_on_wire = rival.bytes_on_wire;
                         }
                     }
                     Err(error) => {

@@ -74,15 +74,30 @@ fn start_of_row(case: &CaseResult) -> Vec<String> {
 
 /// A row for each case: bytes moved, and what bounds it.
 fn bounds(results: &Results) -> String {
-    let header = ["case", "of rows", "result", "scanned", "on the wire", "at the client", "bound by"];
+    let mut header =
+        ["case", "of rows", "result", "scanned", "on the wire", "at the client"].map(String::from).to_vec();
+    let counted = rivals_that_count(results);
+    header.extend(counted.iter().map(|rival| format!("{rival}'s wire")));
+    header.push("bound by".to_string());
     let rows = results.cases.iter().map(|case| {
         let mut row = start_of_row(case);
         let receipt = &case.receipt;
         row.extend([receipt.bytes_scanned, receipt.bytes_on_wire, case.result_bytes].map(text::bytes));
+        let wire = |rival: &&str| case.sides.get(*rival).and_then(|side| side.bytes_on_wire);
+        row.extend(counted.iter().map(|rival| wire(rival).map_or("-".to_string(), text::bytes)));
         row.push(case.bound.text());
         row
     });
-    text::table(header.map(String::from).to_vec(), rows.collect())
+    text::table(header, rows.collect())
+}
+
+/// The rivals whose bytes on the wire are known.
+fn rivals_that_count(results: &Results) -> Vec<&str> {
+    let counts = |rival: &&str| {
+        let sides = results.cases.iter().filter_map(|case| case.sides.get(*rival));
+        sides.filter_map(|side| side.bytes_on_wire).next().is_some()
+    };
+    results.rivals.iter().map(|rival| rival.name.as_str()).filter(counts).collect()
 }
 
 /// A row for each goal.

@@ -77,6 +77,9 @@ pub struct SideResult {
     pub median_ms: f64,
     /// Every counted time, in the order of the runs.
     pub times_ms: Vec<f64>,
+    /// Bytes on the wire in the last run, where a rival counts them.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub bytes_on_wire: Option<u64>,
 }
 
 impl SideResult {

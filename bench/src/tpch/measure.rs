@@ -5,11 +5,9 @@ use super::results::{QueryResult, Results, SideResult};
 use super::sides::{Farpool, Side};
 use super::{data, goals, loading};
 use crate::answers::{self, Answer};
-use crate::rival::{Rival, RivalDefinition};
 use crate::{limits, machine, places, text};
 use anyhow::{Context, Result, bail};
 use std::collections::BTreeMap;
-use std::path::Path;
 
 /// Runs the whole suite.
 pub async fn run(definition: &Definition) -> Result<Results> {
@@ -18,32 +16,29 @@ pub async fn run(definition: &Definition) -> Result<Results> {
     let farpool = Farpool::start(definition.threads).await?;
     let loading = loading::load(&farpool.embedded, &folder).await?;
     let mut notes = Vec::new();
-    let mut duckdb = match start_duckdb(&folder, definition.threads) {
-        Ok(duckdb) => Some(duckdb),
-        Err(error) => {
-            notes.push(format!("nothing is compared with DuckDB: {error:#}"));
-            None
-        }
-    };
-    let rival = duckdb.as_ref().map(|duckdb| format!("DuckDB {}", duckdb.version));
     let mut sides = Vec::new();
     for name in &definition.sides {
-        match (name.as_str(), &mut duckdb) {
-            ("duckdb", duckdb) => sides.extend(duckdb.take().map(Side::duckdb)),
-            _ => sides.push(farpool.side(name, definition.threads).await?),
+        if !Side::names_rival(name) {
+            sides.push(farpool.side(name, definition.threads).await?);
+            continue;
+        }
+        match Side::rival(name, &folder, definition.threads) {
+            Ok(side) => sides.push(side),
+            Err(error) => notes.push(format!("nothing is compared with {name}: {error:#}")),
         }
     }
     let mut queries = Vec::new();
     for &number in &definition.queries {
         text::progress(&format!("q{number:02} "));
-        queries.push(query(&mut sides, definition, number).await.with_context(|| format!("q{number:02}"))?);
+        let result = query(&mut sides, definition, number, &mut notes).await;
+        queries.push(result.with_context(|| format!("q{number:02}"))?);
     }
     text::progress("");
     let mut results = Results {
         suite: "tpch".to_string(),
         date: machine::today(),
         machine: machine::machine(),
-        rival,
+        rivals: sides.iter().filter_map(Side::version).collect(),
         scale: definition.scale,
         runs: definition.runs,
         threads: definition.threads,
@@ -58,26 +53,36 @@ pub async fn run(definition: &Definition) -> Result<Results> {
     Ok(results)
 }
 
-fn start_duckdb(folder: &Path, threads: usize) -> Result<Rival> {
-    let mut duckdb = Rival::start(RivalDefinition::named("DuckDB")?, threads)?;
-    for table in data::TABLES {
-        duckdb.load(table, &folder.join(format!("{table}.parquet")))?;
-    }
-    Ok(duckdb)
-}
-
-/// One query on all sides, in turns.
-async fn query(sides: &mut [Side], definition: &Definition, number: usize) -> Result<QueryResult> {
+/// One query on all sides, in turns. A rival that fails is left out, which a note says.
+async fn query(
+    sides: &mut [Side],
+    definition: &Definition,
+    number: usize,
+    notes: &mut Vec<String>,
+) -> Result<QueryResult> {
     let sql = places::query(number)?;
     let mut expected = places::recorded_answer(definition.scale, number)
         .map(|text| Answer::from_recorded(&text).map(|answer| ("the recorded answer".to_string(), answer)))
         .transpose()
         .map_err(anyhow::Error::msg)?;
     let mut results: BTreeMap<String, SideResult> = BTreeMap::new();
+    let mut failed: Vec<String> = Vec::new();
     // The first round warms up and does not count.
     for round in 0..=definition.runs {
         for side in sides.iter_mut() {
-            let sample = side.run(&sql).await.with_context(|| side.name.clone())?;
+            if failed.contains(&side.name) {
+                continue;
+            }
+            let sample = match side.run(&sql).await {
+                Ok(sample) => sample,
+                Err(error) if Side::names_rival(&side.name) => {
+                    notes.push(format!("{} without a time in q{number:02}: {error:#}", side.name));
+                    results.remove(&side.name);
+                    failed.push(side.name.clone());
+                    continue;
+                }
+                Err(error) => return Err(error.context(side.name.clone())),
+            };
             let (name, answer) = expected.get_or_insert_with(|| (side.name.clone(), sample.answer.clone()));
             compare(name, answer, &side.name, &sample.answer, &sql)?;
             if round > 0 {

@@ -1,4 +1,5 @@
-//! The suite `tpch`: the 22 queries, with and without push-down, in-process and over TCP, against DuckDB.
+//! The suite `tpch`: the 22 queries, with and without push-down, in-process and over TCP, against DuckDB and
+//! LiquidCache.
 
 mod data;
 mod definition;
@@ -24,6 +25,9 @@ pub struct Options {
     /// Only these queries.
     #[arg(long, value_delimiter = ',')]
     queries: Option<Vec<usize>>,
+    /// Only these sides, such as `liquidcache,"remote on"`; the first sets the answer.
+    #[arg(long, value_delimiter = ',')]
+    sides: Option<Vec<String>>,
 }
 
 /// Runs the suite and prints its report.
@@ -33,6 +37,9 @@ pub fn run(options: &Options) -> Result<()> {
     definition.runs = options.common.runs.unwrap_or(definition.runs).max(1);
     if let Some(queries) = &options.queries {
         definition.queries.clone_from(queries);
+    }
+    if let Some(sides) = &options.sides {
+        definition.sides.clone_from(sides);
     }
     let results = suite::runtime(definition.threads)?.block_on(measure::run(&definition))?;
     let name = format!("tpch-sf{}", places::scale_name(results.scale));

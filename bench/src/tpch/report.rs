@@ -32,7 +32,7 @@ fn heading(results: &Results) -> String {
         results.date,
         results.runs,
         results.threads,
-        results.rival.as_ref().map_or(String::new(), |rival| format!(" · {rival}")),
+        results.rivals.iter().map(|rival| format!(" · {rival}")).collect::<String>(),
         text::machine(&results.machine),
     )
 }
@@ -46,7 +46,8 @@ fn times(results: &Results) -> String {
             header.push(format!("/{}", results.sides[0]));
         }
     }
-    header.extend(["wire on".to_string(), "wire off".to_string()]);
+    let on_wire = results.sides_on_wire();
+    header.extend(on_wire.iter().map(|side| format!("wire {}", side.trim_start_matches("remote "))));
     let mut rows: Vec<_> = results.queries.iter().map(|query| query_row(results, query)).collect();
     rows.push(total_row(results));
     text::table(header, rows)
@@ -55,15 +56,15 @@ fn times(results: &Results) -> String {
 fn query_row(results: &Results, query: &QueryResult) -> Vec<String> {
     let mut row = vec![format!("q{:02}", query.query), query.rows.to_string()];
     row.extend(time_cells(results, &|side| query.sides.get(side).map(|s| s.median_ms)));
-    let wire = |side: &str| query.sides.get(side).map_or(0, |s| s.receipt.bytes_on_wire);
-    row.extend([bytes(wire("remote on")), bytes(wire("remote off"))]);
+    let wire = |side: &str| query.sides.get(side).map(|s| bytes(s.receipt.bytes_on_wire));
+    row.extend(results.sides_on_wire().into_iter().map(|side| wire(side).unwrap_or("-".to_string())));
     row
 }
 
 fn total_row(results: &Results) -> Vec<String> {
     let mut row = vec!["total".to_string(), String::new()];
     row.extend(time_cells(results, &|side| results.total(side)));
-    row.extend([bytes(results.wire_bytes("remote on")), bytes(results.wire_bytes("remote off"))]);
+    row.extend(results.sides_on_wire().into_iter().map(|side| bytes(results.wire_bytes(side))));
     row
 }
 

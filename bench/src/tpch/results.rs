@@ -15,8 +15,8 @@ pub struct Results {
     pub suite: String,
     pub date: String,
     pub machine: Machine,
-    /// The rival and its version, where it took part.
-    pub rival: Option<String>,
+    /// The rivals that took part, with their versions.
+    pub rivals: Vec<String>,
     pub scale: f64,
     pub runs: usize,
     pub threads: usize,
@@ -45,7 +45,7 @@ pub struct SideResult {
     pub median_ms: f64,
     /// Every counted time, in the order of the runs.
     pub times_ms: Vec<f64>,
-    /// The receipt of the last run; empty for a rival.
+    /// The receipt of the last run; of a rival only the bytes on the wire, if it counts them.
     pub receipt: Receipt,
 }
 
@@ -70,6 +70,11 @@ impl Results {
     /// The sum of the medians of all queries on a side; `None` when one is missing.
     pub fn total(&self, side: &str) -> Option<f64> {
         self.queries.iter().map(|result| Some(result.sides.get(side)?.median_ms)).sum()
+    }
+
+    /// The sides with a wire.
+    pub fn sides_on_wire(&self) -> Vec<&str> {
+        self.sides.iter().map(String::as_str).filter(|side| self.wire_bytes(side) > 0).collect()
     }
 
     /// Bytes on the wire of all queries on a side.

@@ -1,11 +1,13 @@
-//! The sides of a comparison: DuckDB, and farpool in-process and over TCP, with and without push-down.
+//! The sides of a comparison: rivals, and farpool in-process and over TCP, with and without push-down.
 
+use super::data;
 use crate::answers::Answer;
 use crate::node;
-use crate::rival::{Rival, Statement};
+use crate::rival::{Rival, RivalDefinition, Statement};
 use anyhow::{Result, bail};
 use farpool::model::TenantName;
 use farpool::{EmbeddedPool, Pool, Receipt, Session, SessionOptions};
+use std::path::Path;
 use std::sync::Arc;
 use std::time::Instant;
 
@@ -17,7 +19,7 @@ pub struct Side {
 }
 
 enum Engine {
-    DuckDb(Box<Rival>),
+    Rival(Box<Rival>),
     Farpool(Session),
 }
 
@@ -27,7 +29,7 @@ pub struct Sample {
     pub ms: f64,
     /// What came out.
     pub answer: Answer,
-    /// What the pool reported; empty for a rival.
+    /// What the pool reported; for a rival the bytes on the wire, if it counts them, and nothing else.
     pub receipt: Receipt,
 }
 
@@ -51,7 +53,7 @@ impl Farpool {
 
     /// The side of that name, such as `remote on`.
     pub async fn side(&self, name: &str, threads: usize) -> Result<Side> {
-        let Some((way, switch)) = name.split_once(' ') else { bail!("there is no side {name:?}") };
+        let (way, switch) = name.split_once(' ').unwrap_or((name, ""));
         let pool = match way {
             "embedded" => self.embedded.clone(),
             "remote" => self.remote.clone(),
@@ -69,18 +71,36 @@ impl Farpool {
 }
 
 impl Side {
-    /// The rival.
-    pub fn duckdb(duckdb: Rival) -> Side {
-        Side { name: "duckdb".to_string(), engine: Engine::DuckDb(Box::new(duckdb)) }
+    /// Whether a name is that of a rival.
+    pub fn names_rival(name: &str) -> bool {
+        !name.contains(' ')
+    }
+
+    /// Starts a rival, and loads all tables into it.
+    pub fn rival(name: &str, folder: &Path, threads: usize) -> Result<Side> {
+        let mut rival = Rival::start(RivalDefinition::named(name)?, threads)?;
+        for table in data::TABLES {
+            rival.load(table, &folder.join(format!("{table}.parquet")))?;
+        }
+        Ok(Side { name: name.to_string(), engine: Engine::Rival(Box::new(rival)) })
+    }
+
+    /// Name and version of a rival.
+    pub fn version(&self) -> Option<String> {
+        match &self.engine {
+            Engine::Rival(rival) => Some(format!("{} {}", rival.definition.name, rival.version)),
+            Engine::Farpool(_) => None,
+        }
     }
 
     /// Runs a query.
     pub async fn run(&mut self, sql: &str) -> Result<Sample> {
         match &mut self.engine {
-            Engine::DuckDb(duckdb) => {
+            Engine::Rival(rival) => {
                 let statement = Statement { text: sql, table: "", columns: &[], clients: 1 };
-                let (ms, answer) = duckdb.run_for_answer(&statement)?;
-                Ok(Sample { ms, answer, receipt: Receipt::default() })
+                let (ms, answer) = rival.run_for_answer(&statement)?;
+                let bytes_on_wire = rival.bytes_on_wire.unwrap_or(0);
+                Ok(Sample { ms, answer, receipt: Receipt { bytes_on_wire, ..Receipt::default() } })
             }
             Engine::Farpool(session) => {
                 let start = Instant::now();

@@ -1,0 +1,64 @@
+//! Tables as the Parquet files that LiquidCache reads.
+
+use anyhow::{Context, Result};
+use datafusion::arrow::array::RecordBatchReader;
+use datafusion::arrow::datatypes::{DataType, SchemaRef};
+use datafusion::arrow::ipc::reader::FileReader;
+use datafusion::parquet::arrow::ArrowWriter;
+use datafusion::parquet::arrow::arrow_reader::{ArrowReaderOptions, ParquetRecordBatchReaderBuilder};
+use datafusion::parquet::basic::Compression;
+use datafusion::parquet::file::properties::WriterProperties;
+use std::fs::File;
+use std::path::{Path, PathBuf};
+
+/// A Parquet file as it is, if LiquidCache is content with its types; otherwise, and for an Arrow file, one
+/// beside it, made if it is not there or older.
+pub fn parquet(file: &Path) -> Result<PathBuf> {
+    let opened = File::open(file).with_context(|| format!("cannot open {}", file.display()))?;
+    let is_parquet = file.extension().is_some_and(|extension| extension == "parquet");
+    if is_parquet && !has_views(ParquetRecordBatchReaderBuilder::try_new(opened.try_clone()?)?.schema()) {
+        return Ok(file.to_path_buf());
+    }
+    let made = file.with_extension("strings.parquet");
+    if !newer(&made, file) {
+        let failed = || format!("cannot make Parquet of {}", file.display());
+        let reader = if is_parquet { without_views(opened) } else { arrow(opened) };
+        write(reader.with_context(failed)?, &made).with_context(failed)?;
+    }
+    Ok(made)
+}
+
+/// LiquidCache is made for strings, not for views of strings: it sends views with all of the memory that they
+/// look into, which soon is more than its client takes.
+fn has_views(schema: &SchemaRef) -> bool {
+    schema.fields().iter().any(|field| *field.data_type() == DataType::Utf8View)
+}
+
+fn newer(left: &Path, right: &Path) -> bool {
+    let modified = |file: &Path| file.metadata().and_then(|metadata| metadata.modified()).ok();
+    modified(left).zip(modified(right)).is_some_and(|(left, right)| left >= right)
+}
+
+type Reader = Box<dyn RecordBatchReader>;
+
+fn arrow(file: File) -> Result<Reader> {
+    Ok(Box::new(FileReader::try_new(file, None)?))
+}
+
+/// The types that Parquet itself has, not those that the file was written from.
+fn without_views(file: File) -> Result<Reader> {
+    let options = ArrowReaderOptions::new().with_skip_arrow_metadata(true);
+    Ok(Box::new(ParquetRecordBatchReaderBuilder::try_new_with_options(file, options)?.build()?))
+}
+
+/// The file is renamed when it is complete, so that a run that is stopped leaves no half of one.
+fn write(reader: Reader, parquet: &Path) -> Result<()> {
+    let partial = parquet.with_extension("partial");
+    let properties = WriterProperties::builder().set_compression(Compression::SNAPPY).build();
+    let mut writer = ArrowWriter::try_new(File::create(&partial)?, reader.schema(), Some(properties))?;
+    for batch in reader {
+        writer.write(&batch?)?;
+    }
+    writer.close()?;
+    Ok(std::fs::rename(&partial, parquet)?)
+}

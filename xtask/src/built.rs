@@ -1,0 +1,77 @@
+//! Rivals that are libraries: programs of this tree, outside its workspace, built in a folder beside the other
+//! rivals.
+//!
+//! Invariant: the file `built-from` beside a program holds the sources that the program was built from, and is
+//! written last. A program whose sources are the same is not built again.
+
+use crate::cargo;
+use anyhow::{Context, Result};
+use std::fs;
+use std::path::{Path, PathBuf};
+
+/// A program that `bench/definitions/rivals.toml` names, with `program = true`.
+pub struct Program {
+    /// Its folder, here below `bench/rivals/` and among the rivals.
+    pub name: &'static str,
+    pub purpose: &'static str,
+    /// What is said before a build.
+    effort: &'static str,
+    /// Files from the root of the tree that it is made of, beside those of its folder.
+    shared: &'static [&'static str],
+}
+
+pub const PROGRAMS: [Program; 1] = [Program {
+    name: "liquidcache",
+    purpose: "LiquidCache",
+    effort: "430 crates, among them another DataFusion: a quarter to half an hour on two cores, once",
+    shared: &["bench/src/digest.rs"],
+}];
+
+impl Program {
+    /// Builds the program, if it is not there as the tree has it.
+    pub fn install(&self, folder: &Path) -> Result<()> {
+        let sources = self.sources()?;
+        let program = folder.join("bin").join(format!("{}_driver", self.name));
+        let built_from = folder.join("built-from");
+        if program.exists() && fs::read_to_string(&built_from).is_ok_and(|built| built == sources) {
+            println!("{} is built", self.purpose);
+            return Ok(());
+        }
+        println!("building {} ({})", self.purpose, self.effort);
+        let target = folder.join("target");
+        self.build(&target)?;
+        fs::create_dir_all(folder.join("bin"))?;
+        // A program that runs can be replaced by renaming, not by writing.
+        fs::rename(target.join("release").join(format!("farpool-rival-{}", self.name)), &program)
+            .with_context(|| format!("cannot put {} in its place", program.display()))?;
+        fs::remove_dir_all(&target).with_context(|| format!("cannot remove {}", target.display()))?;
+        fs::write(&built_from, sources).with_context(|| format!("cannot write {}", built_from.display()))
+    }
+
+    /// What was built stays when the build fails, and is used by the next one.
+    fn build(&self, target: &Path) -> Result<()> {
+        let manifest = format!("bench/rivals/{}/Cargo.toml", self.name);
+        let target = target.to_string_lossy();
+        let options = ["--release", "--locked", "--manifest-path", &manifest, "--target-dir", &target];
+        cargo::run(["build"].into_iter().chain(options)).with_context(|| {
+            format!("cargo could not build {}: is the registry of crates reachable from here?", self.purpose)
+        })
+    }
+
+    /// All that the program is made of, one file after the other.
+    fn sources(&self) -> Result<String> {
+        let root = cargo::root();
+        let folder = root.join("bench/rivals").join(self.name);
+        let mut files = vec![folder.join("Cargo.toml"), folder.join("Cargo.lock")];
+        files.extend(self.shared.iter().map(|file| root.join(file)));
+        let mut own = fs::read_dir(folder.join("src"))
+            .and_then(|entries| entries.map(|entry| Ok(entry?.path())).collect::<Result<Vec<PathBuf>, _>>())
+            .with_context(|| format!("cannot list {}", folder.display()))?;
+        own.sort();
+        files.append(&mut own);
+        let read = |file: &PathBuf| {
+            fs::read_to_string(file).with_context(|| format!("cannot read {}", file.display()))
+        };
+        files.iter().map(read).collect()
+    }
+}
