@@ -336,6 +336,7 @@ fn message_seeds() -> Vec<Vec<u8>> {
         bytes_encoded: 3,
         columns: columns.collect(),
         schema: schema.clone(),
+        rows_profiled: None,
     };
     let responses = [
         Response::Hello { version: 1, server: "s".into(), tenant: TenantName::default() },
