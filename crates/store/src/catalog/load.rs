@@ -134,6 +134,7 @@ impl Load {
     }
 
     fn try_push(&mut self, batch: &RecordBatch) -> Result<()> {
+        self.catalog.crew.make_way();
         self.builder.buffer(batch)?;
         while let Some(group) = self.builder.take_full_row_group() {
             self.waiting.push(group);
@@ -146,6 +147,7 @@ impl Load {
 
     fn encode_waiting(&mut self) -> Result<()> {
         let waiting = std::mem::take(&mut self.waiting);
+        self.catalog.crew.make_way();
         for group in encode_all(&self.encoder, &waiting, self.workers) {
             self.add(group)?;
         }

@@ -1,11 +1,13 @@
-//! The threads that work on profiles when no other thread of the machine wants the core.
+//! The threads that work on profiles when no other thread of the machine wants the core, and no rows come in.
 //!
-//! Invariant: they are there only while there is something to do, and a moment longer.
+//! No other threads of the core outlive the call that starts them. Invariant: these are there only while there is
+//! something to do, and a moment longer.
 
 use super::gathering::{Gathering, Worker};
 use parking_lot::{Condvar, Mutex};
 use std::collections::VecDeque;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread;
 use std::time::Duration;
 
@@ -15,15 +17,18 @@ const SIZE_MAX: usize = 8;
 /// What a thread waits for more to do, so that a load of small row groups does not start one for each.
 const LINGER: Duration = Duration::from_millis(500);
 
-/// Linux gives a thread of this niceness one part in seventy of a core that others want too. It applies to threads
-/// there; elsewhere it is of the whole process, which stays as it is.
-#[cfg(target_os = "linux")]
-const NICENESS: i32 = 19;
+/// How long nothing works on profiles after rows have come in: longer than a load waits for more, unless its source
+/// is slow. Even on a core of their own the threads would slow a load down, by a third on two cores, because they use
+/// the same memory and caches.
+const REST: Duration = Duration::from_millis(20);
 
 /// See the file's comment.
 #[derive(Debug)]
 pub(in crate::catalog) struct Crew {
     size: usize,
+    /// How often rows have come in, and at which of these nothing had come for a while.
+    arrivals: AtomicU64,
+    quiet_at: AtomicU64,
     calls: Mutex<Calls>,
     called: Condvar,
 }
@@ -40,7 +45,31 @@ impl Crew {
     /// One thread for each core, up to eight.
     pub fn new() -> Arc<Crew> {
         let size = thread::available_parallelism().map_or(1, usize::from).min(SIZE_MAX);
-        Arc::new(Crew { size, calls: Mutex::default(), called: Condvar::new() })
+        Arc::new(Crew {
+            size,
+            arrivals: AtomicU64::new(0),
+            quiet_at: AtomicU64::new(0),
+            calls: Mutex::default(),
+            called: Condvar::new(),
+        })
+    }
+
+    /// Has the threads rest for a while: rows come in.
+    pub fn make_way(&self) {
+        self.arrivals.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// Returns once no rows have come in for a while.
+    pub(super) fn rest(&self) {
+        let mut before = self.arrivals.load(Ordering::Relaxed);
+        while self.quiet_at.load(Ordering::Relaxed) != before {
+            thread::sleep(REST);
+            let now = self.arrivals.load(Ordering::Relaxed);
+            if now == before {
+                self.quiet_at.store(now, Ordering::Relaxed);
+            }
+            before = now;
+        }
     }
 
     /// How many threads may work on one profile.
@@ -67,9 +96,7 @@ impl Crew {
     }
 
     fn work(&self) {
-        // Where it is not allowed, the thread just takes its share.
-        #[cfg(target_os = "linux")]
-        let _ = rustix::process::setpriority_process(None, NICENESS);
+        go_last();
         while let Some(gathering) = self.next() {
             gathering.work(Worker::Crew);
         }
@@ -92,3 +119,20 @@ impl Crew {
         }
     }
 }
+
+/// Has the calling thread run where no other wants the core, and stop at once when one does. A thread that is only
+/// nicer than others is let finish its slice first, for which a load waits again and again: with niceness 19 it took
+/// up to 1.8 times as long.
+#[cfg(target_os = "linux")]
+fn go_last() {
+    use thread_priority::unix::{
+        NormalThreadSchedulePolicy, ThreadSchedulePolicy, set_thread_priority_and_policy, thread_native_id,
+    };
+    let idle = ThreadSchedulePolicy::Normal(NormalThreadSchedulePolicy::Idle);
+    // Where it is not allowed, the thread takes its share.
+    let _ = set_thread_priority_and_policy(thread_native_id(), thread_priority::ThreadPriority::Min, idle);
+}
+
+/// Elsewhere the thread takes its share.
+#[cfg(not(target_os = "linux"))]
+fn go_last() {}

@@ -164,6 +164,9 @@ impl Gathering {
     }
 
     fn take(&self, worker: Worker) -> Option<Task> {
+        if worker == Worker::Crew {
+            self.crew.rest();
+        }
         let mut work = self.work.lock();
         if worker == Worker::Crew && work.is_awaited { None } else { work.take(self.crew.size()) }
     }
