@@ -9,6 +9,10 @@ use farpool_model::KeyFilter;
 use farpool_statistics::keys;
 use std::ops::Range;
 
+/// Rows of a batch for each that is asked about, from which on only the latter are read. Reading a row by
+/// itself takes a few times as long as its share of a block.
+const GATHERED_MIN: usize = 8;
+
 /// The columns whose values together are looked for, and in what.
 pub(super) struct BoundKeys<'a> {
     columns: Vec<(&'a Chunk, Source<'a>)>,
@@ -54,6 +58,10 @@ impl<'a> BoundKeys<'a> {
         buffers: &mut LaneBuffers,
         alive: &mut [u64],
     ) {
+        let count = bits::count(alive);
+        if count * GATHERED_MIN <= range.len() {
+            return self.retain_few(range.start, count, wanted, buffers, alive);
+        }
         if let [(_, Source::Integers(only))] = &self.columns[..] {
             let values = buffers.scratch();
             only.unpack(range, values);
@@ -61,28 +69,47 @@ impl<'a> BoundKeys<'a> {
             return;
         }
         let mut hashes = buffers.take_bits(range.len());
-        for (place, (_, source)) in self.columns.iter().enumerate() {
-            source.hash(range.clone(), place == 0, buffers.scratch(), &mut hashes);
-        }
+        self.hash(&mut hashes, buffers.scratch(), |integers, values| integers.unpack(range.clone(), values));
         bits::retain(alive, |row| self.filter.contains(hashes[row]) == wanted);
         buffers.give_bits(hashes);
     }
-}
 
-impl Source<'_> {
-    /// Hashes the rows of `range`: unless it is the first column, on top of those before.
-    fn hash(&self, range: Range<usize>, first: bool, values: &mut Vec<i64>, hashes: &mut [u64]) {
-        let put = |hash: &mut u64, next: u64| *hash = if first { next } else { keys::and(*hash, next) };
-        match self {
-            Source::Integers(integers) => {
-                integers.unpack(range, values);
-                hashes.iter_mut().zip(values).for_each(|(hash, value)| put(hash, keys::of_word(*value)));
-            }
-            Source::Dictionary(codes, known) => {
-                codes.unpack(range, values);
-                // A NULL row has some code; a dictionary of NULLs only has no value.
-                let next = |code: i64| known.get(code as usize).copied().unwrap_or(0);
-                hashes.iter_mut().zip(values).for_each(|(hash, code)| put(hash, next(*code)));
+    /// The same when only `count` rows, of those from `start` on, are asked about.
+    fn retain_few(
+        &self,
+        start: usize,
+        count: usize,
+        wanted: bool,
+        buffers: &mut LaneBuffers,
+        alive: &mut [u64],
+    ) {
+        let mut rows = Vec::with_capacity(count);
+        bits::for_each(alive, |row| rows.push((start + row) as u32));
+        let mut hashes = buffers.take_bits(count);
+        self.hash(&mut hashes, buffers.scratch(), |integers, values| integers.gather(&rows, values));
+        for (row, hash) in rows.iter().zip(&hashes) {
+            let row = *row as usize - start;
+            alive[row / 64] &= !(u64::from(self.filter.contains(*hash) != wanted) << (row % 64));
+        }
+        buffers.give_bits(hashes);
+    }
+
+    /// The hashes of some rows: `read` replaces its second argument by their integers.
+    fn hash(&self, hashes: &mut [u64], values: &mut Vec<i64>, read: impl Fn(&Integers<'_>, &mut Vec<i64>)) {
+        for (place, (_, source)) in self.columns.iter().enumerate() {
+            let put =
+                |hash: &mut u64, next: u64| *hash = if place == 0 { next } else { keys::and(*hash, next) };
+            match source {
+                Source::Integers(integers) => {
+                    read(integers, values);
+                    hashes.iter_mut().zip(&*values).for_each(|(hash, v)| put(hash, keys::of_word(*v)));
+                }
+                Source::Dictionary(codes, known) => {
+                    read(codes, values);
+                    // A NULL row has some code; a dictionary of NULLs only has no value.
+                    let next = |code: i64| known.get(code as usize).copied().unwrap_or(0);
+                    hashes.iter_mut().zip(&*values).for_each(|(hash, code)| put(hash, next(*code)));
+                }
             }
         }
     }
