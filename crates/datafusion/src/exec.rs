@@ -4,6 +4,7 @@
 //! program starts when the first partition is polled, so that filters which other operators find out
 //! meanwhile ([`crate::dynamic`]) can still go with it.
 
+use crate::dynamic::Tap;
 use crate::error;
 use crate::joins::Estimate;
 use crate::link::{self, LinkMeter};
@@ -51,6 +52,8 @@ pub(crate) struct PoolExec {
     /// Conditions that operators above find out while they run. [`crate::lineage`] takes some away when
     /// the plan is complete.
     dynamic: Mutex<Vec<Arc<dyn PhysicalExpr>>>,
+    /// Where the keys are seen of the joins that make these conditions, by their ids.
+    taps: Mutex<Vec<(u64, Arc<Tap>)>>,
     /// What it was estimated to cost, if there was a choice.
     estimate: Option<cost::Estimate>,
     properties: Arc<PlanProperties>,
@@ -85,6 +88,7 @@ impl PoolExec {
             prepared,
             kept,
             dynamic: Mutex::default(),
+            taps: Mutex::default(),
             estimate: None,
             properties: Arc::new(properties),
             metrics: ExecutionPlanMetricsSet::new(),
@@ -149,6 +153,16 @@ impl PoolExec {
         self.dynamic.lock().retain(|filter| trusted(filter));
     }
 
+    /// Whether the condition with this id is made use of.
+    pub(crate) fn listens_to(&self, id: u64) -> bool {
+        self.dynamic.lock().iter().any(|filter| filter.expression_id() == Some(id))
+    }
+
+    /// The keys of the join that makes the condition with this id are seen there.
+    pub(crate) fn listen_at(&self, id: u64, tap: &Arc<Tap>) {
+        self.taps.lock().push((id, Arc::clone(tap)));
+    }
+
     fn partitions(&self) -> usize {
         self.properties.partitioning.partition_count()
     }
@@ -161,6 +175,7 @@ impl PoolExec {
             prepared: self.prepared.clone(),
             kept: self.kept.clone(),
             dynamic: Mutex::new(self.dynamic()),
+            taps: Mutex::new(self.taps.lock().clone()),
             estimate: self.estimate.clone(),
             properties: Arc::clone(&self.properties),
             metrics: ExecutionPlanMetricsSet::new(),
@@ -173,12 +188,13 @@ impl PoolExec {
         let run = self.runs.lock().turn(partition, self.partitions());
         let pool = Arc::clone(self.table.pool());
         let (program, dynamic, table) = (self.program.clone(), self.dynamic(), self.table.clone());
+        let taps = self.taps.lock().clone();
         let partitions = self.partitions();
         let opened = async move {
             let start = link::now();
             run.started
                 .get_or_try_init(|| async {
-                    let (program, added) = crate::dynamic::narrowed(program, &dynamic, table.info());
+                    let (program, added) = crate::dynamic::narrowed(program, &dynamic, &taps, table.info());
                     let execution = pool.execute(&program, partitions).await?;
                     *run.seen.receipt.lock() = Some(execution.receipt);
                     *run.seen.added.lock() = added;

@@ -10,15 +10,13 @@ use super::pays;
 use crate::literal;
 use arrow_array::cast::AsArray;
 use arrow_array::types::Int64Type;
-use arrow_array::{Array, ArrayRef, BooleanArray, StructArray};
+use arrow_array::{Array, ArrayRef, BooleanArray};
 use arrow_buffer::NullBuffer;
 use arrow_cast::{CastOptions, cast_with_options};
 use arrow_schema::DataType;
-use arrow_select::concat::concat;
 use arrow_select::filter::filter;
 use datafusion::common::ScalarValue;
-use datafusion::physical_expr::ScalarFunctionExpr;
-use datafusion::physical_expr::expressions::{CastExpr, Column, InListExpr, Literal as PhysicalLiteral};
+use datafusion::physical_expr::expressions::{CastExpr, Column};
 use datafusion::physical_plan::PhysicalExpr;
 use farpool_model::{Expr, KeyFilter, KeySet, Literal, TableInfo, limits, schema};
 use farpool_planner::estimate;
@@ -26,10 +24,9 @@ use farpool_statistics::keys;
 use std::cmp::Ordering;
 use std::sync::Arc;
 
-/// Keys of a join's smaller side, over all partitions, up to which they are looked at. DataFusion hands them
-/// over as one expression each, which costs some 100 ns (of several columns, a microsecond) before the scan
-/// can start: with 256 Ki, TPC-H's Q3, Q5 and Q13 took 20 to 60 % longer than without any.
-pub(crate) const KEYS_MAX: usize = 128 << 10;
+/// Keys of a join's smaller side up to which they are kept. At 16 bits each, the filter of as many just stays
+/// within [`limits::KEY_SET_BYTES_MAX`] and the quarter of a plan's nodes that one condition may have.
+pub(super) const KEYS_MAX: usize = 500_000;
 
 /// Keys from which on a list goes as a set or filter: looking one up takes as long whatever their number.
 const SET_KEYS_MIN: usize = 64;
@@ -39,47 +36,25 @@ const SET_KEYS_MIN: usize = 64;
 const KEY_BITS: [(u64, usize); 3] = [(300, 64), (40, 32), (0, 16)];
 
 /// Rows of keys, one column or several of the table; none is NULL.
-#[derive(Clone, Debug)]
+#[derive(Debug)]
 pub(super) struct Keys {
     columns: Vec<(usize, ArrayRef)>,
 }
 
 impl Keys {
-    /// Those of `key IN (…)` or `struct(key, …) IN (…)`. Of several keys those are left out that are not
-    /// columns of the table.
+    /// The `values` of a join's keys, which the expressions `args` over the result of a program are compared with.
+    /// Of several keys those are left out that are not columns of the table.
     ///
     /// A key that is NULL is left out: it equals nothing. To a join in which NULLs are equal it matters, but
     /// DataFusion adds `OR key IS NULL` to the filter then.
     pub(super) fn of(
-        list: &InListExpr,
+        args: &[&Arc<dyn PhysicalExpr>],
+        values: Vec<ArrayRef>,
         column: &dyn Fn(usize) -> Option<Expr>,
         info: &TableInfo,
     ) -> Option<Keys> {
-        if list.negated() || list.list().len() > KEYS_MAX || list.list().is_empty() {
-            return None;
-        }
-        let scalars = list.list().iter().map(|item| Some(item.downcast_ref::<PhysicalLiteral>()?.value()));
-        let scalars = scalars.collect::<Option<Vec<&ScalarValue>>>()?;
-        let found = match list.expr().downcast_ref::<ScalarFunctionExpr>() {
-            None => {
-                let values = ScalarValue::iter_to_array(scalars.into_iter().cloned()).ok()?;
-                vec![key_column(list.expr(), values, column, info)?]
-            }
-            Some(call) if call.name() == "struct" => {
-                let rows = scalars.into_iter().map(|scalar| match scalar {
-                    ScalarValue::Struct(row) => Some(&**row),
-                    _ => None,
-                });
-                let rows = rows.collect::<Option<Vec<&StructArray>>>()?;
-                let of_key = |(key, arg): (usize, &Arc<dyn PhysicalExpr>)| {
-                    let values: Vec<&dyn Array> = rows.iter().map(|row| &**row.column(key)).collect();
-                    key_column(arg, concat(&values).ok()?, column, info)
-                };
-                call.args().iter().enumerate().filter_map(of_key).collect()
-            }
-            Some(_) => return None,
-        };
-        Keys { columns: found }.without_nulls()
+        let found = args.iter().zip(values).filter_map(|(arg, values)| key_column(arg, values, column, info));
+        Keys { columns: found.collect() }.without_nulls()
     }
 
     fn without_nulls(self) -> Option<Keys> {
@@ -94,22 +69,6 @@ impl Keys {
         let valid = BooleanArray::new(nulls.into_inner(), None);
         let kept = self.columns.iter().map(|(column, values)| Some((*column, filter(values, &valid).ok()?)));
         Some(Keys { columns: kept.collect::<Option<_>>()? })
-    }
-
-    /// The keys of both, if they are of the same columns.
-    pub(super) fn union(&self, other: &Keys) -> Option<Keys> {
-        if self.rows() + other.rows() > KEYS_MAX || self.columns.len() != other.columns.len() {
-            return None;
-        }
-        let both = self.columns.iter().zip(&other.columns).map(|((column, values), (same, others))| {
-            let values = (column == same).then(|| concat(&[values, others]).ok()).flatten()?;
-            Some((*column, values))
-        });
-        Some(Keys { columns: both.collect::<Option<_>>()? })
-    }
-
-    fn rows(&self) -> usize {
-        self.columns.first().map_or(0, |(_, values)| values.len())
     }
 
     /// The conditions that rows with one of the keys fulfil, those that pay.
@@ -187,7 +146,8 @@ fn one(column: usize, values: &ArrayRef, info: &TableInfo) -> Option<Expr> {
 fn in_filter(columns: Vec<Expr>, values: &[ArrayRef], info: &TableInfo) -> Option<Expr> {
     let hashes = keys::of_rows(values).ok()?;
     let rows_per_key = info.rows / (hashes.len() as u64).max(1);
-    let (_, bits) = KEY_BITS.into_iter().find(|(rows, _)| rows_per_key >= *rows)?;
+    let fits = |bits: usize| hashes.len() * bits <= KEYS_MAX * 16;
+    let (_, bits) = KEY_BITS.into_iter().find(|(rows, bits)| rows_per_key >= *rows && fits(*bits))?;
     Some(Expr::InFilter(columns, KeyFilter::new(hashes, bits)?))
 }
 

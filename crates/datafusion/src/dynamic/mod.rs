@@ -5,21 +5,23 @@
 //! conjunction and makes a disjunction useless; the operator that made the filter decides in the end.
 
 mod keys;
+mod tap;
 
 use crate::literal;
 use datafusion::common::ScalarValue;
 use datafusion::logical_expr::Operator;
 use datafusion::physical_expr::expressions::{
-    BinaryExpr, CaseExpr, Column, DynamicFilterPhysicalExpr, InListExpr, IsNullExpr,
-    Literal as PhysicalLiteral,
+    BinaryExpr, CaseExpr, Column, DynamicFilterPhysicalExpr, IsNullExpr, Literal as PhysicalLiteral,
 };
 use datafusion::physical_plan::PhysicalExpr;
+use datafusion::physical_plan::joins::HashTableLookupExpr;
 use farpool_model::{Answer, CompareOp, Expr, NamedExpr, Output, Program, TableInfo, cast, limits};
 use farpool_planner::{estimate, split};
-pub(crate) use keys::KEYS_MAX;
 use keys::Keys;
+use std::cell::OnceCell;
 use std::cmp::Ordering;
 use std::sync::Arc;
+pub(crate) use tap::{Tap, TapExec};
 
 /// Rows of the table for each value of a list, below which looking the values up (and sending them) costs
 /// more than the join saves.
@@ -49,19 +51,21 @@ fn outputs(program: &Program) -> &[NamedExpr] {
     }
 }
 
-/// The program with what the dynamic filters say now, and that for a person. They are written over its result.
+/// The program with what the dynamic filters say now, and that for a person. They are written over its result;
+/// `taps` have the keys of the joins that made them, by the filters' ids.
 pub(crate) fn narrowed(
     program: Program,
     dynamic: &[Arc<dyn PhysicalExpr>],
+    taps: &[(u64, Arc<Tap>)],
     info: &TableInfo,
 ) -> (Program, Option<String>) {
     let column = |index: usize| outputs(&program).get(index).map(|o| o.expr.clone());
     let current = dynamic.iter().filter_map(|f| {
         let now = f.downcast_ref::<DynamicFilterPhysicalExpr>()?.current().ok()?;
-        Some(Reader { column: &column, info }.implied(&now))
+        let tap = taps.iter().find(|(id, _)| f.expression_id() == Some(*id)).map(|(_, tap)| &**tap);
+        Some(Reader { column: &column, info, tap, keys: OnceCell::new() }.conditions(&now))
     });
     let can_run = |e: &Expr| split::place(e.clone(), &info.schema).answer == Answer::Exact;
-    let conditions = current.flatten().flat_map(|found| found.conditions(info));
     // All sets together must fit a plan, whichever way they are written.
     let mut bytes_left = limits::PLAN_BYTES_MAX / 2;
     let mut fits = |e: &Expr| {
@@ -69,7 +73,7 @@ pub(crate) fn narrowed(
         bytes_left = left.unwrap_or(bytes_left);
         left.is_some()
     };
-    let found: Vec<Expr> = conditions.filter(can_run).filter(|e| fits(e)).collect();
+    let found: Vec<Expr> = current.flatten().filter(can_run).filter(|e| fits(e)).collect();
     let Some(added) = split::conjunction(found.clone()) else { return (program, None) };
     let added = added.display(&info.schema).to_string();
     let filter = split::conjunction(program.filter.clone().into_iter().chain(found));
@@ -114,53 +118,63 @@ fn set_bytes(condition: &Expr) -> usize {
 #[derive(Clone)]
 enum Found {
     Plain(Expr),
-    /// What a join has on its smaller side.
-    Keys(Keys),
+    /// The key is one of those that the join has on its smaller side.
+    Keys,
     /// All conditions of one of these hold.
     Any(Vec<Vec<Found>>),
 }
 
 impl Found {
-    /// In the model's terms, as far as it pays.
-    fn conditions(&self, info: &TableInfo) -> Vec<Expr> {
-        match self {
-            Found::Keys(keys) => keys.conditions(info),
-            other => other.condition(info).filter(|e| pays(e, info)).into_iter().collect(),
-        }
-    }
-
-    /// The same as one condition; `None` for "always".
-    fn condition(&self, info: &TableInfo) -> Option<Expr> {
-        match self {
-            Found::Plain(expr) => Some(expr.clone()),
-            Found::Keys(keys) => keys.condition(info),
-            Found::Any(ways) => {
-                let all =
-                    |way: &Vec<Found>| Expr::all(way.iter().filter_map(|f| f.condition(info)).collect());
-                ways.iter().map(all).collect::<Option<Vec<Expr>>>().map(Expr::Or)
-            }
-        }
-    }
-
     /// A condition that both imply, if they are of one form about one column.
     fn wider(&self, other: &Found) -> Option<Found> {
         match (self, other) {
             (Found::Plain(one), Found::Plain(other)) => wider(one, other).map(Found::Plain),
-            (Found::Keys(one), Found::Keys(other)) => one.union(other).map(Found::Keys),
+            (Found::Keys, Found::Keys) => Some(Found::Keys),
             _ => None,
         }
     }
 }
 
-/// Reads conditions that are written over the result of a program.
+/// Reads the filter of one operator, which is written over the result of a program.
 struct Reader<'a> {
     /// What the columns of the result are.
     column: &'a dyn Fn(usize) -> Option<Expr>,
     info: &'a TableInfo,
+    tap: Option<&'a Tap>,
+    /// The keys of the join, if they are known and those of the table's columns; made when they are first asked
+    /// for. All partitions of a join have one filter.
+    keys: OnceCell<Option<Keys>>,
 }
 
 impl Reader<'_> {
-    /// Conditions that hold wherever `expr` is true.
+    /// Conditions in the model's terms that hold wherever `expr` is true, as far as they pay.
+    fn conditions(&self, expr: &Arc<dyn PhysicalExpr>) -> Vec<Expr> {
+        let found = self.implied(expr);
+        let of_found = |found: &Found| match (found, self.known_keys()) {
+            (Found::Keys, Some(keys)) => keys.conditions(self.info),
+            _ => self.condition(found).filter(|e| pays(e, self.info)).into_iter().collect(),
+        };
+        found.iter().flat_map(of_found).collect()
+    }
+
+    /// The same of one thing as one condition; `None` for "always".
+    fn condition(&self, found: &Found) -> Option<Expr> {
+        match found {
+            Found::Plain(expr) => Some(expr.clone()),
+            Found::Keys => self.known_keys()?.condition(self.info),
+            Found::Any(ways) => {
+                let all =
+                    |way: &Vec<Found>| Expr::all(way.iter().filter_map(|f| self.condition(f)).collect());
+                ways.iter().map(all).collect::<Option<Vec<Expr>>>().map(Expr::Or)
+            }
+        }
+    }
+
+    fn known_keys(&self) -> Option<&Keys> {
+        self.keys.get()?.as_ref()
+    }
+
+    /// What holds wherever `expr` is true.
     fn implied(&self, expr: &Arc<dyn PhysicalExpr>) -> Vec<Found> {
         if let Some(binary) = expr.downcast_ref::<BinaryExpr>() {
             let (left, right) = (binary.left(), binary.right());
@@ -177,8 +191,11 @@ impl Reader<'_> {
                 }
             };
         }
-        if let Some(list) = expr.downcast_ref::<InListExpr>() {
-            return Keys::of(list, self.column, self.info).map(Found::Keys).into_iter().collect();
+        if let Some(lookup) = expr.downcast_ref::<HashTableLookupExpr>() {
+            let keys = self
+                .keys
+                .get_or_init(|| Keys::of(&lookup.children(), self.tap?.keys()?, self.column, self.info));
+            return keys.iter().map(|_| Found::Keys).collect();
         }
         if let Some(inner) = expr.downcast_ref::<IsNullExpr>() {
             let value = self.value(inner.arg());
@@ -216,8 +233,8 @@ fn is_false(expr: &Arc<dyn PhysicalExpr>) -> bool {
     constant == Some(&ScalarValue::Boolean(Some(false)))
 }
 
-/// What all of `branches`, each a conjunction, imply: the widest of their bounds on a column, and all
-/// values of their lists together. Hashing spreads the keys, so little is lost against the disjunction.
+/// What all of `branches`, each a conjunction, imply: the widest of their bounds on a column, and that keys are
+/// among those of any. Hashing spreads the keys, so little is lost against the disjunction.
 fn hull(branches: &[Vec<Found>]) -> Vec<Found> {
     let Some((first, rest)) = branches.split_first() else { return Vec::new() };
     let widened = first.iter().filter_map(|part| {
