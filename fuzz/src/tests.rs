@@ -215,6 +215,7 @@ fn programs() -> Vec<Program> {
         Expr::compare(CompareOp::GtEq, Expr::Column(6), zoned),
         Expr::InList(Box::new(Expr::Column(0)), vec![Literal::new(Value::Int(1), DataType::Int64).unwrap()]),
         Expr::InSet(Box::new(Expr::Column(1)), KeySet::new(&[-5, 3, 200]).unwrap()),
+        Expr::InFilter(vec![Expr::Column(1), Expr::Column(7)], KeyFilter::new(vec![5, 9], 16).unwrap()),
     ]);
     let named = |name: &str, expr| NamedExpr { name: name.into(), expr };
     let aggregate = |function, arguments, data_type| Aggregate {

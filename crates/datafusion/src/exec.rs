@@ -4,6 +4,7 @@
 //! program starts when the first partition is polled, so that filters which other operators find out
 //! meanwhile ([`crate::dynamic`]) can still go with it.
 
+use crate::dynamic::Tap;
 use crate::error;
 use crate::joins::Estimate;
 use crate::link::{self, LinkMeter};
@@ -51,6 +52,8 @@ pub(crate) struct PoolExec {
     /// Conditions that operators above find out while they run. [`crate::lineage`] takes some away when
     /// the plan is complete.
     dynamic: Mutex<Vec<Arc<dyn PhysicalExpr>>>,
+    /// Where the keys are seen of the joins that make these conditions, by their ids.
+    taps: Mutex<Vec<(u64, Arc<Tap>)>>,
     /// What it was estimated to cost, if there was a choice.
     estimate: Option<cost::Estimate>,
     properties: Arc<PlanProperties>,
@@ -85,6 +88,7 @@ impl PoolExec {
             prepared,
             kept,
             dynamic: Mutex::default(),
+            taps: Mutex::default(),
             estimate: None,
             properties: Arc::new(properties),
             metrics: ExecutionPlanMetricsSet::new(),
@@ -109,7 +113,8 @@ impl PoolExec {
     pub(crate) fn outcome(&self) -> Option<String> {
         let (program, info) = (&self.prepared.effective, self.table.info());
         let place = self.table.pool().url();
-        explain::outcome(&place, program, info, self.estimate.as_ref(), &self.runs.lock().receipt())
+        let runs = self.runs.lock();
+        explain::outcome(&place, program, info, self.estimate.as_ref(), &runs.receipt(), runs.added())
     }
 
     /// What the runs so far have cost.
@@ -148,6 +153,16 @@ impl PoolExec {
         self.dynamic.lock().retain(|filter| trusted(filter));
     }
 
+    /// Whether the condition with this id is made use of.
+    pub(crate) fn listens_to(&self, id: u64) -> bool {
+        self.dynamic.lock().iter().any(|filter| filter.expression_id() == Some(id))
+    }
+
+    /// The keys of the join that makes the condition with this id are seen there.
+    pub(crate) fn listen_at(&self, id: u64, tap: &Arc<Tap>) {
+        self.taps.lock().push((id, Arc::clone(tap)));
+    }
+
     fn partitions(&self) -> usize {
         self.properties.partitioning.partition_count()
     }
@@ -160,6 +175,7 @@ impl PoolExec {
             prepared: self.prepared.clone(),
             kept: self.kept.clone(),
             dynamic: Mutex::new(self.dynamic()),
+            taps: Mutex::new(self.taps.lock().clone()),
             estimate: self.estimate.clone(),
             properties: Arc::clone(&self.properties),
             metrics: ExecutionPlanMetricsSet::new(),
@@ -172,14 +188,16 @@ impl PoolExec {
         let run = self.runs.lock().turn(partition, self.partitions());
         let pool = Arc::clone(self.table.pool());
         let (program, dynamic, table) = (self.program.clone(), self.dynamic(), self.table.clone());
+        let taps = self.taps.lock().clone();
         let partitions = self.partitions();
         let opened = async move {
             let start = link::now();
             run.started
                 .get_or_try_init(|| async {
-                    let program = crate::dynamic::narrowed(program, &dynamic, table.info());
+                    let (program, added) = crate::dynamic::narrowed(program, &dynamic, &taps, table.info());
                     let execution = pool.execute(&program, partitions).await?;
-                    *run.receipt.lock() = Some(execution.receipt);
+                    *run.seen.receipt.lock() = Some(execution.receipt);
+                    *run.seen.added.lock() = added;
                     *run.streams.lock() = execution.streams.into_iter().map(Some).collect();
                     farpool_model::Result::Ok(())
                 })
@@ -195,7 +213,7 @@ impl PoolExec {
 /// Nothing but a note of how long the run took since `start`, for the link to its pool.
 fn measured(run: Arc<Run>, meter: Arc<LinkMeter>, start: Instant) -> BatchStream {
     let note = async move {
-        let receipt = run.receipt.lock().as_ref().and_then(ReceiptHandle::get);
+        let receipt = run.seen.receipt.lock().as_ref().and_then(ReceiptHandle::get);
         meter.observe(receipt.map_or(0, |receipt| receipt.bytes_on_wire), start);
         None
     };
@@ -208,19 +226,24 @@ struct Runs {
     /// How often each partition was executed.
     turns: Vec<usize>,
     open: Vec<Arc<Run>>,
-    receipts: Vec<Arc<Mutex<Option<ReceiptHandle>>>>,
+    seen: Vec<Arc<Seen>>,
 }
 
 impl Runs {
     /// What those have cost that have ended.
     fn receipt(&self) -> Receipt {
         let mut total = Receipt::default();
-        for handle in &self.receipts {
-            if let Some(receipt) = handle.lock().as_ref().and_then(ReceiptHandle::get) {
+        for seen in &self.seen {
+            if let Some(receipt) = seen.receipt.lock().as_ref().and_then(ReceiptHandle::get) {
                 total.merge(&receipt);
             }
         }
         total
+    }
+
+    /// What operators above have found out for the last of them, as text.
+    fn added(&self) -> Option<String> {
+        self.seen.last().and_then(|seen| seen.added.lock().clone())
     }
 
     fn turn(&mut self, partition: usize, partitions: usize) -> Arc<Run> {
@@ -229,7 +252,7 @@ impl Runs {
         self.turns[partition] += 1;
         while self.open.len() <= turn {
             let run = Arc::new(Run::default());
-            self.receipts.push(Arc::clone(&run.receipt));
+            self.seen.push(Arc::clone(&run.seen));
             self.open.push(run);
         }
         Arc::clone(&self.open[turn])
@@ -240,7 +263,15 @@ impl Runs {
 struct Run {
     started: OnceCell<()>,
     streams: Mutex<Vec<Option<BatchStream>>>,
-    receipt: Arc<Mutex<Option<ReceiptHandle>>>,
+    seen: Arc<Seen>,
+}
+
+/// What remains of a run when it is over.
+#[derive(Debug, Default)]
+struct Seen {
+    receipt: Mutex<Option<ReceiptHandle>>,
+    /// What operators above had found out when it began, as text.
+    added: Mutex<Option<String>>,
 }
 
 impl fmt::Debug for Run {

@@ -6,12 +6,15 @@
 //! removes rows that belong to the result. This rule, the last of all, follows the columns of each filter
 //! back up, and takes away those that came past such a schema or past an operator it does not know.
 //!
+//! Joins whose filters stay get a tap in front of their smaller side, from which scans learn its keys.
+//!
 //! Invariant: a filter that stays at a scan names, there, the column that it was found out about.
 
+use crate::dynamic::{Tap, TapExec};
 use crate::exec::PoolExec;
 use arrow_schema::Schema;
 use datafusion::common::JoinType;
-use datafusion::common::tree_node::{TreeNode, TreeNodeRecursion};
+use datafusion::common::tree_node::{Transformed, TreeNode, TreeNodeRecursion};
 use datafusion::config::ConfigOptions;
 use datafusion::error::Result;
 use datafusion::physical_expr::expressions::Column;
@@ -19,7 +22,7 @@ use datafusion::physical_optimizer::PhysicalOptimizerRule;
 use datafusion::physical_plan::aggregates::AggregateExec;
 use datafusion::physical_plan::joins::HashJoinExec;
 use datafusion::physical_plan::projection::ProjectionExec;
-use datafusion::physical_plan::{ExecutionPlan, PhysicalExpr};
+use datafusion::physical_plan::{ExecutionPlan, ExecutionPlanProperties, PhysicalExpr};
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
@@ -46,7 +49,7 @@ impl PhysicalOptimizerRule for TrustedFilters {
         _config: &ConfigOptions,
     ) -> Result<Arc<dyn ExecutionPlan>> {
         audit(&plan, &mut Vec::new());
-        Ok(plan)
+        Ok(plan.transform_up(tapped)?.data)
     }
 
     fn name(&self) -> &'static str {
@@ -56,6 +59,33 @@ impl PhysicalOptimizerRule for TrustedFilters {
     fn schema_check(&self) -> bool {
         true
     }
+}
+
+/// The node with a look at the keys of its smaller side, if it is a join and some scan listens.
+fn tapped(node: Arc<dyn ExecutionPlan>) -> Result<Transformed<Arc<dyn ExecutionPlan>>> {
+    let Some(join) = node.downcast_ref::<HashJoinExec>() else { return Ok(Transformed::no(node)) };
+    let made = join.dynamic_expressions_produced();
+    let Some(id) = made.first().and_then(|filter| filter.expression_id()) else {
+        return Ok(Transformed::no(node));
+    };
+    let partitions = join.left().output_partitioning().partition_count();
+    let tap = Arc::new(Tap::new(join.on().iter().map(|(left, _)| Arc::clone(left)).collect(), partitions));
+    let mut heard = false;
+    join.right().apply(|below| {
+        if let Some(program) = below.downcast_ref::<PoolExec>()
+            && program.listens_to(id)
+        {
+            program.listen_at(id, &tap);
+            heard = true;
+        }
+        Ok(TreeNodeRecursion::Continue)
+    })?;
+    if !heard {
+        return Ok(Transformed::no(node));
+    }
+    let left: Arc<dyn ExecutionPlan> = Arc::new(TapExec::new(Arc::clone(join.left()), tap));
+    let children = vec![left, Arc::clone(join.right())];
+    Ok(Transformed::yes(Arc::new(join.builder().with_new_children(children)?.build()?)))
 }
 
 fn audit(plan: &Arc<dyn ExecutionPlan>, above: &mut Vec<Arc<dyn ExecutionPlan>>) {

@@ -26,9 +26,6 @@ const HOME: &str = "session";
 /// The one schema of every catalog.
 const SCHEMA: &str = "public";
 
-/// Bytes of a join key up to which a list of keys is made of it: two integers.
-const KEY_BYTES_MAX: usize = 16;
-
 /// How a session works.
 #[derive(Clone, Debug)]
 pub struct SessionOptions {
@@ -230,14 +227,11 @@ fn config(options: &SessionOptions) -> SessionConfig {
     if let Some(partitions) = options.target_partitions {
         config = config.with_target_partitions(partitions.max(1));
     }
-    let partitions = config.target_partitions();
     let options = config.options_mut();
-    // The keys of a join's smaller side go to the pool with the program of the other, as a list or a set:
-    // each partition has one, and together they must not be more than are looked at. A join whose smaller side
-    // is not partitioned has one only, and must not get less for every core.
-    let keys_max = crate::dynamic::KEYS_MAX / partitions.clamp(1, 4);
-    options.optimizer.hash_join_inlist_pushdown_max_distinct_values = keys_max;
-    options.optimizer.hash_join_inlist_pushdown_max_size = keys_max * KEY_BYTES_MAX;
+    // The keys of a join's smaller side go to the pool with the program of the other. They are seen on their way
+    // into the join (`crate::dynamic`); DataFusion would make an expression of each.
+    options.optimizer.hash_join_inlist_pushdown_max_distinct_values = 0;
+    options.optimizer.hash_join_inlist_pushdown_max_size = 0;
     // Which side of a join is built on follows from the same estimates as the order of joins.
     options.optimizer.use_statistics_registry = true;
     // Positions for error messages.

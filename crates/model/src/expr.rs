@@ -7,7 +7,7 @@
 //! Floats compare in the total order of IEEE 754, as Arrow's kernels do, except that -0.0 equals 0.0, as
 //! SQL has it.
 
-use crate::{Error, KeySet, Literal, Pattern, Result, limits, schema};
+use crate::{Error, KeyFilter, KeySet, Literal, Pattern, Result, limits, schema};
 use arrow_schema::{DECIMAL128_MAX_PRECISION, DECIMAL128_MAX_SCALE, DataType, Schema};
 use std::collections::BTreeSet;
 use std::fmt;
@@ -118,6 +118,9 @@ pub enum Expr {
     /// Whether an integer, or a value that is held as one (unscaled decimals, days, units since the epoch), is
     /// one of many keys. NULL when it is NULL. Filters that joins find out at run time have this form.
     InSet(Box<Expr>, KeySet),
+    /// Whether the hash of some values (integers or what is held as such, strings, binaries; one or several
+    /// together) is in a filter of keys: true of every key, and of few others. NULL when any of them is NULL.
+    InFilter(Vec<Expr>, KeyFilter),
     /// SQL LIKE on a string.
     Like {
         /// The string that is matched.
@@ -190,12 +193,23 @@ impl Expr {
         }
     }
 
+    /// The position of the column that it is, if it is nothing else.
+    pub fn as_column(&self) -> Option<usize> {
+        match self {
+            Expr::Column(index) => Some(*index),
+            _ => None,
+        }
+    }
+
     /// The direct sub-expressions, left to right.
     pub fn children(&self) -> Vec<&Expr> {
         match self {
             Expr::Column(_) | Expr::Literal(_) => Vec::new(),
             Expr::Compare(_, l, r) | Expr::Arithmetic(_, l, r) => vec![l, r],
-            Expr::And(parts) | Expr::Or(parts) | Expr::Opaque { inputs: parts, .. } => parts.iter().collect(),
+            Expr::And(parts)
+            | Expr::Or(parts)
+            | Expr::InFilter(parts, _)
+            | Expr::Opaque { inputs: parts, .. } => parts.iter().collect(),
             Expr::Not(e)
             | Expr::IsNull(e)
             | Expr::InList(e, _)
@@ -297,6 +311,17 @@ impl Expr {
                 t if schema::is_integer_like(&t) => Ok(DataType::Boolean),
                 other => Err(Error::invalid(format!("a set of keys for {e}, which has type {other}"))),
             },
+            Expr::InFilter(values, _) => {
+                if values.is_empty() {
+                    return Err(Error::invalid("a filter of keys needs at least one value"));
+                }
+                let has_keys = |t: &DataType| schema::is_integer_like(t) || schema::is_bytes(t);
+                values.iter().try_for_each(|e| match e.typed(schema, depth)? {
+                    t if has_keys(&t) => Ok(()),
+                    other => Err(Error::invalid(format!("a filter of keys for {e}, which has type {other}"))),
+                })?;
+                Ok(DataType::Boolean)
+            }
             Expr::Like { value, pattern, .. } => {
                 if pattern.len() > limits::PATTERN_BYTES_MAX {
                     return Err(Error::over_limit(format!(
@@ -348,12 +373,17 @@ impl Expr {
 
     /// The number of nodes, itself included.
     pub fn node_count(&self) -> usize {
-        let list = match self {
+        self.own_nodes() + self.children().into_iter().map(Expr::node_count).sum::<usize>()
+    }
+
+    /// What it counts for without its children: one, and what its constants come to.
+    pub fn own_nodes(&self) -> usize {
+        1 + match self {
             Expr::InList(_, list) => list.len(),
             Expr::InSet(_, set) => set.nodes(),
+            Expr::InFilter(_, filter) => filter.nodes(),
             _ => 0,
-        };
-        1 + list + self.children().into_iter().map(Expr::node_count).sum::<usize>()
+        }
     }
 
     /// The expression as SQL would write it, with columns named as in `schema`.
@@ -426,11 +456,11 @@ impl<'a> Shown<'a> {
         Shown { expr, schema: self.schema }
     }
 
-    fn joined(&self, f: &mut fmt::Formatter<'_>, parts: &'a [Expr], word: &str) -> fmt::Result {
+    fn joined(&self, f: &mut fmt::Formatter<'_>, parts: &'a [Expr], separator: &str) -> fmt::Result {
         f.write_str("(")?;
         for (i, part) in parts.iter().enumerate() {
             if i > 0 {
-                write!(f, " {word} ")?;
+                f.write_str(separator)?;
             }
             write!(f, "{}", self.at(part))?;
         }
@@ -454,8 +484,8 @@ impl fmt::Display for Shown<'_> {
             },
             Expr::Literal(literal) => literal.fmt(f),
             Expr::Compare(op, l, r) => write!(f, "{} {} {}", at(l), op.symbol(), at(r)),
-            Expr::And(parts) => self.joined(f, parts, "AND"),
-            Expr::Or(parts) => self.joined(f, parts, "OR"),
+            Expr::And(parts) => self.joined(f, parts, " AND "),
+            Expr::Or(parts) => self.joined(f, parts, " OR "),
             Expr::Not(e) => write!(f, "NOT ({})", at(e)),
             Expr::IsNull(e) => write!(f, "{} IS NULL", at(e)),
             Expr::InList(e, list) => {
@@ -467,6 +497,13 @@ impl fmt::Display for Shown<'_> {
                 if more > 0 { write!(f, ", … {more} more)") } else { f.write_str(")") }
             }
             Expr::InSet(e, set) => write!(f, "{} IN ({set})", at(e)),
+            Expr::InFilter(values, filter) => {
+                match &values[..] {
+                    [value] => write!(f, "{}", at(value))?,
+                    values => self.joined(f, values, ", ")?,
+                }
+                write!(f, " IN ({filter})")
+            }
             Expr::Like { value, pattern, case_insensitive } => {
                 let word = if *case_insensitive { "ILIKE" } else { "LIKE" };
                 write!(f, "{} {word} '{}'", at(value), pattern.replace('\'', "''"))

@@ -38,8 +38,8 @@ pub const EXPR_NODES_MAX: usize = 64 << 10;
 /// Values of one IN list.
 pub const IN_LIST_MAX: usize = 16 << 10;
 
-/// Bytes of the bitmap of one key set: one bit for each integer from the least key to the greatest. Two
-/// fit a plan, and one the L2 cache of a core that looks keys up.
+/// Bytes of the bitmap of one key set (one bit for each integer from the least key to the greatest), and of
+/// one filter of keys. Two fit a plan, and one the L2 cache of a core that looks keys up.
 pub const KEY_SET_BYTES_MAX: usize = 1 << 20;
 
 /// Columns of one table, and of one result.

@@ -65,11 +65,7 @@ fn check_size(program: &Program) -> Result<()> {
     let mut nodes = 0;
     let mut open: Vec<(&Expr, usize)> = program.expressions().into_iter().map(|e| (e, 1)).collect();
     while let Some((expr, depth)) = open.pop() {
-        nodes += 1 + match expr {
-            Expr::InList(_, list) => list.len(),
-            Expr::InSet(_, set) => set.nodes(),
-            _ => 0,
-        };
+        nodes += expr.own_nodes();
         if depth > limits::EXPR_DEPTH_MAX {
             return Err(Error::over_limit(format!(
                 "an expression may be nested {} levels deep",

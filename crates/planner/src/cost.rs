@@ -209,7 +209,7 @@ fn columns_after_filter(program: &Program) -> BTreeSet<usize> {
 fn filter_s(filter: &Expr, rows: f64, rates: &Rates) -> f64 {
     match filter {
         Expr::Like { .. } | Expr::Regex { .. } => rows / rates.pool_match_rows,
-        Expr::Compare(..) | Expr::InList(..) | Expr::InSet(..) | Expr::IsNull(_) => {
+        Expr::Compare(..) | Expr::InList(..) | Expr::InSet(..) | Expr::InFilter(..) | Expr::IsNull(_) => {
             rows / rates.pool_filter_rows
         }
         other => other.children().into_iter().map(|part| filter_s(part, rows, rates)).sum(),

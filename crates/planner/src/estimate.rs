@@ -97,6 +97,7 @@ fn distinct_left(key: &Expr, filter: Option<&Expr>, info: &TableInfo) -> f64 {
             Expr::Compare(_, l, r) if constant_beside(key, l, r) => ranges.push(part.clone()),
             Expr::InList(value, list) if **value == *key => most = most.min(list.len() as f64),
             Expr::InSet(value, set) if **value == *key => most = most.min(set.count() as f64),
+            Expr::InFilter(values, filter) if values.contains(key) => most = most.min(filter.count() as f64),
             _ => {}
         }
     }
@@ -122,7 +123,8 @@ pub fn distinct_values(expr: &Expr, info: &TableInfo) -> f64 {
             None => rows,
         },
         Expr::Compare(..) | Expr::And(_) | Expr::Or(_) | Expr::Not(_) | Expr::IsNull(_) => 2.0,
-        Expr::InList(..) | Expr::InSet(..) | Expr::Like { .. } | Expr::Regex { .. } => 2.0,
+        Expr::InList(..) | Expr::InSet(..) | Expr::InFilter(..) => 2.0,
+        Expr::Like { .. } | Expr::Regex { .. } => 2.0,
         Expr::Case { branches, otherwise } => {
             let values = branches.iter().map(|(_, then)| then).chain(otherwise.as_deref());
             values.map(|value| distinct_values(value, info)).sum::<f64>().min(rows)
@@ -221,6 +223,10 @@ fn truth(expr: &Expr, info: &TableInfo) -> Truth {
         }
         Expr::InSet(value, set) => {
             of_known((set.count() as f64 / distinct_values(value, info).max(1.0)).min(1.0))
+        }
+        Expr::InFilter(values, filter) => {
+            let keys: f64 = values.iter().map(|value| distinct_values(value, info)).product();
+            of_known((filter.count() as f64 / keys.clamp(1.0, (info.rows as f64).max(1.0))).min(1.0))
         }
         Expr::Like { value, pattern, case_insensitive } => {
             let matches = |text: &str| is_like(text, pattern, *case_insensitive);

@@ -37,10 +37,12 @@ pub fn estimate_line(estimate: &Estimate) -> String {
     format!("  {:<10} {estimate}\n", "cost")
 }
 
-/// What was expected of a program and what came of it, on one line; nothing before it has run.
+/// What was expected of a program and what came of it, on one line, and on another what operators above it
+/// `added` to its filter when it began; nothing before it has run.
 ///
 /// ```text
 /// lineitem at embedded: push 12.3 ms, 4 rows, 1.2 KiB expected; 14.0 ms, 4 rows, 0 B on the wire seen
+///   other operators added l_partkey IN (a filter of 1200 keys)
 /// ```
 pub fn outcome(
     place: &str,
@@ -48,16 +50,18 @@ pub fn outcome(
     info: &TableInfo,
     estimate: Option<&Estimate>,
     receipt: &Receipt,
+    added: Option<String>,
 ) -> Option<String> {
     if receipt.elapsed_ns == 0 {
         return None;
     }
+    let added = added.map_or(String::new(), |added| format!("  other operators added {added}\n"));
     let expected = match estimate.and_then(|e| e.costs.first()) {
         Some(cost) => format!("{cost} expected"),
         None => format!("{:.0} rows expected", crate::estimate::rows(program, info)),
     };
     Some(format!(
-        "{} at {place}: {expected}; {:.1} ms, {} rows, {} on the wire seen\n",
+        "{} at {place}: {expected}; {:.1} ms, {} rows, {} on the wire seen\n{added}",
         program.table,
         receipt.elapsed_ns as f64 / 1e6,
         receipt.rows_returned,

@@ -92,7 +92,7 @@ fn finished(h1: u64, h2: u64, length: u64) -> Hash {
 }
 
 #[inline(always)]
-fn avalanche(k: u64) -> u64 {
+pub(crate) fn avalanche(k: u64) -> u64 {
     let k = (k ^ (k >> 33)).wrapping_mul(0xff51_afd7_ed55_8ccd);
     let k = (k ^ (k >> 33)).wrapping_mul(0xc4ce_b9fe_1a85_ec53);
     k ^ (k >> 33)

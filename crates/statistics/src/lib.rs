@@ -14,6 +14,7 @@ mod estimate;
 mod floats;
 pub mod hash;
 mod histogram;
+pub mod keys;
 mod moments;
 mod profile;
 mod rank;

@@ -202,6 +202,7 @@ fn without_sets(program: &Program) -> Program {
             Expr::And(parts) => Expr::And(parts.iter().map(without).collect()),
             Expr::Or(parts) => Expr::Or(parts.iter().map(without).collect()),
             Expr::InSet(value, set) => Expr::opaque(set.to_string(), vec![(**value).clone()]),
+            Expr::InFilter(values, filter) => Expr::opaque(filter.to_string(), values.clone()),
             other => other.clone(),
         }
     }

@@ -492,7 +492,7 @@ fn the_page_has_the_limits_that_are_enforced() {
         ("nodes of a program", limits::EXPR_NODES_MAX),
         ("values of an IN list", limits::IN_LIST_MAX),
         ("keys of a sort", limits::SORT_KEYS_MAX),
-        ("bits of a key set, in bytes", limits::KEY_SET_BYTES_MAX),
+        ("bits of a key set or a filter of keys, in bytes", limits::KEY_SET_BYTES_MAX),
         ("columns", limits::COLUMNS_MAX),
         ("columns of moments", limits::MOMENT_COLUMNS_MAX),
         ("frequent values of a sketch", limits::SKETCH_TOP_MAX as usize),

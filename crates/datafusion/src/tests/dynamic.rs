@@ -1,16 +1,21 @@
 //! What is made of the filters that other operators find out while they run.
 
 use super::{Fake, filled};
-use crate::dynamic::{narrowed, usable};
+use crate::dynamic::{Tap, narrowed, usable};
 use crate::literal::from_scalar;
-use arrow_array::{ArrayRef, Int32Array, StructArray};
+use arrow_array::{
+    ArrayRef, Decimal128Array, Float64Array, Int32Array, Int64Array, RecordBatch, StringArray, UInt16Array,
+};
+use arrow_schema::DataType;
 use datafusion::common::ScalarValue;
 use datafusion::logical_expr::Operator;
+use datafusion::physical_expr::PhysicalExpr;
 use datafusion::physical_expr::expressions::{
-    CaseExpr, DynamicFilterPhysicalExpr, InListExpr, binary, col, in_list, lit,
+    CaseExpr, Column, DynamicFilterPhysicalExpr, binary, cast, col, is_null, lit,
 };
-use datafusion::physical_expr::{PhysicalExpr, ScalarFunctionExpr};
-use farpool_model::{Aggregate, AggregateFunction, NamedExpr, Output, Program, TableInfo};
+use datafusion::physical_plan::joins::join_hash_map::JoinHashMapU32;
+use datafusion::physical_plan::joins::{HashTableLookupExpr, Map, SeededRandomState};
+use farpool_model::{Aggregate, AggregateFunction, ColumnStatistics, NamedExpr, Output, Program, TableInfo};
 use farpool_transfer::Pool;
 use std::sync::Arc;
 
@@ -20,19 +25,55 @@ async fn info() -> TableInfo {
     filled(Fake::default()).await.table(&farpool_model::TableName::new("t").unwrap()).await.unwrap()
 }
 
-/// What the filter of a scan of `k` and `u` becomes when `current` is found out, as text.
+/// The columns that are scanned: k, u, d, f and s.
+const SCANNED: [usize; 5] = [1, 2, 3, 4, 6];
+
+const WIDE: DataType = DataType::Decimal128(15, 2);
+
+/// What the filter of a scan becomes when `current` is found out, as text.
 fn found(info: &TableInfo, current: Filter) -> Option<String> {
-    let schema = Arc::new(info.schema.project(&[1, 2]).unwrap());
-    let columns = vec![col("k", &schema).unwrap(), col("u", &schema).unwrap()];
+    found_of(info, current, Vec::new())
+}
+
+/// The same when it was found out by a join with `keys` on its smaller side.
+fn found_of(info: &TableInfo, current: Filter, keys: Vec<ArrayRef>) -> Option<String> {
+    let schema = Arc::new(info.schema.project(&SCANNED).unwrap());
+    let columns = schema.fields().iter().map(|f| col(f.name(), &schema).unwrap()).collect();
     let dynamic = Arc::new(DynamicFilterPhysicalExpr::new(columns, lit(true)));
-    let program = Program::scan(info.name.clone(), &info.schema, &[1, 2]);
+    let program = Program::scan(info.name.clone(), &info.schema, &SCANNED);
     let usable = usable(&program, &[Arc::clone(&dynamic) as Filter]);
     dynamic.update(current).unwrap();
-    narrowed(program, &usable, info).filter.map(|f| f.display(&info.schema).to_string())
+    let taps = [(dynamic.expression_id().unwrap(), tap_with(keys, 1))];
+    let (program, added) = narrowed(program, &usable, &taps, info);
+    assert_eq!(program.filter.map(|f| f.display(&info.schema).to_string()), added);
+    added
+}
+
+/// A tap that has seen `keys`, and the end of one of `partitions`.
+fn tap_with(keys: Vec<ArrayRef>, partitions: usize) -> Arc<Tap> {
+    let names: Vec<String> = (0..keys.len()).map(|place| format!("c{place}")).collect();
+    let column = |(place, name): (usize, &String)| -> Filter { Arc::new(Column::new(name, place)) };
+    let tap = Tap::new(names.iter().enumerate().map(column).collect(), partitions);
+    if !keys.is_empty() {
+        tap.take(&RecordBatch::try_from_iter(names.iter().zip(keys)).unwrap());
+    }
+    tap.end();
+    Arc::new(tap)
+}
+
+/// What a join says of its keys, the columns `names`.
+fn lookup(info: &TableInfo, names: &[&str]) -> Filter {
+    let schema = info.schema.project(&SCANNED).unwrap();
+    lookup_of(names.iter().map(|name| col(name, &schema).unwrap()).collect())
+}
+
+fn lookup_of(keys: Vec<Filter>) -> Filter {
+    let map = Arc::new(Map::HashMap(Box::new(JoinHashMapU32::with_capacity(0))));
+    Arc::new(HashTableLookupExpr::new(keys, SeededRandomState::with_seed(1), map, "hash_lookup".into()))
 }
 
 fn compare(info: &TableInfo, column: &str, op: Operator, value: ScalarValue) -> Filter {
-    let schema = info.schema.project(&[1, 2]).unwrap();
+    let schema = info.schema.project(&SCANNED).unwrap();
     binary(col(column, &schema).unwrap(), op, lit(value), &schema).unwrap()
 }
 
@@ -48,7 +89,7 @@ fn both(info: &TableInfo, op: Operator, left: Filter, right: Filter) -> Filter {
 async fn conjunctions_keep_what_can_be_said_and_disjunctions_need_all_of_it() {
     let info = info().await;
     let bound = k(&info, Operator::GtEq, 2);
-    let schema = info.schema.project(&[1, 2]).unwrap();
+    let schema = info.schema.project(&SCANNED).unwrap();
     let odd = binary(
         binary(col("k", &schema).unwrap(), Operator::Modulo, lit(2i32), &schema).unwrap(),
         Operator::Eq,
@@ -70,64 +111,112 @@ async fn conjunctions_keep_what_can_be_said_and_disjunctions_need_all_of_it() {
 #[tokio::test]
 async fn the_branches_of_a_partitioned_join_become_one_range() {
     let info = info().await;
-    let schema = info.schema.project(&[1, 2]).unwrap();
-    let branch = |low: i32, high: i32, keys: &[i32]| {
-        let list = keys.iter().map(|v| lit(*v)).collect();
-        let list = in_list(col("k", &schema).unwrap(), list, &false, &schema).unwrap();
+    let branch = |low: i32, high: i32| {
         let bounds =
             both(&info, Operator::And, k(&info, Operator::GtEq, low), k(&info, Operator::LtEq, high));
-        both(&info, Operator::And, bounds, list)
+        both(&info, Operator::And, bounds, lookup(&info, &["k"]))
     };
-    let case = CaseExpr::try_new(
-        Some(lit(0u64)),
-        vec![(lit(0u64), branch(2, 9, &[2, 9])), (lit(1u64), branch(1, 5, &[1, 3, 5]))],
-        Some(lit(false)),
-    );
-    let expected = "(k >= 1 AND k <= 9 AND k IN (2, 9, 1, 3, 5))";
-    assert_eq!(found(&info, Arc::new(case.unwrap())).as_deref(), Some(expected));
-}
-
-#[tokio::test]
-async fn long_lists_of_integers_become_sets_where_that_pays() {
-    let columns = vec![farpool_model::ColumnStatistics::default(); info().await.schema.fields().len()];
-    let large = TableInfo { rows: 1_000_000, columns, ..info().await };
-    let schema = large.schema.project(&[1, 2]).unwrap();
-    let of = |keys: Vec<i32>| -> Filter {
-        let keys: ArrayRef = Arc::new(Int32Array::from(keys));
-        Arc::new(InListExpr::try_new_from_array(col("k", &schema).unwrap(), keys, false, &schema).unwrap())
-    };
-    let hundred = || of((0..100).map(|key| key * 3).collect());
-    assert_eq!(found(&large, hundred()).as_deref(), Some("k IN (100 keys from 0 to 297)"));
-    let branches = vec![(lit(0u64), hundred()), (lit(1u64), of(vec![-5, 1]))];
+    let branches = vec![(lit(0u64), branch(2, 9)), (lit(1u64), branch(1, 5))];
     let case = CaseExpr::try_new(Some(lit(0u64)), branches, Some(lit(false))).unwrap();
-    assert_eq!(found(&large, Arc::new(case)).as_deref(), Some("k IN (102 keys from -5 to 297)"));
-    // Few keys, keys too far apart for a bitmap, and a table that is not worth the bytes.
-    assert_eq!(found(&large, of(vec![7, 9])).as_deref(), Some("k IN (7, 9)"));
-    let apart = found(&large, of((0..100).map(|key| key * 20_000_000).collect()));
-    assert!(apart.unwrap().ends_with("more)"), "a plain list");
-    let small = TableInfo { rows: 20, ..large.clone() };
-    assert_eq!(found(&small, hundred()), None);
-    let dense = TableInfo { rows: 110, ..large.clone() };
-    assert_eq!(found(&dense, hundred()), None, "most rows would pass");
+    let keys = Int32Array::from(vec![2, 9, 1, 3, 5]);
+    let expected = "(k >= 1 AND k <= 9 AND k IN (1, 2, 3, 5, 9))";
+    assert_eq!(found_of(&info, Arc::new(case), vec![Arc::new(keys)]).as_deref(), Some(expected));
 }
 
 #[tokio::test]
-async fn a_list_of_pairs_becomes_a_list_for_each_key() {
+async fn many_integers_become_sets_where_that_pays() {
+    let columns = vec![ColumnStatistics::default(); info().await.schema.fields().len()];
+    let large = TableInfo { rows: 1_000_000, columns, ..info().await };
+    let of = |info: &TableInfo, keys: Vec<i32>| {
+        found_of(info, lookup(info, &["k"]), vec![Arc::new(Int32Array::from(keys))])
+    };
+    let hundred = || (0..100).map(|key| key * 3).collect::<Vec<i32>>();
+    assert_eq!(of(&large, hundred()).as_deref(), Some("k IN (100 keys from 0 to 297)"));
+    // Few keys, none, and a table that is not worth the bytes.
+    assert_eq!(of(&large, vec![7, 9, 7]).as_deref(), Some("k IN (7, 9)"));
+    assert_eq!(of(&large, vec![]).as_deref(), Some("k IN ()"));
+    let small = TableInfo { rows: 20, ..large.clone() };
+    assert_eq!(of(&small, hundred()), None);
+    let dense = TableInfo { rows: 110, ..large };
+    assert_eq!(of(&dense, hundred()), None, "most rows would pass");
+}
+
+#[tokio::test]
+async fn pairs_become_a_list_for_each_key() {
     let info = info().await;
-    let schema = info.schema.project(&[1, 2]).unwrap();
-    let keys: ArrayRef = Arc::new(Int32Array::from(vec![3, 1, 3]));
-    let others: ArrayRef = Arc::new(arrow_array::UInt16Array::from(vec![10, 20, 10]));
-    let fields = vec![
-        Arc::new(arrow_schema::Field::new("c0", arrow_schema::DataType::Int32, true)),
-        Arc::new(arrow_schema::Field::new("c1", arrow_schema::DataType::UInt16, true)),
-    ];
-    let pairs = StructArray::new(fields.clone().into(), vec![keys, others], None);
-    let field = arrow_schema::Field::new("struct", arrow_schema::DataType::Struct(fields.into()), true);
-    let args = vec![col("k", &schema).unwrap(), col("u", &schema).unwrap()];
-    let udf = datafusion::functions::core::r#struct();
-    let call = ScalarFunctionExpr::new("struct", udf, args, Arc::new(field), Arc::default());
-    let list = InListExpr::try_new_from_array(Arc::new(call), Arc::new(pairs), false, &schema).unwrap();
-    assert_eq!(found(&info, Arc::new(list)).as_deref(), Some("(k IN (1, 3) AND u IN (10, 20))"));
+    let keys: ArrayRef = Arc::new(Int32Array::from(vec![Some(3), Some(1), None, Some(3)]));
+    let others: ArrayRef = Arc::new(UInt16Array::from(vec![Some(10), Some(20), Some(30), Some(10)]));
+    let expected = "(k IN (1, 3) AND u IN (10, 20))";
+    assert_eq!(found_of(&info, lookup(&info, &["k", "u"]), vec![keys, others]).as_deref(), Some(expected));
+}
+
+#[tokio::test]
+async fn keys_that_no_bitmap_holds_become_filters_where_that_pays() {
+    let columns = vec![ColumnStatistics::default(); info().await.schema.fields().len()];
+    let large = TableInfo { rows: 1_000_000, columns, ..info().await };
+    let k = |step: i32| -> ArrayRef { Arc::new(Int32Array::from_iter_values((0..100).map(|i| i * step))) };
+    let s = || -> ArrayRef {
+        let texts = (0..150).map(|i| (i % 3 > 0).then(|| format!("text {i}")));
+        Arc::new(StringArray::from_iter(texts))
+    };
+    let texts = || -> ArrayRef { Arc::new(StringArray::from_iter_values((0..100).map(|i| i.to_string()))) };
+    let floats = || -> ArrayRef { Arc::new(Float64Array::from_iter_values((0..100).map(f64::from))) };
+    let wide = (0..100).map(|i| i128::from(i) << 60);
+    let wide = Decimal128Array::from_iter_values(wide).with_precision_and_scale(15, 2).unwrap();
+    let of = |names: &[&str], keys: Vec<ArrayRef>| found_of(&large, lookup(&large, names), keys).unwrap();
+    assert_eq!(of(&["k"], vec![k(20_000_000)]), "k IN (a filter of 100 keys)");
+    assert_eq!(of(&["s"], vec![s()]), "s IN (a filter of 100 keys)", "NULL is no key");
+    assert_eq!(of(&["d"], vec![Arc::new(wide)]), "d IN (a filter of 100 keys)");
+    assert!(of(&["f"], vec![floats()]).ends_with("more)"), "a plain list");
+
+    assert_eq!(of(&["k", "s"], vec![k(20_000_000), texts()]), "(k, s) IN (a filter of 100 keys)");
+    let with_bitmap = "(k IN (100 keys from 0 to 297) AND (k, s) IN (a filter of 100 keys))";
+    assert_eq!(of(&["k", "s"], vec![k(3), texts()]), with_bitmap);
+    assert_eq!(
+        of(&["f", "s"], vec![floats(), texts()]),
+        "s IN (a filter of 100 keys)",
+        "floats have no hash"
+    );
+
+    let or_null = is_null(col("s", &large.schema.project(&SCANNED).unwrap()).unwrap()).unwrap();
+    let or_null = both(&large, Operator::Or, or_null, lookup(&large, &["s"]));
+    let expected = "(s IS NULL OR s IN (a filter of 100 keys))";
+    assert_eq!(found_of(&large, or_null, vec![s()]).as_deref(), Some(expected));
+    let few = TableInfo { rows: 110, ..large.clone() };
+    assert_eq!(found_of(&few, lookup(&few, &["s"]), vec![s()]), None);
+    // As many bits for each key as are worth their while would be too many.
+    let huge = TableInfo { rows: 1 << 40, ..large };
+    let most: ArrayRef = Arc::new(Int64Array::from_iter_values((0..500_000).map(|key| key << 20)));
+    let most = found_of(&huge, lookup(&huge, &["d"]), vec![arrow_cast::cast(&most, &WIDE).unwrap()]);
+    assert_eq!(most.as_deref(), Some("d IN (a filter of 500000 keys)"));
+}
+
+#[tokio::test]
+async fn keys_of_another_width_are_compared_by_value() {
+    let info = info().await;
+    let schema = info.schema.project(&SCANNED).unwrap();
+    let widened = cast(col("u", &schema).unwrap(), &schema, DataType::Int64).unwrap();
+    let keys: ArrayRef = Arc::new(Int64Array::from(vec![70_000, -1, 3, 65_535]));
+    assert_eq!(found_of(&info, lookup_of(vec![widened]), vec![keys]).as_deref(), Some("u IN (3, 65535)"));
+}
+
+#[tokio::test]
+async fn a_tap_tells_all_keys_or_none() {
+    let info = info().await;
+    let dynamic: Filter =
+        Arc::new(DynamicFilterPhysicalExpr::new(vec![lookup(&info, &["k"])], lookup(&info, &["k"])));
+    let program = Program::scan(info.name.clone(), &info.schema, &SCANNED);
+    let with = |tap: &Arc<Tap>| {
+        let taps = [(dynamic.expression_id().unwrap(), Arc::clone(tap))];
+        narrowed(program.clone(), &[Arc::clone(&dynamic)], &taps, &info).1
+    };
+    let tap = tap_with(vec![Arc::new(Int32Array::from(vec![5, 6]))], 2);
+    assert_eq!(with(&tap), None, "a partition is still open");
+    tap.end();
+    assert_eq!(with(&tap).as_deref(), Some("k IN (5, 6)"));
+    let many: ArrayRef = Arc::new(Int32Array::from(vec![1; 500_001]));
+    assert_eq!(with(&tap_with(vec![many], 1)), None, "too many");
+    assert_eq!(narrowed(program.clone(), &[Arc::clone(&dynamic)], &[], &info).1, None, "no tap");
 }
 
 #[tokio::test]
@@ -153,7 +242,7 @@ async fn conditions_on_keys_go_in_front_of_a_grouping_and_others_do_not() {
         vec![col("k", &schema).unwrap(), col("n", &schema).unwrap()],
         both(&info, Operator::And, of_key, of_count),
     ));
-    let narrow = narrowed(program.clone(), &usable(&program, &[Arc::clone(&dynamic)]), &info);
+    let (narrow, _) = narrowed(program.clone(), &usable(&program, &[Arc::clone(&dynamic)]), &[], &info);
     assert_eq!(narrow.filter.unwrap().display(&info.schema).to_string(), "k < 3");
     let whole = Program {
         output: Output::Aggregate { keys: Vec::new(), aggregates: vec![count] },

@@ -6,7 +6,7 @@ use super::pieces::Pieces;
 use super::{kernels, scalar};
 use arrow_array::{ArrayRef, new_empty_array};
 use arrow_schema::{DataType, Schema};
-use farpool_model::{ArithmeticOp, CompareOp, Error, Expr, Pattern, Result};
+use farpool_model::{ArithmeticOp, CompareOp, Error, Expr, KeyFilter, Pattern, Result};
 use std::collections::BTreeSet;
 
 /// A compiled expression.
@@ -30,6 +30,7 @@ pub(super) enum Node {
     Not(Box<Compiled>),
     IsNull(Box<Compiled>),
     InList(Box<Compiled>, Members),
+    InFilter(Vec<Compiled>, KeyFilter),
     Like {
         value: Box<Compiled>,
         pattern: ArrayRef,
@@ -137,6 +138,10 @@ fn node_of(expr: &Expr, schema: &Schema) -> Result<Node> {
         Expr::IsNull(e) => Node::IsNull(boxed(e)?),
         Expr::InList(e, list) => Node::InList(boxed(e)?, Members::new(list)),
         Expr::InSet(e, set) => Node::InList(boxed(e)?, Members::of_set(set)),
+        Expr::InFilter(values, filter) => {
+            let values = values.iter().map(|e| Compiled::new(e, schema)).collect::<Result<_>>()?;
+            Node::InFilter(values, filter.clone())
+        }
         Expr::Like { value, pattern, case_insensitive } => match Pieces::of(pattern) {
             Some(pieces) if !case_insensitive => Node::Pieces(boxed(value)?, pieces),
             _ => Node::Like {

@@ -15,7 +15,8 @@ use arrow_select::filter::prep_null_mask_filter;
 use arrow_select::interleave::interleave;
 use arrow_select::zip::zip;
 use arrow_string::like::{ilike, like};
-use farpool_model::{ArithmeticOp, CompareOp, Result};
+use farpool_model::{ArithmeticOp, CompareOp, KeyFilter, Result};
+use farpool_statistics::keys;
 use std::sync::Arc;
 
 type Kernel<T> = fn(&dyn Datum, &dyn Datum) -> Result<T, ArrowError>;
@@ -46,6 +47,10 @@ pub(super) fn evaluate(compiled: &Compiled, frame: &Frame) -> Result<Evaluated> 
             let e = e.evaluate(frame)?;
             let result = members.test(e.inner())?;
             Ok(Evaluated::like(&[&e], Arc::new(result)))
+        }
+        Node::InFilter(values, filter) => {
+            let values = values.iter().map(|e| e.array(frame)).collect::<Result<Vec<_>>>()?;
+            may_have(filter, &values).map(Evaluated::Array)
         }
         Node::Like { value, pattern, case_insensitive } => {
             let value = value.evaluate(frame)?;
@@ -88,6 +93,16 @@ pub(super) fn evaluate(compiled: &Compiled, frame: &Frame) -> Result<Evaluated> 
             kernel(compiled, branches, otherwise.as_deref(), frame).map(Evaluated::Array)
         }
     }
+}
+
+/// Whether the values of each row together may be a key of `filter`; NULL where any of them is.
+fn may_have(filter: &KeyFilter, values: &[ArrayRef]) -> Result<ArrayRef> {
+    let hashes = keys::of_rows(values)?;
+    let hits = BooleanBuffer::collect_bool(hashes.len(), |row| filter.contains(hashes[row]));
+    let nulls = values
+        .iter()
+        .fold(None, |all, array| NullBuffer::union(all.as_ref(), array.logical_nulls().as_ref()));
+    Ok(Arc::new(BooleanArray::new(hits, nulls)))
 }
 
 /// Whether each string has what is looked for; NULLs are not looked at.

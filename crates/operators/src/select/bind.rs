@@ -5,7 +5,9 @@
 //! to the leaves. So negation is moved down to them here, and NULL rows, which are neither, drop out there.
 
 use super::compile::{Filter, Form, Leaf, Predicate};
+use super::keys::BoundKeys;
 use super::order::Order;
+use super::texts::Texts as Searched;
 use crate::evaluate::{Compiled, Frame, Members};
 use crate::lanes::{BoundLanes, LaneId};
 use arrow_array::cast::AsArray;
@@ -57,6 +59,8 @@ pub(super) enum Test<'a> {
         members: &'a Members,
         chunk: &'a Chunk,
     },
+    /// Values whose hash is in a filter of keys.
+    Keys(BoundKeys<'a>),
     /// Strings in which a pattern is found.
     Texts {
         texts: Texts<'a>,
@@ -146,6 +150,15 @@ fn bind_leaf<'a>(leaf: &'a Leaf, group: &'a RowGroup, lanes: &BoundLanes<'a>) ->
                 _ => general,
             }
         }
+        Form::Keys { columns, filter } => match columns[..] {
+            [column] if group.chunks[column].dictionary().is_some() => {
+                bind_bytes(leaf, column, None, &group.chunks[column])?
+            }
+            _ => match BoundKeys::new(columns, filter, group) {
+                Some(keys) => Outcome::Test(Test::Keys(keys)),
+                None => general,
+            },
+        },
         Form::Float { column, op, literal } => {
             let chunk = &*group.chunks[*column];
             match chunk.floats() {
@@ -153,19 +166,7 @@ fn bind_leaf<'a>(leaf: &'a Leaf, group: &'a RowGroup, lanes: &BoundLanes<'a>) ->
                 None => general,
             }
         }
-        Form::Bytes { column, texts } => {
-            let chunk = &*group.chunks[*column];
-            match (chunk.dictionary(), texts) {
-                (Some(dictionary), _) if !leaf.general.is_fallible() => {
-                    in_dictionary(&leaf.general, *column, dictionary, chunk)?.unwrap_or(general)
-                }
-                (None, Some(texts)) => match texts.automaton().and_then(|automaton| chunk.texts(automaton)) {
-                    Some(texts) => Outcome::Test(Test::Texts { texts, chunk }),
-                    None => general,
-                },
-                _ => general,
-            }
-        }
+        Form::Bytes { column, texts } => bind_bytes(leaf, *column, texts.as_ref(), &group.chunks[*column])?,
         Form::Lanes { op, left, right } => {
             if lanes.interval(*left).is_none() || lanes.interval(*right).is_none() {
                 return Ok(general);
@@ -177,6 +178,26 @@ fn bind_leaf<'a>(leaf: &'a Leaf, group: &'a RowGroup, lanes: &BoundLanes<'a>) ->
             })
         }
         Form::General => general,
+    })
+}
+
+/// Of a dictionary the values are asked, of other strings those with a pattern as they lie.
+fn bind_bytes<'a>(
+    leaf: &'a Leaf,
+    column: usize,
+    texts: Option<&'a Searched>,
+    chunk: &'a Chunk,
+) -> Result<Outcome<'a>> {
+    let general = Outcome::Test(Test::General(&leaf.general));
+    Ok(match (chunk.dictionary(), texts) {
+        (Some(dictionary), _) if !leaf.general.is_fallible() => {
+            in_dictionary(&leaf.general, column, dictionary, chunk)?.unwrap_or(general)
+        }
+        (None, Some(texts)) => match texts.automaton().and_then(|automaton| chunk.texts(automaton)) {
+            Some(texts) => Outcome::Test(Test::Texts { texts, chunk }),
+            None => general,
+        },
+        _ => general,
     })
 }
 

@@ -4,7 +4,7 @@ use super::texts::Texts;
 use crate::evaluate::{Compiled, Members};
 use crate::lanes::{LaneId, Lanes};
 use arrow_schema::{DataType, Schema};
-use farpool_model::{CompareOp, Expr, Literal, Result, Value, schema};
+use farpool_model::{CompareOp, Expr, KeyFilter, Literal, Result, Value, schema};
 
 /// A compiled filter.
 #[derive(Debug)]
@@ -45,6 +45,8 @@ pub(super) enum Form {
     Float { column: usize, op: CompareOp, literal: f64 },
     /// Membership in a sorted list of integers.
     Members { column: usize, members: Members },
+    /// Columns whose hash, of their values together, is looked for in a filter of keys.
+    Keys { columns: Vec<usize>, filter: KeyFilter },
     /// Any condition on one string or binary column: asked once for each value of a dictionary. A pattern also
     /// runs over strings as they lie.
     Bytes { column: usize, texts: Option<Texts> },
@@ -134,6 +136,7 @@ impl Predicate {
                 Form::Range { .. } => 2,
                 Form::Float { .. } => 5,
                 Form::Members { .. } => 10,
+                Form::Keys { .. } => 15,
                 Form::Bytes { .. } => 20,
                 Form::Lanes { .. } => 30,
                 Form::General => 1000,
@@ -238,6 +241,11 @@ fn form_of(expr: &Expr, schema: &Schema) -> Form {
         && schema::is_integer_like(schema.field(column).data_type())
     {
         return Form::Members { column, members: Members::new(list) };
+    }
+    if let Expr::InFilter(values, filter) = expr
+        && let Some(columns) = values.iter().map(Expr::as_column).collect::<Option<Vec<usize>>>()
+    {
+        return Form::Keys { columns, filter: filter.clone() };
     }
     if let Expr::InSet(value, set) = expr
         && let Expr::Column(column) = **value

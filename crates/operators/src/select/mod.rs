@@ -11,6 +11,7 @@
 
 mod bind;
 mod compile;
+mod keys;
 mod order;
 mod run;
 mod texts;

@@ -114,6 +114,10 @@ impl Run<'_, '_> {
                     }
                 }
             }
+            Test::Keys(keys) => {
+                keys.chunks().for_each(|chunk| self.retain_valid(chunk, true, alive));
+                keys.retain(self.range.clone(), wanted, self.buffers, alive);
+            }
             Test::Texts { texts, chunk } => {
                 self.retain_valid(chunk, true, alive);
                 texts.retain(wanted, start, alive);

@@ -7,7 +7,7 @@ use farpool_model::{
     Aggregate, AggregateFunction, ArithmeticOp, CompareOp, Error, Expr, Literal, Output, Program, Result,
     Value,
 };
-use farpool_statistics::{Moments, Sketch, State};
+use farpool_statistics::{Moments, Sketch, State, keys};
 use std::cmp::Ordering;
 use std::collections::BTreeMap;
 
@@ -119,6 +119,19 @@ pub(super) fn eval(expr: &Expr, row: &Row, schema: &Schema) -> Result<Value> {
             Value::Int(v) => Value::Bool(set.iter().any(|key| i128::from(key) == v)),
             other => other,
         },
+        Expr::InFilter(values, filter) => {
+            let values: Vec<Value> = values.iter().map(|e| eval(e, row, schema)).collect::<Result<_>>()?;
+            let hashes = values.iter().map(|value| match value {
+                Value::Int(v) => Some(keys::of_integer(*v)),
+                Value::Text(v) => Some(keys::of_bytes(v.as_bytes())),
+                Value::Bytes(v) => Some(keys::of_bytes(v)),
+                _ => None,
+            });
+            match hashes.collect::<Option<Vec<u64>>>() {
+                Some(hashes) => Value::Bool(filter.contains(hashes.into_iter().reduce(keys::and).unwrap())),
+                None => Value::Null,
+            }
+        }
         Expr::Like { value, pattern, case_insensitive } => match eval(value, row, schema)? {
             Value::Text(text) => {
                 let fold = |s: &str| if *case_insensitive { s.to_lowercase() } else { s.to_string() };

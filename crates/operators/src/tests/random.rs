@@ -7,9 +7,10 @@ use arrow_buffer::NullBuffer;
 use arrow_schema::{DataType, Field, Schema, SchemaRef, TimeUnit};
 use farpool_model::literal::integer_range;
 use farpool_model::{
-    Aggregate, AggregateFunction, ArithmeticOp, CompareOp, Expr, KeySet, Literal, NamedExpr, NullHandling,
-    Output, Pattern, Program, TableName, Value,
+    Aggregate, AggregateFunction, ArithmeticOp, CompareOp, Expr, KeyFilter, KeySet, Literal, NamedExpr,
+    NullHandling, Output, Pattern, Program, TableName, Value,
 };
+use farpool_statistics::keys;
 use std::sync::Arc;
 
 /// A small generator of its own, so that a seed means the same for ever (xorshift64*).
@@ -321,6 +322,26 @@ fn key_set(random: &mut Random, value: Expr, data_type: &DataType) -> Expr {
     }
 }
 
+/// Membership in a filter of some keys like the values of one column or several.
+fn key_filter(random: &mut Random, schema: &Schema) -> Option<Expr> {
+    let has_keys =
+        |t: &DataType| farpool_model::schema::is_integer_like(t) || farpool_model::schema::is_bytes(t);
+    let columns: Vec<usize> = (0..1 + random.below(3)).map(|_| random.below(schema.fields().len())).collect();
+    let data_types = columns.iter().map(|c| Some(schema.field(*c).data_type().clone()).filter(has_keys));
+    let data_types = data_types.collect::<Option<Vec<DataType>>>()?;
+    let mut hash = || {
+        let value = |data_type: &DataType| match literal(random, data_type, 0).value() {
+            Value::Int(v) => keys::of_integer(*v),
+            Value::Text(v) => keys::of_bytes(v.as_bytes()),
+            Value::Bytes(v) => keys::of_bytes(v),
+            other => unreachable!("{other:?} of a type with keys"),
+        };
+        data_types.iter().map(value).reduce(keys::and).unwrap()
+    };
+    let filter = KeyFilter::new((0..40).map(|_| hash()).collect(), 16)?;
+    Some(Expr::InFilter(columns.into_iter().map(Expr::Column).collect(), filter))
+}
+
 /// A boolean expression.
 pub(crate) fn condition(random: &mut Random, schema: &Schema, depth: usize) -> Expr {
     if depth > 0 && random.chance(55) {
@@ -334,6 +355,11 @@ pub(crate) fn condition(random: &mut Random, schema: &Schema, depth: usize) -> E
     let column = random.below(schema.fields().len());
     let data_type = schema.field(column).data_type().clone();
     let value = Expr::Column(column);
+    if random.chance(10)
+        && let Some(expr) = key_filter(random, schema)
+    {
+        return expr;
+    }
     match random.below(13) {
         12 if farpool_model::schema::is_integer_like(&data_type) => key_set(random, value, &data_type),
         0 => Expr::IsNull(Box::new(value)),

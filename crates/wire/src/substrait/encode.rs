@@ -184,6 +184,13 @@ impl Encoder<'_> {
                 let arguments = vec![self.argument(value, depth)?, argument(self.literal(&keys)?)];
                 self.scalar_function(Function::InSet, arguments, Vec::new(), Some(DataType::Boolean))
             }
+            Expr::InFilter(values, filter) => {
+                let keys = Literal::new(Value::Bytes(filter.to_bytes()), DataType::BinaryView)?;
+                let values = values.iter().map(|value| self.argument(value, depth));
+                let mut arguments = values.collect::<Result<Vec<_>>>()?;
+                arguments.push(argument(self.literal(&keys)?));
+                self.scalar_function(Function::InFilter, arguments, Vec::new(), Some(DataType::Boolean))
+            }
             Expr::Cast(value, to) => {
                 let input = self.expression(value, depth)?;
                 let r#type = self

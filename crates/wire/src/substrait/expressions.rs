@@ -10,7 +10,7 @@ use super::read;
 use super::types::{self, TypeNames};
 use arrow_schema::{DataType, Schema};
 use bytes::Bytes;
-use farpool_model::{CompareOp, Error, Expr, KeySet, Literal, Pattern, Result, Value, limits};
+use farpool_model::{CompareOp, Error, Expr, KeyFilter, KeySet, Literal, Pattern, Result, Value, limits};
 use std::cell::Cell;
 use std::collections::HashMap;
 
@@ -260,12 +260,22 @@ impl<'a> Reader<'a> {
                     None => Err(arguments),
                 }
             }
-            Function::InSet => match keys_of(&arguments)? {
-                Some(keys) => {
+            Function::InSet => match keys_of(&arguments) {
+                Some(keys) if arguments.len() == 2 => {
+                    let keys = KeySet::from_bytes(keys)?;
                     self.charge(keys.nodes())?;
                     Ok(Expr::InSet(Box::new(arguments.swap_remove(0)), keys))
                 }
-                None => Err(arguments),
+                _ => Err(arguments),
+            },
+            Function::InFilter => match keys_of(&arguments) {
+                Some(keys) if arguments.len() > 1 => {
+                    let keys = KeyFilter::from_bytes(keys)?;
+                    self.charge(keys.nodes())?;
+                    arguments.pop();
+                    Ok(Expr::InFilter(arguments, keys))
+                }
+                _ => Err(arguments),
             },
             Function::Regex { case_insensitive } => match arguments.get(1).and_then(text) {
                 Some(pattern) if arguments.len() == 2 => match Pattern::new(pattern, case_insensitive) {
@@ -413,11 +423,11 @@ fn text(expr: &Expr) -> Option<&str> {
 }
 
 /// The set of keys in the arguments of `in_set`.
-fn keys_of(arguments: &[Expr]) -> Result<Option<KeySet>> {
-    let [_, Expr::Literal(keys)] = arguments else { return Ok(None) };
+fn keys_of(arguments: &[Expr]) -> Option<&[u8]> {
+    let Some(Expr::Literal(keys)) = arguments.last() else { return None };
     match keys.value() {
-        Value::Bytes(keys) => KeySet::from_bytes(keys).map(Some),
-        _ => Ok(None),
+        Value::Bytes(keys) => Some(keys),
+        _ => None,
     }
 }
 

@@ -43,6 +43,7 @@ pub(super) enum Function {
     Arithmetic(ArithmeticOp),
     Negate,
     InSet,
+    InFilter,
     Opaque,
 }
 
@@ -74,6 +75,7 @@ pub(super) const SCALAR: &[(&str, &str, Function)] = &[
     // DataFusion's own name; the standard has `like` with an option.
     ("ilike", FARPOOL, Function::Like { case_insensitive: true }),
     ("in_set", FARPOOL, Function::InSet),
+    ("in_filter", FARPOOL, Function::InFilter),
     ("regexp_is_match", FARPOOL, Function::Regex { case_insensitive: false }),
     ("opaque", FARPOOL, Function::Opaque),
 ];

@@ -5,8 +5,8 @@ use super::*;
 use arrow_schema::{DataType, Field, Schema, SchemaRef, TimeUnit};
 use bytes::Bytes;
 use farpool_model::{
-    Aggregate, AggregateFunction, ArithmeticOp, CompareOp, ErrorKind, Expr, KeySet, Literal, NamedExpr,
-    NullHandling, Output, Pattern, Program, SortKey, TableName, Value, Version, limits,
+    Aggregate, AggregateFunction, ArithmeticOp, CompareOp, ErrorKind, Expr, KeyFilter, KeySet, Literal,
+    NamedExpr, NullHandling, Output, Pattern, Program, SortKey, TableName, Value, Version, limits,
 };
 use proptest::prelude::*;
 use prost::Message;
@@ -106,6 +106,8 @@ fn any_expr(columns: usize) -> BoxedStrategy<Expr> {
                     Expr::InSet(value, KeySet::new(&keys).unwrap())
                 }
             ),
+            (proptest::collection::vec(inner.clone(), 1..4), proptest::collection::vec(any::<u64>(), 1..99))
+                .prop_map(|(values, hashes)| Expr::InFilter(values, KeyFilter::new(hashes, 16).unwrap())),
             (boxed.clone(), ".{0,9}", any::<bool>()).prop_map(|(value, pattern, case_insensitive)| {
                 Expr::Like { value, pattern, case_insensitive }
             }),

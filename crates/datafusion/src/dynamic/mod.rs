@@ -1,0 +1,286 @@
+//! Conditions that other operators find out while they run, such as the least and greatest key on the
+//! build side of a hash join, or the worst row that a top-k still wants.
+//!
+//! Invariant: they only thin out. A part that cannot be said in the model's terms is left out of a
+//! conjunction and makes a disjunction useless; the operator that made the filter decides in the end.
+
+mod keys;
+mod tap;
+
+use crate::literal;
+use datafusion::common::ScalarValue;
+use datafusion::logical_expr::Operator;
+use datafusion::physical_expr::expressions::{
+    BinaryExpr, CaseExpr, Column, DynamicFilterPhysicalExpr, IsNullExpr, Literal as PhysicalLiteral,
+};
+use datafusion::physical_plan::PhysicalExpr;
+use datafusion::physical_plan::joins::HashTableLookupExpr;
+use farpool_model::{Answer, CompareOp, Expr, NamedExpr, Output, Program, TableInfo, cast, limits};
+use farpool_planner::{estimate, split};
+use keys::Keys;
+use std::cell::OnceCell;
+use std::cmp::Ordering;
+use std::sync::Arc;
+pub(crate) use tap::{Tap, TapExec};
+
+/// Rows of the table for each value of a list, below which looking the values up (and sending them) costs
+/// more than the join saves.
+const ROWS_PER_LISTED_VALUE_MIN: u64 = 16;
+
+/// The part of the rows that a set must remove at least, to be worth a look-up for each row.
+const SET_REMOVES_MIN: f64 = 0.2;
+
+/// Bytes that a row which does not leave saves, at least: two packed keys.
+const ROW_BYTES_SAVED: f64 = 4.0;
+
+/// Those of `offered` that can be made use of in `program`: dynamic ones over a program in which a row less
+/// going in is no more than a row less coming out.
+pub(crate) fn usable(program: &Program, offered: &[Arc<dyn PhysicalExpr>]) -> Vec<Arc<dyn PhysicalExpr>> {
+    if program.limit.is_some() || outputs(program).is_empty() {
+        return Vec::new();
+    }
+    offered.iter().filter(|f| f.downcast_ref::<DynamicFilterPhysicalExpr>().is_some()).cloned().collect()
+}
+
+/// What the columns of the result are on which a condition may move in front of the program: all columns
+/// of rows, the keys of groups.
+fn outputs(program: &Program) -> &[NamedExpr] {
+    match &program.output {
+        Output::Rows(columns) => columns,
+        Output::Aggregate { keys, .. } => keys,
+    }
+}
+
+/// The program with what the dynamic filters say now, and that for a person. They are written over its result;
+/// `taps` have the keys of the joins that made them, by the filters' ids.
+pub(crate) fn narrowed(
+    program: Program,
+    dynamic: &[Arc<dyn PhysicalExpr>],
+    taps: &[(u64, Arc<Tap>)],
+    info: &TableInfo,
+) -> (Program, Option<String>) {
+    let column = |index: usize| outputs(&program).get(index).map(|o| o.expr.clone());
+    let current = dynamic.iter().filter_map(|f| {
+        let now = f.downcast_ref::<DynamicFilterPhysicalExpr>()?.current().ok()?;
+        let tap = taps.iter().find(|(id, _)| f.expression_id() == Some(*id)).map(|(_, tap)| &**tap);
+        Some(Reader { column: &column, info, tap, keys: OnceCell::new() }.conditions(&now))
+    });
+    let can_run = |e: &Expr| split::place(e.clone(), &info.schema).answer == Answer::Exact;
+    // All sets together must fit a plan, whichever way they are written.
+    let mut bytes_left = limits::PLAN_BYTES_MAX / 2;
+    let mut fits = |e: &Expr| {
+        let left = bytes_left.checked_sub(set_bytes(e));
+        bytes_left = left.unwrap_or(bytes_left);
+        left.is_some()
+    };
+    let found: Vec<Expr> = current.flatten().filter(can_run).filter(|e| fits(e)).collect();
+    let Some(added) = split::conjunction(found.clone()) else { return (program, None) };
+    let added = added.display(&info.schema).to_string();
+    let filter = split::conjunction(program.filter.clone().into_iter().chain(found));
+    let narrowed = Program { filter, ..program.clone() };
+    // Several long lists together may be too much.
+    if narrowed.result_schema(&info.schema).is_ok() { (narrowed, Some(added)) } else { (program, None) }
+}
+
+/// Whether a condition saves more than it costs.
+fn pays(condition: &Expr, info: &TableInfo) -> bool {
+    let bytes = key_bytes(condition);
+    if bytes > 0 {
+        let removed = 1.0 - estimate::selectivity(condition, info);
+        let saved = info.rows as f64 * removed * ROW_BYTES_SAVED;
+        return removed >= SET_REMOVES_MIN && saved >= bytes as f64;
+    }
+    let listed = cast::u64_from(condition.node_count());
+    listed < ROWS_PER_LISTED_VALUE_MIN || listed * ROWS_PER_LISTED_VALUE_MIN <= info.rows
+}
+
+/// Bytes on the wire of the sets and filters in a condition.
+fn key_bytes(condition: &Expr) -> usize {
+    let here = match condition {
+        Expr::InSet(_, set) => set.bytes(),
+        Expr::InFilter(_, filter) => filter.bytes(),
+        _ => 0,
+    };
+    here + condition.children().into_iter().map(key_bytes).sum::<usize>()
+}
+
+/// Bytes of the sets and filters in a condition, in memory.
+fn set_bytes(condition: &Expr) -> usize {
+    let here = match condition {
+        Expr::InSet(_, set) => set.bitmap_bytes(),
+        Expr::InFilter(_, filter) => filter.bytes(),
+        _ => 0,
+    };
+    here + condition.children().into_iter().map(set_bytes).sum::<usize>()
+}
+
+/// What was found out: one of the conditions that hold together.
+#[derive(Clone)]
+enum Found {
+    Plain(Expr),
+    /// The key is one of those that the join has on its smaller side.
+    Keys,
+    /// All conditions of one of these hold.
+    Any(Vec<Vec<Found>>),
+}
+
+impl Found {
+    /// A condition that both imply, if they are of one form about one column.
+    fn wider(&self, other: &Found) -> Option<Found> {
+        match (self, other) {
+            (Found::Plain(one), Found::Plain(other)) => wider(one, other).map(Found::Plain),
+            (Found::Keys, Found::Keys) => Some(Found::Keys),
+            _ => None,
+        }
+    }
+}
+
+/// Reads the filter of one operator, which is written over the result of a program.
+struct Reader<'a> {
+    /// What the columns of the result are.
+    column: &'a dyn Fn(usize) -> Option<Expr>,
+    info: &'a TableInfo,
+    tap: Option<&'a Tap>,
+    /// The keys of the join, if they are known and those of the table's columns; made when they are first asked
+    /// for. All partitions of a join have one filter.
+    keys: OnceCell<Option<Keys>>,
+}
+
+impl Reader<'_> {
+    /// Conditions in the model's terms that hold wherever `expr` is true, as far as they pay.
+    fn conditions(&self, expr: &Arc<dyn PhysicalExpr>) -> Vec<Expr> {
+        let found = self.implied(expr);
+        let of_found = |found: &Found| match (found, self.known_keys()) {
+            (Found::Keys, Some(keys)) => keys.conditions(self.info),
+            _ => self.condition(found).filter(|e| pays(e, self.info)).into_iter().collect(),
+        };
+        found.iter().flat_map(of_found).collect()
+    }
+
+    /// The same of one thing as one condition; `None` for "always".
+    fn condition(&self, found: &Found) -> Option<Expr> {
+        match found {
+            Found::Plain(expr) => Some(expr.clone()),
+            Found::Keys => self.known_keys()?.condition(self.info),
+            Found::Any(ways) => {
+                let all =
+                    |way: &Vec<Found>| Expr::all(way.iter().filter_map(|f| self.condition(f)).collect());
+                ways.iter().map(all).collect::<Option<Vec<Expr>>>().map(Expr::Or)
+            }
+        }
+    }
+
+    fn known_keys(&self) -> Option<&Keys> {
+        self.keys.get()?.as_ref()
+    }
+
+    /// What holds wherever `expr` is true.
+    fn implied(&self, expr: &Arc<dyn PhysicalExpr>) -> Vec<Found> {
+        if let Some(binary) = expr.downcast_ref::<BinaryExpr>() {
+            let (left, right) = (binary.left(), binary.right());
+            return match binary.op() {
+                Operator::And => [self.implied(left), self.implied(right)].concat(),
+                Operator::Or => {
+                    let ways = vec![self.implied(left), self.implied(right)];
+                    if ways.iter().any(Vec::is_empty) { Vec::new() } else { vec![Found::Any(ways)] }
+                }
+                op => {
+                    let sides = self.value(left).zip(self.value(right));
+                    let compared = sides.zip(compare_op(*op));
+                    compared.map(|((l, r), op)| Found::Plain(Expr::compare(op, l, r))).into_iter().collect()
+                }
+            };
+        }
+        if let Some(lookup) = expr.downcast_ref::<HashTableLookupExpr>() {
+            let keys = self
+                .keys
+                .get_or_init(|| Keys::of(&lookup.children(), self.tap?.keys()?, self.column, self.info));
+            return keys.iter().map(|_| Found::Keys).collect();
+        }
+        if let Some(inner) = expr.downcast_ref::<IsNullExpr>() {
+            let value = self.value(inner.arg());
+            return value.map(|value| Found::Plain(Expr::IsNull(Box::new(value)))).into_iter().collect();
+        }
+        if let Some(case) = expr.downcast_ref::<CaseExpr>() {
+            return self.routed(case);
+        }
+        let no = is_false(expr).then(|| literal::from_scalar(&ScalarValue::Boolean(Some(false)))).flatten();
+        no.map(|no| Found::Plain(Expr::Literal(no))).into_iter().collect()
+    }
+
+    /// `CASE hash(key) % n WHEN 0 THEN … WHEN 1 THEN … END`, as partitioned joins write it: whatever the
+    /// hash, one of the branches holds.
+    fn routed(&self, case: &CaseExpr) -> Vec<Found> {
+        let branches = case.when_then_expr().iter().map(|(_, then)| then).chain(case.else_expr());
+        let branches = branches.filter(|branch| !is_false(branch));
+        hull(&branches.map(|branch| self.implied(branch)).collect::<Vec<_>>())
+    }
+
+    fn value(&self, expr: &Arc<dyn PhysicalExpr>) -> Option<Expr> {
+        if let Some(found) = expr.downcast_ref::<Column>() {
+            return (self.column)(found.index()).filter(|expr| expr.as_column().is_some());
+        }
+        let scalar = expr.downcast_ref::<PhysicalLiteral>()?.value();
+        if scalar.is_null() {
+            return None;
+        }
+        literal::from_scalar(scalar).map(Expr::Literal)
+    }
+}
+
+fn is_false(expr: &Arc<dyn PhysicalExpr>) -> bool {
+    let constant = expr.downcast_ref::<PhysicalLiteral>().map(PhysicalLiteral::value);
+    constant == Some(&ScalarValue::Boolean(Some(false)))
+}
+
+/// What all of `branches`, each a conjunction, imply: the widest of their bounds on a column, and that keys are
+/// among those of any. Hashing spreads the keys, so little is lost against the disjunction.
+fn hull(branches: &[Vec<Found>]) -> Vec<Found> {
+    let Some((first, rest)) = branches.split_first() else { return Vec::new() };
+    let widened = first.iter().filter_map(|part| {
+        rest.iter().try_fold(part.clone(), |wide, branch| branch.iter().find_map(|other| wide.wider(other)))
+    });
+    widened.collect()
+}
+
+/// A condition that both imply, if they are of one form about one column.
+fn wider(one: &Expr, other: &Expr) -> Option<Expr> {
+    match (one, other) {
+        (Expr::Compare(op, column, a), Expr::Compare(other_op, other_column, b))
+            if op == other_op && column == other_column =>
+        {
+            let (Expr::Literal(a), Expr::Literal(b)) = (&**a, &**b) else { return None };
+            let a_is_less = a.compare(b)? == Ordering::Less;
+            let wide = match op {
+                CompareOp::GtEq | CompareOp::Gt => {
+                    if a_is_less {
+                        a
+                    } else {
+                        b
+                    }
+                }
+                CompareOp::LtEq | CompareOp::Lt => {
+                    if a_is_less {
+                        b
+                    } else {
+                        a
+                    }
+                }
+                CompareOp::Eq | CompareOp::NotEq => return None,
+            };
+            Some(Expr::compare(*op, (**column).clone(), Expr::Literal(wide.clone())))
+        }
+        _ => None,
+    }
+}
+
+fn compare_op(op: Operator) -> Option<CompareOp> {
+    Some(match op {
+        Operator::Eq => CompareOp::Eq,
+        Operator::Lt => CompareOp::Lt,
+        Operator::LtEq => CompareOp::LtEq,
+        Operator::Gt => CompareOp::Gt,
+        Operator::GtEq => CompareOp::GtEq,
+        _ => return None,
+    })
+}

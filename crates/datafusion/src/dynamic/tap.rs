@@ -1,0 +1,160 @@
+//! A look at the keys of a join's smaller side on their way into the join.
+//!
+//! DataFusion tells a scan the least and the greatest key, and otherwise lends it the join's hash table, which
+//! cannot travel; or it hands every key over as an expression, which costs 150 ns each before the scan can
+//! start, of several columns a microsecond. Here the columns of keys are kept as they pass by.
+//!
+//! Invariant: keys are told only after every partition of the smaller side has come to its end, and all of them
+//! or none.
+
+use super::keys::KEYS_MAX;
+use arrow_array::{Array, ArrayRef, RecordBatch};
+use arrow_select::concat::concat;
+use datafusion::common::tree_node::TreeNodeRecursion;
+use datafusion::error::{DataFusionError, Result};
+use datafusion::execution::TaskContext;
+use datafusion::physical_plan::execution_plan::CardinalityEffect;
+use datafusion::physical_plan::stream::RecordBatchStreamAdapter;
+use datafusion::physical_plan::{
+    DisplayAs, DisplayFormatType, ExecutionPlan, ExecutionPlanProperties, PhysicalExpr, PlanProperties,
+    SendableRecordBatchStream,
+};
+use futures::StreamExt;
+use parking_lot::Mutex;
+use std::fmt;
+use std::sync::Arc;
+
+/// What is kept of the keys.
+#[derive(Debug)]
+pub(crate) struct Tap {
+    keys: Vec<Arc<dyn PhysicalExpr>>,
+    state: Mutex<State>,
+}
+
+#[derive(Debug)]
+struct State {
+    /// Partitions that have not come to their end.
+    open: usize,
+    rows: usize,
+    /// The keys of each batch; `None` when they are too many.
+    batches: Option<Vec<Vec<ArrayRef>>>,
+}
+
+impl Tap {
+    /// For the values of `keys` over the rows of `partitions` partitions.
+    pub(crate) fn new(keys: Vec<Arc<dyn PhysicalExpr>>, partitions: usize) -> Tap {
+        Tap { keys, state: Mutex::new(State { open: partitions, rows: 0, batches: Some(Vec::new()) }) }
+    }
+
+    /// The values of each key over all rows. `None` while rows may still come, and when there were too many.
+    pub(super) fn keys(&self) -> Option<Vec<ArrayRef>> {
+        let state = self.state.lock();
+        let batches = state.batches.as_ref().filter(|_| state.open == 0)?;
+        let of_key = |key: usize| {
+            let values: Vec<&dyn Array> = batches.iter().map(|batch| &*batch[key]).collect();
+            concat(&values).ok()
+        };
+        (0..self.keys.len()).map(of_key).collect()
+    }
+
+    /// Keeps the keys of some rows.
+    pub(crate) fn take(&self, batch: &RecordBatch) {
+        let mut state = self.state.lock();
+        state.rows += batch.num_rows();
+        if state.rows > KEYS_MAX {
+            state.batches = None;
+        }
+        let Some(batches) = &mut state.batches else { return };
+        let of_key = |key: &Arc<dyn PhysicalExpr>| key.evaluate(batch)?.into_array(batch.num_rows());
+        match self.keys.iter().map(of_key).collect::<Result<Vec<ArrayRef>>>() {
+            Ok(keys) => batches.push(keys),
+            // The join will fail on the same.
+            Err(_) => state.batches = None,
+        }
+    }
+
+    /// One partition has come to its end.
+    pub(crate) fn end(&self) {
+        let mut state = self.state.lock();
+        state.open = state.open.saturating_sub(1);
+    }
+}
+
+/// Hands on what it is given, and lets a [`Tap`] have a look.
+#[derive(Debug)]
+pub(crate) struct TapExec {
+    input: Arc<dyn ExecutionPlan>,
+    tap: Arc<Tap>,
+}
+
+impl TapExec {
+    pub(crate) fn new(input: Arc<dyn ExecutionPlan>, tap: Arc<Tap>) -> Self {
+        debug_assert_eq!(tap.state.lock().open, input.output_partitioning().partition_count());
+        TapExec { input, tap }
+    }
+}
+
+impl DisplayAs for TapExec {
+    fn fmt_as(&self, _: DisplayFormatType, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let keys: Vec<String> = self.tap.keys.iter().map(ToString::to_string).collect();
+        write!(f, "TapExec: keys=[{}]", keys.join(", "))
+    }
+}
+
+impl ExecutionPlan for TapExec {
+    fn name(&self) -> &'static str {
+        "TapExec"
+    }
+
+    fn properties(&self) -> &Arc<PlanProperties> {
+        self.input.properties()
+    }
+
+    fn maintains_input_order(&self) -> Vec<bool> {
+        vec![true]
+    }
+
+    fn cardinality_effect(&self) -> CardinalityEffect {
+        CardinalityEffect::Equal
+    }
+
+    fn benefits_from_input_partitioning(&self) -> Vec<bool> {
+        vec![false]
+    }
+
+    fn children(&self) -> Vec<&Arc<dyn ExecutionPlan>> {
+        vec![&self.input]
+    }
+
+    fn apply_expressions(
+        &self,
+        f: &mut dyn FnMut(&Arc<dyn PhysicalExpr>) -> Result<TreeNodeRecursion>,
+    ) -> Result<TreeNodeRecursion> {
+        datafusion::physical_plan::execution_plan::apply_expression_roots(&self.tap.keys, f)
+    }
+
+    fn with_new_children(
+        self: Arc<Self>,
+        children: Vec<Arc<dyn ExecutionPlan>>,
+    ) -> Result<Arc<dyn ExecutionPlan>> {
+        let [input] = <[_; 1]>::try_from(children)
+            .map_err(|_| DataFusionError::Internal("a tap has one input".to_string()))?;
+        Ok(Arc::new(TapExec { input, tap: Arc::clone(&self.tap) }))
+    }
+
+    fn execute(&self, partition: usize, context: Arc<TaskContext>) -> Result<SendableRecordBatchStream> {
+        let mut input = self.input.execute(partition, context)?;
+        let tap = Arc::clone(&self.tap);
+        let mut ended = false;
+        let watched = futures::stream::poll_fn(move |context| {
+            let next = input.poll_next_unpin(context);
+            match &next {
+                std::task::Poll::Ready(Some(Ok(batch))) => tap.take(batch),
+                std::task::Poll::Ready(None) if !std::mem::replace(&mut ended, true) => tap.end(),
+                _ => {}
+            }
+            next
+        });
+        Ok(Box::pin(RecordBatchStreamAdapter::new(self.schema(), watched)))
+    }
+}

@@ -1,0 +1,116 @@
+//! A filter of keys bound to the chunks of a row group: rows are hashed as they lie.
+//!
+//! Invariant: the hash of a row is that of [`farpool_statistics::keys::of_rows`] over the decoded columns.
+
+use crate::bits;
+use crate::lanes::LaneBuffers;
+use farpool_columns::{Chunk, Integers, RowGroup};
+use farpool_model::KeyFilter;
+use farpool_statistics::keys;
+use std::ops::Range;
+
+/// Rows of a batch for each that is asked about, from which on only the latter are read. Reading a row by
+/// itself takes a few times as long as its share of a block.
+const GATHERED_MIN: usize = 8;
+
+/// The columns whose values together are looked for, and in what.
+pub(super) struct BoundKeys<'a> {
+    columns: Vec<(&'a Chunk, Source<'a>)>,
+    filter: &'a KeyFilter,
+}
+
+/// Where the hashes of a column come from.
+enum Source<'a> {
+    Integers(Integers<'a>),
+    /// Codes, and the hash of each value of the dictionary.
+    Dictionary(Integers<'a>, Vec<u64>),
+}
+
+impl<'a> BoundKeys<'a> {
+    /// `None` when a chunk has to be decoded to be hashed.
+    pub(super) fn new(columns: &[usize], filter: &'a KeyFilter, group: &'a RowGroup) -> Option<Self> {
+        let source = |column: &usize| {
+            let chunk = &*group.chunks[*column];
+            let source = match (chunk.integers(), chunk.dictionary()) {
+                (Some(integers), _) => Source::Integers(integers),
+                (None, Some(dictionary)) => {
+                    let hashes = keys::of_rows(std::slice::from_ref(dictionary.values())).ok()?;
+                    Source::Dictionary(dictionary.codes(), hashes)
+                }
+                (None, None) => return None,
+            };
+            Some((chunk, source))
+        };
+        Some(BoundKeys { columns: columns.iter().map(source).collect::<Option<_>>()?, filter })
+    }
+
+    /// The chunks that are read.
+    pub(super) fn chunks(&self) -> impl Iterator<Item = &'a Chunk> {
+        self.columns.iter().map(|(chunk, _)| *chunk)
+    }
+
+    /// Clears the bits of the rows of `range` that may be a key; if `wanted`, of those that are none. What a
+    /// row with a NULL gives is unspecified.
+    pub(super) fn retain(
+        &self,
+        range: Range<usize>,
+        wanted: bool,
+        buffers: &mut LaneBuffers,
+        alive: &mut [u64],
+    ) {
+        let count = bits::count(alive);
+        if count * GATHERED_MIN <= range.len() {
+            return self.retain_few(range.start, count, wanted, buffers, alive);
+        }
+        if let [(_, Source::Integers(only))] = &self.columns[..] {
+            let values = buffers.scratch();
+            only.unpack(range, values);
+            bits::retain(alive, |row| self.filter.contains(keys::of_word(values[row])) == wanted);
+            return;
+        }
+        let mut hashes = buffers.take_bits(range.len());
+        self.hash(&mut hashes, buffers.scratch(), |integers, values| integers.unpack(range.clone(), values));
+        bits::retain(alive, |row| self.filter.contains(hashes[row]) == wanted);
+        buffers.give_bits(hashes);
+    }
+
+    /// The same when only `count` rows, of those from `start` on, are asked about.
+    fn retain_few(
+        &self,
+        start: usize,
+        count: usize,
+        wanted: bool,
+        buffers: &mut LaneBuffers,
+        alive: &mut [u64],
+    ) {
+        let mut rows = Vec::with_capacity(count);
+        bits::for_each(alive, |row| rows.push((start + row) as u32));
+        let mut hashes = buffers.take_bits(count);
+        self.hash(&mut hashes, buffers.scratch(), |integers, values| integers.gather(&rows, values));
+        for (row, hash) in rows.iter().zip(&hashes) {
+            let row = *row as usize - start;
+            alive[row / 64] &= !(u64::from(self.filter.contains(*hash) != wanted) << (row % 64));
+        }
+        buffers.give_bits(hashes);
+    }
+
+    /// The hashes of some rows: `read` replaces its second argument by their integers.
+    fn hash(&self, hashes: &mut [u64], values: &mut Vec<i64>, read: impl Fn(&Integers<'_>, &mut Vec<i64>)) {
+        for (place, (_, source)) in self.columns.iter().enumerate() {
+            let put =
+                |hash: &mut u64, next: u64| *hash = if place == 0 { next } else { keys::and(*hash, next) };
+            match source {
+                Source::Integers(integers) => {
+                    read(integers, values);
+                    hashes.iter_mut().zip(&*values).for_each(|(hash, v)| put(hash, keys::of_word(*v)));
+                }
+                Source::Dictionary(codes, known) => {
+                    read(codes, values);
+                    // A NULL row has some code; a dictionary of NULLs only has no value.
+                    let next = |code: i64| known.get(code as usize).copied().unwrap_or(0);
+                    hashes.iter_mut().zip(&*values).for_each(|(hash, code)| put(hash, next(*code)));
+                }
+            }
+        }
+    }
+}
