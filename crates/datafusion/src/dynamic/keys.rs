@@ -28,6 +28,9 @@ use std::sync::Arc;
 /// within [`limits::KEY_SET_BYTES_MAX`] and the quarter of a plan's nodes that one condition may have.
 pub(super) const KEYS_MAX: usize = 500_000;
 
+/// Bytes of keys up to which they are kept: as many of them as strings of a hundred bytes.
+pub(super) const KEY_BYTES_MAX: usize = 64 << 20;
+
 /// Keys from which on a list goes as a set or filter: looking one up takes as long whatever their number.
 const SET_KEYS_MIN: usize = 64;
 

@@ -7,9 +7,12 @@
 //! Invariant: keys are told only after every partition of the smaller side has come to its end, and all of them
 //! or none.
 
-use super::keys::KEYS_MAX;
-use arrow_array::{Array, ArrayRef, RecordBatch};
+use super::keys::{KEY_BYTES_MAX, KEYS_MAX};
+use arrow_array::cast::AsArray;
+use arrow_array::{Array, ArrayRef, RecordBatch, UInt32Array};
+use arrow_schema::DataType;
 use arrow_select::concat::concat;
+use arrow_select::take::take;
 use datafusion::common::tree_node::TreeNodeRecursion;
 use datafusion::error::{DataFusionError, Result};
 use datafusion::execution::TaskContext;
@@ -36,6 +39,7 @@ struct State {
     /// Partitions that have not come to their end.
     open: usize,
     rows: usize,
+    bytes: usize,
     /// The keys of each batch; `None` when they are too many.
     batches: Option<Vec<Vec<ArrayRef>>>,
 }
@@ -43,7 +47,10 @@ struct State {
 impl Tap {
     /// For the values of `keys` over the rows of `partitions` partitions.
     pub(crate) fn new(keys: Vec<Arc<dyn PhysicalExpr>>, partitions: usize) -> Tap {
-        Tap { keys, state: Mutex::new(State { open: partitions, rows: 0, batches: Some(Vec::new()) }) }
+        Tap {
+            keys,
+            state: Mutex::new(State { open: partitions, rows: 0, bytes: 0, batches: Some(Vec::new()) }),
+        }
     }
 
     /// The values of each key over all rows. `None` while rows may still come, and when there were too many.
@@ -59,17 +66,24 @@ impl Tap {
 
     /// Keeps the keys of some rows.
     pub(crate) fn take(&self, batch: &RecordBatch) {
-        let mut state = self.state.lock();
+        let state = &mut *self.state.lock();
         state.rows += batch.num_rows();
         if state.rows > KEYS_MAX {
             state.batches = None;
         }
         let Some(batches) = &mut state.batches else { return };
-        let of_key = |key: &Arc<dyn PhysicalExpr>| key.evaluate(batch)?.into_array(batch.num_rows());
+        let of_key =
+            |key: &Arc<dyn PhysicalExpr>| compact(&key.evaluate(batch)?.into_array(batch.num_rows())?);
         match self.keys.iter().map(of_key).collect::<Result<Vec<ArrayRef>>>() {
-            Ok(keys) => batches.push(keys),
+            Ok(keys) => {
+                state.bytes += keys.iter().map(|key| key.get_buffer_memory_size()).sum::<usize>();
+                batches.push(keys);
+            }
             // The join will fail on the same.
             Err(_) => state.batches = None,
+        }
+        if state.bytes > KEY_BYTES_MAX {
+            state.batches = None;
         }
     }
 
@@ -77,6 +91,18 @@ impl Tap {
     pub(crate) fn end(&self) {
         let mut state = self.state.lock();
         state.open = state.open.saturating_sub(1);
+    }
+}
+
+/// The same values in memory of their own: a column of a batch may keep the whole message that it came in.
+fn compact(values: &ArrayRef) -> Result<ArrayRef> {
+    match values.data_type() {
+        DataType::Utf8View => Ok(Arc::new(values.as_string_view().gc())),
+        DataType::BinaryView => Ok(Arc::new(values.as_binary_view().gc())),
+        _ => {
+            let every = UInt32Array::from_iter_values(0..u32::try_from(values.len()).unwrap_or(u32::MAX));
+            Ok(take(values, &every, None)?)
+        }
     }
 }
 

@@ -3,11 +3,14 @@
 use super::connection::{Connection, Work};
 use super::sink::StreamSink;
 use farpool_columns::Table;
-use farpool_model::{Error, Program, Result, ResultForm, TableName, Version};
+use farpool_model::{Error, Program, Result, ResultForm, TableName, Version, limits};
 use farpool_pipeline::Run;
 use farpool_wire::{FrameKind, Message, Request, Response, substrait};
 use std::cell::OnceCell;
 use std::sync::Arc;
+use tokio::sync::Semaphore;
+
+static STATISTICS_TURNS: Semaphore = Semaphore::const_new(limits::PROFILES_AWAITED_MAX);
 
 /// Bodies up to this size are dealt with where they are read: sooner than another thread would wake.
 const INLINE_BYTES_MAX: usize = 32 << 10;
@@ -19,9 +22,8 @@ const INLINE_BYTES_MAX: usize = 32 << 10;
 /// request itself is answered on its stream.
 pub(super) fn begin(connection: &Arc<Connection>, message: Message) -> Result<()> {
     connection.outbox.open(message.stream, message.bytes_on_wire, Work::Request)?;
-    // Dropping a table gives pages back to the system, which takes a while; its profile may have to be made first.
-    let is_long = matches!(message.kind, FrameKind::Drop | FrameKind::Statistics);
-    if message.body.len() <= INLINE_BYTES_MAX && !is_long {
+    // Dropping a table gives pages back to the system, which takes a while.
+    if message.body.len() <= INLINE_BYTES_MAX && message.kind != FrameKind::Drop {
         carry_out(connection, &message);
     } else {
         let connection = connection.clone();
@@ -38,7 +40,7 @@ fn carry_out(connection: &Arc<Connection>, message: &Message) {
     }
 }
 
-/// The answer; `None` when a program was started that will answer.
+/// The answer; `None` when something was started that will answer.
 fn outcome(connection: &Arc<Connection>, message: &Message) -> Result<Option<Response>> {
     let Connection { node, tenant, .. } = &**connection;
     let catalog = node.catalog();
@@ -59,10 +61,15 @@ fn outcome(connection: &Arc<Connection>, message: &Message) -> Result<Option<Res
         Request::Statistics { table, columns } => {
             let columns: Option<Vec<usize>> =
                 columns.map(|columns| columns.into_iter().map(|column| column as usize).collect());
-            Response::Statistics(Box::new(match columns {
-                Some(columns) => catalog.known_statistics(tenant, &table, &columns)?,
-                None => catalog.statistics(tenant, &table)?,
-            }))
+            match columns {
+                Some(columns) => {
+                    Response::Statistics(Box::new(catalog.known_statistics(tenant, &table, &columns)?))
+                }
+                None => {
+                    tell_statistics(connection.clone(), message.stream, table);
+                    return Ok(None);
+                }
+            }
         }
         Request::Drop { table } => {
             catalog.drop_table(tenant, &table)?;
@@ -71,6 +78,24 @@ fn outcome(connection: &Arc<Connection>, message: &Message) -> Result<Option<Res
         Request::Status => Response::Status(node.status_for(tenant)),
         other => return Err(Error::invalid(format!("{} does not belong here", other.kind().name()))),
     }))
+}
+
+/// Answers with what the rows of a table hold, which may have to be found out first. Only so many of these occupy
+/// threads; the others wait in line.
+fn tell_statistics(connection: Arc<Connection>, stream: u32, table: TableName) {
+    tokio::spawn(async move {
+        let Ok(_turn) = STATISTICS_TURNS.acquire().await else { return };
+        let told = tokio::task::spawn_blocking(move || {
+            match connection.node.catalog().statistics(&connection.tenant, &table) {
+                Ok(statistics) => {
+                    connection.answer(stream, &Response::Statistics(Box::new(statistics)));
+                }
+                Err(error) => connection.fail(stream, error),
+            }
+        });
+        // A defect there has ended the thread, not the connection.
+        drop(told.await);
+    });
 }
 
 /// Starts a program; its sink will end the stream.

@@ -91,6 +91,7 @@ impl Load {
     /// `NotFound` or `Invalid` when the table to append to was dropped or got other columns meanwhile.
     pub fn commit(mut self) -> Result<TableInfo> {
         self.check()?;
+        let arrival = self.catalog.crew.make_way();
         self.encode_waiting()?;
         if let Some(group) = self.builder.take_last_row_group() {
             let group = self.encoder.encode(&group);
@@ -98,6 +99,7 @@ impl Load {
         }
         let Load { catalog, tenant, name, mode, builder, encoder, tap, .. } = self;
         let table = builder.finish()?;
+        drop(arrival);
         let expected = match mode {
             LoadMode::Append => return append(&catalog, &tenant, &name, &table, tap, encoder),
             LoadMode::Create => Expected::Nothing,
@@ -134,7 +136,7 @@ impl Load {
     }
 
     fn try_push(&mut self, batch: &RecordBatch) -> Result<()> {
-        self.catalog.crew.make_way();
+        let _arrival = self.catalog.crew.make_way();
         self.builder.buffer(batch)?;
         while let Some(group) = self.builder.take_full_row_group() {
             self.waiting.push(group);
@@ -147,7 +149,6 @@ impl Load {
 
     fn encode_waiting(&mut self) -> Result<()> {
         let waiting = std::mem::take(&mut self.waiting);
-        self.catalog.crew.make_way();
         for group in encode_all(&self.encoder, &waiting, self.workers) {
             self.add(group)?;
         }

@@ -128,8 +128,13 @@ impl RemotePool {
             (over.as_ptr() == Arc::as_ptr(&connection)).then(|| table.clone())
         };
         let known = self.described.lock().get(name).and_then(here);
-        // As long as its profile is being made, more becomes known of a version.
-        let settled = known.as_ref().filter(|table| table.rows_profiled.is_none());
+        // Before there is a profile, more may become known of a version.
+        let has_profile = |table: &&TableInfo| {
+            let mut columns = table.columns.iter();
+            table.rows_profiled.is_none()
+                && columns.any(|c| c.spread.is_some() || c.distinct_estimate.is_some())
+        };
+        let settled = known.as_ref().filter(has_profile);
         let version = settled.map(|table| table.version);
         let request = Request::Table { name: name.clone(), known: version };
         match (ask(&connection, &request, "it described a table").await?, known) {

@@ -7,7 +7,7 @@ use super::gathering::{Gathering, Worker};
 use parking_lot::{Condvar, Mutex};
 use std::collections::VecDeque;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::thread;
 use std::time::Duration;
 
@@ -22,15 +22,32 @@ const LINGER: Duration = Duration::from_millis(500);
 /// the same memory and caches.
 const REST: Duration = Duration::from_millis(20);
 
+/// Rests before one row group is looked at all the same: where rows always come in from somewhere, profiles are made
+/// too, a row group a second.
+const RESTS_MAX: usize = 50;
+
 /// See the file's comment.
 #[derive(Debug)]
 pub(in crate::catalog) struct Crew {
     size: usize,
-    /// How often rows have come in, and at which of these nothing had come for a while.
+    /// Calls that take rows in.
+    arriving: AtomicUsize,
+    /// How many such calls have ended, and after which of these nothing had come for a while.
     arrivals: AtomicU64,
     quiet_at: AtomicU64,
     calls: Mutex<Calls>,
     called: Condvar,
+}
+
+/// Rows that are taken in at the moment.
+#[derive(Debug)]
+pub(in crate::catalog) struct Arrival(Arc<Crew>);
+
+impl Drop for Arrival {
+    fn drop(&mut self) {
+        self.0.arrivals.fetch_add(1, Ordering::Relaxed);
+        self.0.arriving.fetch_sub(1, Ordering::Relaxed);
+    }
 }
 
 #[derive(Debug, Default)]
@@ -47,6 +64,7 @@ impl Crew {
         let size = thread::available_parallelism().map_or(1, usize::from).min(SIZE_MAX);
         Arc::new(Crew {
             size,
+            arriving: AtomicUsize::new(0),
             arrivals: AtomicU64::new(0),
             quiet_at: AtomicU64::new(0),
             calls: Mutex::default(),
@@ -54,18 +72,23 @@ impl Crew {
         })
     }
 
-    /// Has the threads rest for a while: rows come in.
-    pub fn make_way(&self) {
-        self.arrivals.fetch_add(1, Ordering::Relaxed);
+    /// Has the threads rest until the guard is gone, and for a while after: rows come in.
+    pub fn make_way(self: &Arc<Self>) -> Arrival {
+        self.arriving.fetch_add(1, Ordering::Relaxed);
+        Arrival(self.clone())
     }
 
-    /// Returns once no rows have come in for a while.
+    /// Returns once no rows have come in for a while, or when that takes long.
     pub(super) fn rest(&self) {
+        let is_quiet = || self.arriving.load(Ordering::Relaxed) == 0;
         let mut before = self.arrivals.load(Ordering::Relaxed);
-        while self.quiet_at.load(Ordering::Relaxed) != before {
+        for _ in 0..RESTS_MAX {
+            if is_quiet() && self.quiet_at.load(Ordering::Relaxed) == before {
+                return;
+            }
             thread::sleep(REST);
             let now = self.arrivals.load(Ordering::Relaxed);
-            if now == before {
+            if is_quiet() && now == before {
                 self.quiet_at.store(now, Ordering::Relaxed);
             }
             before = now;

@@ -25,6 +25,8 @@ pub(super) struct Gathering {
     /// Signals whoever waits that there may be more to do, or that it is settled.
     changed: Condvar,
     abandoned: AtomicBool,
+    /// Whether it stands in the crew's line.
+    called: AtomicBool,
 }
 
 #[derive(Debug, Default)]
@@ -32,7 +34,10 @@ struct Work {
     waiting: VecDeque<Arc<RowGroup>>,
     /// Profiles that nobody adds to at the moment.
     idle: Vec<Profile>,
+    /// Threads at work on it, and those of them that wait for it.
     busy: usize,
+    busy_waiting: usize,
+    /// Those before it counted once they are settled.
     rows_seen: u64,
     failed: Option<Error>,
     is_awaited: bool,
@@ -57,7 +62,7 @@ enum Stage {
 /// Something to do. Until it is done, the work counts it as busy.
 enum Task {
     Observe { group: Arc<RowGroup>, profile: Option<Profile> },
-    Settle { base: Option<Outcome>, parts: Vec<Profile>, encoder: Encoder },
+    Settle { base: Option<Outcome>, rows_before: u64, parts: Vec<Profile>, encoder: Encoder },
 }
 
 /// Who works on it.
@@ -69,8 +74,9 @@ pub(super) enum Worker {
 
 impl Gathering {
     pub fn new(schema: SchemaRef, crew: Arc<Crew>) -> Gathering {
-        let (work, changed, abandoned) = (Mutex::default(), Condvar::new(), AtomicBool::new(false));
-        Gathering { schema, crew, work, changed, abandoned }
+        let (work, changed) = (Mutex::default(), Condvar::new());
+        let (abandoned, called) = (AtomicBool::new(false), AtomicBool::new(false));
+        Gathering { schema, crew, work, changed, abandoned, called }
     }
 
     pub fn add(self: &Arc<Self>, group: Arc<RowGroup>) {
@@ -100,7 +106,12 @@ impl Gathering {
     }
 
     pub fn rows_seen(&self) -> u64 {
-        self.work.lock().rows_seen
+        let work = self.work.lock();
+        let before = match &work.stage {
+            Stage::Complete { base: Some(base), .. } => base.rows_seen(),
+            _ => 0,
+        };
+        work.rows_seen + before
     }
 
     /// What it waits for.
@@ -122,8 +133,8 @@ impl Gathering {
     pub fn abandon(&self) {
         self.abandoned.store(true, Ordering::Relaxed);
         let mut work = self.work.lock();
-        let busy = work.busy;
-        let held = std::mem::replace(&mut *work, Work { busy, ..Work::default() });
+        let Work { busy, busy_waiting, .. } = *work;
+        let held = std::mem::replace(&mut *work, Work { busy, busy_waiting, ..Work::default() });
         drop(work);
         // Pages, profiles and the taps before this one: not under the lock.
         drop(held);
@@ -134,7 +145,9 @@ impl Gathering {
         // What has changed may be something else's state: whoever has just looked is not to miss it.
         drop(self.work.lock());
         self.changed.notify_all();
-        self.crew.call(self.clone());
+        if !self.called.swap(true, Ordering::AcqRel) {
+            self.crew.call(self.clone());
+        }
     }
 
     /// What came of it, once it is settled. The caller works on it until then.
@@ -146,38 +159,43 @@ impl Gathering {
                     if let Stage::Settled(outcome) = &work.stage {
                         return outcome.clone();
                     }
-                    match work.take(self.crew.size()) {
+                    match work.take(Worker::Waiting, self.crew.size()) {
                         Some(task) => break task,
                         None => self.changed.wait(&mut work),
                     }
                 }
             };
-            self.carry_out(task);
+            self.carry_out(task, Worker::Waiting);
         }
     }
 
     /// Works as long as there is something to do. Whoever is the last to be done finds that it can be settled.
     pub fn work(self: &Arc<Self>, worker: Worker) {
+        if worker == Worker::Crew {
+            self.called.store(false, Ordering::Release);
+        }
         while let Some(task) = self.take(worker) {
-            self.carry_out(task);
+            self.carry_out(task, worker);
         }
     }
 
     fn take(&self, worker: Worker) -> Option<Task> {
         if worker == Worker::Crew {
+            if !self.work.lock().has_task() {
+                return None;
+            }
             self.crew.rest();
         }
-        let mut work = self.work.lock();
-        if worker == Worker::Crew && work.is_awaited { None } else { work.take(self.crew.size()) }
+        self.work.lock().take(worker, self.crew.size())
     }
 
-    fn carry_out(self: &Arc<Self>, task: Task) {
+    fn carry_out(self: &Arc<Self>, task: Task, worker: Worker) {
         match task {
             Task::Observe { group, profile } => {
                 let rows = u64_from(group.rows);
                 let profile = guarded(|| self.observe(&group, profile));
                 drop(group);
-                self.done(|work| {
+                self.done(worker, |work| {
                     work.rows_seen += rows;
                     match profile {
                         Ok(profile) => work.idle.push(profile),
@@ -185,9 +203,10 @@ impl Gathering {
                     }
                 });
             }
-            Task::Settle { base, parts, encoder } => {
+            Task::Settle { base, rows_before, parts, encoder } => {
                 let outcome = guarded(|| self.settle(base, parts, &encoder));
-                let held = self.done(|work| {
+                let held = self.done(worker, |work| {
+                    work.rows_seen += rows_before;
                     (std::mem::replace(&mut work.stage, Stage::Settled(outcome)), work.next.take())
                 });
                 if let Some((_, Some(next))) = held {
@@ -198,9 +217,10 @@ impl Gathering {
     }
 
     /// Takes in what a task has brought, if anybody still wants it.
-    fn done<T>(&self, with: impl FnOnce(&mut Work) -> T) -> Option<T> {
+    fn done<T>(&self, worker: Worker, with: impl FnOnce(&mut Work) -> T) -> Option<T> {
         let mut work = self.work.lock();
         work.busy -= 1;
+        work.busy_waiting -= usize::from(worker == Worker::Waiting);
         let given = (!self.abandoned.load(Ordering::Relaxed)).then(|| with(&mut work));
         drop(work);
         self.changed.notify_all();
@@ -227,8 +247,20 @@ impl Gathering {
 }
 
 impl Work {
-    fn take(&mut self, busy_max: usize) -> Option<Task> {
-        if self.busy >= busy_max {
+    /// Whether there may be something to do for the crew.
+    fn has_task(&self) -> bool {
+        let may_settle = matches!(self.stage, Stage::Complete { .. }) && self.busy == 0;
+        !self.is_awaited && (!self.waiting.is_empty() || may_settle)
+    }
+
+    /// Something to do, unless `waiting_max` threads that wait for it are at work already. Those of the crew are
+    /// not counted: the system may let them stand for long.
+    fn take(&mut self, worker: Worker, waiting_max: usize) -> Option<Task> {
+        let full = match worker {
+            Worker::Crew => self.is_awaited,
+            Worker::Waiting => self.busy_waiting >= waiting_max,
+        };
+        if full {
             return None;
         }
         if self.failed.is_some() {
@@ -239,6 +271,7 @@ impl Work {
             None => self.take_settling()?,
         };
         self.busy += 1;
+        self.busy_waiting += usize::from(worker == Worker::Waiting);
         Some(task)
     }
 
@@ -247,13 +280,14 @@ impl Work {
         if self.busy > 0 {
             return None;
         }
+        let rows_before = base.as_ref().map_or(0, |base| base.rows_seen());
         let base = match (&self.failed, base) {
             (Some(error), _) => Some(Err(error.clone())),
             (None, Some(base)) => Some(base.settled()?),
             (None, None) => None,
         };
-        let encoder = encoder.clone();
-        Some(Task::Settle { base, parts: std::mem::take(&mut self.idle), encoder })
+        let (parts, encoder) = (std::mem::take(&mut self.idle), encoder.clone());
+        Some(Task::Settle { base, rows_before, parts, encoder })
     }
 }
 

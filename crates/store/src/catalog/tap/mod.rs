@@ -14,7 +14,7 @@ mod observe;
 use arrow_schema::SchemaRef;
 pub(super) use crew::Crew;
 use farpool_columns::{Encoder, RowGroup};
-use farpool_model::{ColumnStates, MomentsState, Result, Spread};
+use farpool_model::{ColumnStates, Error, MomentsState, Result, Spread};
 use farpool_statistics::Profile;
 use gathering::{Gathering, Worker};
 use std::sync::Arc;
@@ -66,7 +66,7 @@ impl Tap {
         self.settled().is_some_and(|outcome| outcome.is_err())
     }
 
-    /// Rows of those that were added which are in the profile.
+    /// Rows that are in the profile, or in one before it that goes into it.
     pub fn rows_seen(&self) -> u64 {
         self.0.rows_seen()
     }
@@ -91,7 +91,10 @@ impl Tap {
         let help = || gatherings.iter().for_each(|gathering| gathering.work(Worker::Waiting));
         std::thread::scope(|scope| {
             for _ in 1..self.0.threads_max().min(groups) {
-                scope.spawn(help);
+                if std::thread::Builder::new().spawn_scoped(scope, help).is_err() {
+                    // The system has no more threads: then those that there are do it.
+                    break;
+                }
             }
             // What those before it could not gather, it will not have either, and says why.
             gatherings.iter().for_each(|gathering| drop(gathering.work_until_settled()));
@@ -125,7 +128,7 @@ impl Gathered {
     /// Adds to `profile` what is here.
     fn add_to(&self, profile: Profile) -> Result<Profile> {
         let states = Profile::from_states(profile.schema(), &self.columns, self.moments.as_ref())?;
-        let Some(mut whole) = states else { return Ok(profile) };
+        let mut whole = states.ok_or_else(|| Error::internal("a profile without states"))?;
         whole.merge(&profile).map(|()| whole)
     }
 }
