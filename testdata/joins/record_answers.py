@@ -61,6 +61,10 @@ def queries():
             for word in ["IN", "NOT IN"]:
                 inner = f"SELECT {key} FROM dim WHERE {some}"
                 yield f"SELECT count(*), sum(f.id) FROM fact f WHERE f.{key} {word} ({inner})"
+        nulls = f"(SELECT * FROM dim WHERE {key} IS NULL AND v < 300)"
+        for join in [f"JOIN {nulls} d ON f.{key} = d.{key}", f"RIGHT JOIN {nulls} d ON f.{key} = d.{key}"]:
+            yield f"SELECT {SUMS} FROM fact f {join}"
+        yield f"SELECT {SUMS} FROM fact f JOIN {nulls} d ON f.{key} IS NOT DISTINCT FROM d.{key}"
         yield (
             f"SELECT count(*), sum(number), sum(total) FROM (SELECT {key}, count(*) AS number, sum(id) AS total FROM fact"
             f" GROUP BY {key}) f JOIN {SOME} d ON f.{key} = d.{key}"

@@ -4,7 +4,7 @@
 //! program starts when the first partition is polled, so that filters which other operators find out
 //! meanwhile ([`crate::dynamic`]) can still go with it.
 
-use crate::dynamic::Tap;
+use crate::dynamic::KeyWatch;
 use crate::error;
 use crate::joins::Estimate;
 use crate::link::{self, LinkMeter};
@@ -53,7 +53,7 @@ pub(crate) struct PoolExec {
     /// the plan is complete.
     dynamic: Mutex<Vec<Arc<dyn PhysicalExpr>>>,
     /// Where the keys are seen of the joins that make these conditions, by their ids.
-    taps: Mutex<Vec<(u64, Arc<Tap>)>>,
+    watches: Mutex<Vec<(u64, Arc<KeyWatch>)>>,
     /// What it was estimated to cost, if there was a choice.
     estimate: Option<cost::Estimate>,
     properties: Arc<PlanProperties>,
@@ -88,7 +88,7 @@ impl PoolExec {
             prepared,
             kept,
             dynamic: Mutex::default(),
-            taps: Mutex::default(),
+            watches: Mutex::default(),
             estimate: None,
             properties: Arc::new(properties),
             metrics: ExecutionPlanMetricsSet::new(),
@@ -159,8 +159,8 @@ impl PoolExec {
     }
 
     /// The keys of the join that makes the condition with this id are seen there.
-    pub(crate) fn listen_at(&self, id: u64, tap: &Arc<Tap>) {
-        self.taps.lock().push((id, Arc::clone(tap)));
+    pub(crate) fn listen_at(&self, id: u64, watch: &Arc<KeyWatch>) {
+        self.watches.lock().push((id, Arc::clone(watch)));
     }
 
     fn partitions(&self) -> usize {
@@ -175,7 +175,7 @@ impl PoolExec {
             prepared: self.prepared.clone(),
             kept: self.kept.clone(),
             dynamic: Mutex::new(self.dynamic()),
-            taps: Mutex::new(self.taps.lock().clone()),
+            watches: Mutex::new(self.watches.lock().clone()),
             estimate: self.estimate.clone(),
             properties: Arc::clone(&self.properties),
             metrics: ExecutionPlanMetricsSet::new(),
@@ -188,13 +188,14 @@ impl PoolExec {
         let run = self.runs.lock().turn(partition, self.partitions());
         let pool = Arc::clone(self.table.pool());
         let (program, dynamic, table) = (self.program.clone(), self.dynamic(), self.table.clone());
-        let taps = self.taps.lock().clone();
+        let watches = self.watches.lock().clone();
         let partitions = self.partitions();
         let opened = async move {
             let start = link::now();
             run.started
                 .get_or_try_init(|| async {
-                    let (program, added) = crate::dynamic::narrowed(program, &dynamic, &taps, table.info());
+                    let (program, added) =
+                        crate::dynamic::narrowed(program, &dynamic, &watches, table.info());
                     let execution = pool.execute(&program, partitions).await?;
                     *run.seen.receipt.lock() = Some(execution.receipt);
                     *run.seen.added.lock() = added;

@@ -6,11 +6,11 @@
 //! removes rows that belong to the result. This rule, the last of all, follows the columns of each filter
 //! back up, and takes away those that came past such a schema or past an operator it does not know.
 //!
-//! Joins whose filters stay get a tap in front of their smaller side, from which scans learn its keys.
+//! Joins whose filters stay get a watch in front of their smaller side, from which scans learn its keys.
 //!
 //! Invariant: a filter that stays at a scan names, there, the column that it was found out about.
 
-use crate::dynamic::{Tap, TapExec};
+use crate::dynamic::{KeyWatch, KeyWatchExec};
 use crate::exec::PoolExec;
 use arrow_schema::Schema;
 use datafusion::common::JoinType;
@@ -69,13 +69,14 @@ fn tapped(node: Arc<dyn ExecutionPlan>) -> Result<Transformed<Arc<dyn ExecutionP
         return Ok(Transformed::no(node));
     };
     let partitions = join.left().output_partitioning().partition_count();
-    let tap = Arc::new(Tap::new(join.on().iter().map(|(left, _)| Arc::clone(left)).collect(), partitions));
+    let watch =
+        Arc::new(KeyWatch::new(join.on().iter().map(|(left, _)| Arc::clone(left)).collect(), partitions));
     let mut heard = false;
     join.right().apply(|below| {
         if let Some(program) = below.downcast_ref::<PoolExec>()
             && program.listens_to(id)
         {
-            program.listen_at(id, &tap);
+            program.listen_at(id, &watch);
             heard = true;
         }
         Ok(TreeNodeRecursion::Continue)
@@ -83,7 +84,7 @@ fn tapped(node: Arc<dyn ExecutionPlan>) -> Result<Transformed<Arc<dyn ExecutionP
     if !heard {
         return Ok(Transformed::no(node));
     }
-    let left: Arc<dyn ExecutionPlan> = Arc::new(TapExec::new(Arc::clone(join.left()), tap));
+    let left: Arc<dyn ExecutionPlan> = Arc::new(KeyWatchExec::new(Arc::clone(join.left()), watch));
     let children = vec![left, Arc::clone(join.right())];
     Ok(Transformed::yes(Arc::new(join.builder().with_new_children(children)?.build()?)))
 }

@@ -5,7 +5,7 @@
 //! conjunction and makes a disjunction useless; the operator that made the filter decides in the end.
 
 mod keys;
-mod tap;
+mod watch;
 
 use crate::literal;
 use datafusion::common::ScalarValue;
@@ -21,7 +21,7 @@ use keys::Keys;
 use std::cell::OnceCell;
 use std::cmp::Ordering;
 use std::sync::Arc;
-pub(crate) use tap::{Tap, TapExec};
+pub(crate) use watch::{KeyWatch, KeyWatchExec};
 
 /// Rows of the table for each value of a list, below which looking the values up (and sending them) costs
 /// more than the join saves.
@@ -52,18 +52,18 @@ fn outputs(program: &Program) -> &[NamedExpr] {
 }
 
 /// The program with what the dynamic filters say now, and that for a person. They are written over its result;
-/// `taps` have the keys of the joins that made them, by the filters' ids.
+/// `watches` have the keys of the joins that made them, by the filters' ids.
 pub(crate) fn narrowed(
     program: Program,
     dynamic: &[Arc<dyn PhysicalExpr>],
-    taps: &[(u64, Arc<Tap>)],
+    watches: &[(u64, Arc<KeyWatch>)],
     info: &TableInfo,
 ) -> (Program, Option<String>) {
     let column = |index: usize| outputs(&program).get(index).map(|o| o.expr.clone());
     let current = dynamic.iter().filter_map(|f| {
         let now = f.downcast_ref::<DynamicFilterPhysicalExpr>()?.current().ok()?;
-        let tap = taps.iter().find(|(id, _)| f.expression_id() == Some(*id)).map(|(_, tap)| &**tap);
-        Some(Reader { column: &column, info, tap, keys: OnceCell::new() }.conditions(&now))
+        let watch = watches.iter().find(|(id, _)| f.expression_id() == Some(*id)).map(|(_, watch)| &**watch);
+        Some(Reader { column: &column, info, watch, keys: OnceCell::new() }.conditions(&now))
     });
     let can_run = |e: &Expr| split::place(e.clone(), &info.schema).answer == Answer::Exact;
     // All sets together must fit a plan, whichever way they are written.
@@ -140,7 +140,7 @@ struct Reader<'a> {
     /// What the columns of the result are.
     column: &'a dyn Fn(usize) -> Option<Expr>,
     info: &'a TableInfo,
-    tap: Option<&'a Tap>,
+    watch: Option<&'a KeyWatch>,
     /// The keys of the join, if they are known and those of the table's columns; made when they are first asked
     /// for. All partitions of a join have one filter.
     keys: OnceCell<Option<Keys>>,
@@ -194,7 +194,7 @@ impl Reader<'_> {
         if let Some(lookup) = expr.downcast_ref::<HashTableLookupExpr>() {
             let keys = self
                 .keys
-                .get_or_init(|| Keys::of(&lookup.children(), self.tap?.keys()?, self.column, self.info));
+                .get_or_init(|| Keys::of(&lookup.children(), self.watch?.keys()?, self.column, self.info));
             return keys.iter().map(|_| Found::Keys).collect();
         }
         if let Some(inner) = expr.downcast_ref::<IsNullExpr>() {

@@ -1,7 +1,7 @@
 //! What is made of the filters that other operators find out while they run.
 
 use super::{Fake, filled};
-use crate::dynamic::{Tap, narrowed, usable};
+use crate::dynamic::{KeyWatch, narrowed, usable};
 use crate::literal::from_scalar;
 use arrow_array::{
     ArrayRef, Decimal128Array, Float64Array, Int32Array, Int64Array, RecordBatch, StringArray, UInt16Array,
@@ -43,22 +43,22 @@ fn found_of(info: &TableInfo, current: Filter, keys: Vec<ArrayRef>) -> Option<St
     let program = Program::scan(info.name.clone(), &info.schema, &SCANNED);
     let usable = usable(&program, &[Arc::clone(&dynamic) as Filter]);
     dynamic.update(current).unwrap();
-    let taps = [(dynamic.expression_id().unwrap(), tap_with(keys, 1))];
-    let (program, added) = narrowed(program, &usable, &taps, info);
+    let watches = [(dynamic.expression_id().unwrap(), watch_with(keys, 1))];
+    let (program, added) = narrowed(program, &usable, &watches, info);
     assert_eq!(program.filter.map(|f| f.display(&info.schema).to_string()), added);
     added
 }
 
-/// A tap that has seen `keys`, and the end of one of `partitions`.
-fn tap_with(keys: Vec<ArrayRef>, partitions: usize) -> Arc<Tap> {
+/// A watch that has seen `keys`, and the end of one of `partitions`.
+fn watch_with(keys: Vec<ArrayRef>, partitions: usize) -> Arc<KeyWatch> {
     let names: Vec<String> = (0..keys.len()).map(|place| format!("c{place}")).collect();
     let column = |(place, name): (usize, &String)| -> Filter { Arc::new(Column::new(name, place)) };
-    let tap = Tap::new(names.iter().enumerate().map(column).collect(), partitions);
+    let watch = KeyWatch::new(names.iter().enumerate().map(column).collect(), partitions);
     if !keys.is_empty() {
-        tap.take(&RecordBatch::try_from_iter(names.iter().zip(keys)).unwrap());
+        watch.take(&RecordBatch::try_from_iter(names.iter().zip(keys)).unwrap());
     }
-    tap.end();
-    Arc::new(tap)
+    watch.end();
+    Arc::new(watch)
 }
 
 /// What a join says of its keys, the columns `names`.
@@ -206,17 +206,17 @@ async fn a_tap_tells_all_keys_or_none() {
     let dynamic: Filter =
         Arc::new(DynamicFilterPhysicalExpr::new(vec![lookup(&info, &["k"])], lookup(&info, &["k"])));
     let program = Program::scan(info.name.clone(), &info.schema, &SCANNED);
-    let with = |tap: &Arc<Tap>| {
-        let taps = [(dynamic.expression_id().unwrap(), Arc::clone(tap))];
-        narrowed(program.clone(), &[Arc::clone(&dynamic)], &taps, &info).1
+    let with = |watch: &Arc<KeyWatch>| {
+        let watches = [(dynamic.expression_id().unwrap(), Arc::clone(watch))];
+        narrowed(program.clone(), &[Arc::clone(&dynamic)], &watches, &info).1
     };
-    let tap = tap_with(vec![Arc::new(Int32Array::from(vec![5, 6]))], 2);
-    assert_eq!(with(&tap), None, "a partition is still open");
-    tap.end();
-    assert_eq!(with(&tap).as_deref(), Some("k IN (5, 6)"));
+    let watch = watch_with(vec![Arc::new(Int32Array::from(vec![5, 6]))], 2);
+    assert_eq!(with(&watch), None, "a partition is still open");
+    watch.end();
+    assert_eq!(with(&watch).as_deref(), Some("k IN (5, 6)"));
     let many: ArrayRef = Arc::new(Int32Array::from(vec![1; 500_001]));
-    assert_eq!(with(&tap_with(vec![many], 1)), None, "too many");
-    assert_eq!(narrowed(program.clone(), &[Arc::clone(&dynamic)], &[], &info).1, None, "no tap");
+    assert_eq!(with(&watch_with(vec![many], 1)), None, "too many");
+    assert_eq!(narrowed(program.clone(), &[Arc::clone(&dynamic)], &[], &info).1, None, "no watch");
 }
 
 #[tokio::test]

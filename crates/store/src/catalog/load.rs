@@ -11,7 +11,7 @@
 //! row groups that it holds.
 
 use super::tap::Tap;
-use super::{Catalog, Current, Expected, Refused};
+use super::{Catalog, Current, Expected, Refused, Tapped};
 use arrow_array::RecordBatch;
 use arrow_schema::Schema;
 use farpool_columns::{Encoder, PlainGroup, RowGroup, Table, TableBuilder};
@@ -101,16 +101,12 @@ impl Load {
         let table = builder.finish()?;
         drop(arrival);
         let expected = match mode {
-            LoadMode::Append => return append(&catalog, &tenant, &name, &table, tap, encoder),
+            LoadMode::Append => return append(&catalog, &tenant, &name, &table, tap, &encoder),
             LoadMode::Create => Expected::Nothing,
             LoadMode::Replace => Expected::Anything,
         };
-        let info =
-            catalog.put(&tenant, &name, table, tap.clone(), expected).map_err(|refused| refused.error)?;
-        if let Some(tap) = tap {
-            tap.complete(None, encoder);
-        }
-        Ok(info)
+        let tapped = tap.map(|tap| Tapped { tap, before: None, encoder });
+        catalog.put(&tenant, &name, table, tapped, expected).map_err(|refused| refused.error)
     }
 
     fn add(&mut self, group: Result<RowGroup>) -> Result<()> {
@@ -196,7 +192,7 @@ fn append(
     name: &TableName,
     rows: &Table,
     tap: Option<Arc<Tap>>,
-    encoder: Encoder,
+    encoder: &Encoder,
 ) -> Result<TableInfo> {
     loop {
         let Current { version, table: base, tap: before } = catalog.current(tenant, name)?;
@@ -208,12 +204,10 @@ fn append(
         }
         // Of rows behind others that nothing is known of, too little is known.
         let taps = before.zip(tap.clone());
-        let whole = taps.as_ref().map(|(_, tap)| tap.clone());
-        match catalog.put(tenant, name, builder.finish()?, whole, Expected::Version(version)) {
+        let tapped = taps.map(|(before, tap)| Tapped { tap, before: Some(before), encoder: encoder.clone() });
+        match catalog.put(tenant, name, builder.finish()?, tapped, Expected::Version(version)) {
             Ok(info) => {
-                if let Some((before, tap)) = taps {
-                    come_behind(&tap, before, encoder);
-                }
+                keep_up(tap.as_deref());
                 return Ok(info);
             }
             Err(Refused { error, .. }) if error.kind == ErrorKind::Unavailable => {}
@@ -223,9 +217,8 @@ fn append(
 }
 
 /// An append that finds too many profiles of others unfinished works on them before it goes on.
-fn come_behind(tap: &Tap, before: Arc<Tap>, encoder: Encoder) {
-    tap.complete(Some(before), encoder);
-    if tap.behind() > limits::TAPS_WAITING_MAX {
+fn keep_up(tap: Option<&Tap>) {
+    if let Some(tap) = tap.filter(|tap| tap.behind() > limits::TAPS_WAITING_MAX) {
         // Whether there is a profile in the end does not concern the append.
         drop(tap.wait());
     }

@@ -13,7 +13,7 @@ mod tap;
 pub use load::Load;
 
 use arrow_schema::Schema;
-use farpool_columns::{Table, TableBuilder};
+use farpool_columns::{Encoder, Table, TableBuilder};
 use farpool_memory::Pool;
 use farpool_model::{
     ColumnStates, Error, ErrorKind, LoadMode, Result, TableInfo, TableName, TableStatistics, TenantName,
@@ -46,6 +46,15 @@ struct Current {
     table: Arc<Table>,
     /// What finds out about the rows, or did.
     tap: Option<Arc<Tap>>,
+}
+
+/// A tap that has been given all rows of a version.
+#[derive(Clone, Debug)]
+struct Tapped {
+    tap: Arc<Tap>,
+    /// That of the version whose rows come before these.
+    before: Option<Arc<Tap>>,
+    encoder: Encoder,
 }
 
 /// What must hold of a table's current state for a load to take its place.
@@ -210,7 +219,7 @@ impl Catalog {
         tenant: &TenantName,
         name: &TableName,
         table: Table,
-        tap: Option<Arc<Tap>>,
+        tapped: Option<Tapped>,
         expected: Expected,
     ) -> Result<TableInfo, Refused> {
         let mut tenants = self.tenants.write();
@@ -219,6 +228,11 @@ impl Catalog {
         }
         tenants.versions_made += 1;
         let version = Version(tenants.versions_made);
+        let tap = tapped.map(|Tapped { tap, before, encoder }| {
+            // Nobody sees a version whose tap does not know yet what comes before it.
+            tap.complete(before, encoder);
+            tap
+        });
         let current = Current { version, table: Arc::new(table), tap };
         let info = current.info(name);
         let before = tenants.tables.entry(tenant.clone()).or_default().insert(name.clone(), current);

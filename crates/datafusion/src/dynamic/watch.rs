@@ -29,7 +29,7 @@ use std::sync::Arc;
 
 /// What is kept of the keys.
 #[derive(Debug)]
-pub(crate) struct Tap {
+pub(crate) struct KeyWatch {
     keys: Vec<Arc<dyn PhysicalExpr>>,
     state: Mutex<State>,
 }
@@ -44,10 +44,10 @@ struct State {
     batches: Option<Vec<Vec<ArrayRef>>>,
 }
 
-impl Tap {
+impl KeyWatch {
     /// For the values of `keys` over the rows of `partitions` partitions.
-    pub(crate) fn new(keys: Vec<Arc<dyn PhysicalExpr>>, partitions: usize) -> Tap {
-        Tap {
+    pub(crate) fn new(keys: Vec<Arc<dyn PhysicalExpr>>, partitions: usize) -> KeyWatch {
+        KeyWatch {
             keys,
             state: Mutex::new(State { open: partitions, rows: 0, bytes: 0, batches: Some(Vec::new()) }),
         }
@@ -106,30 +106,30 @@ fn compact(values: &ArrayRef) -> Result<ArrayRef> {
     }
 }
 
-/// Hands on what it is given, and lets a [`Tap`] have a look.
+/// Hands on what it is given, and lets a [`KeyWatch`] have a look.
 #[derive(Debug)]
-pub(crate) struct TapExec {
+pub(crate) struct KeyWatchExec {
     input: Arc<dyn ExecutionPlan>,
-    tap: Arc<Tap>,
+    watch: Arc<KeyWatch>,
 }
 
-impl TapExec {
-    pub(crate) fn new(input: Arc<dyn ExecutionPlan>, tap: Arc<Tap>) -> Self {
-        debug_assert_eq!(tap.state.lock().open, input.output_partitioning().partition_count());
-        TapExec { input, tap }
+impl KeyWatchExec {
+    pub(crate) fn new(input: Arc<dyn ExecutionPlan>, watch: Arc<KeyWatch>) -> Self {
+        debug_assert_eq!(watch.state.lock().open, input.output_partitioning().partition_count());
+        KeyWatchExec { input, watch }
     }
 }
 
-impl DisplayAs for TapExec {
+impl DisplayAs for KeyWatchExec {
     fn fmt_as(&self, _: DisplayFormatType, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let keys: Vec<String> = self.tap.keys.iter().map(ToString::to_string).collect();
-        write!(f, "TapExec: keys=[{}]", keys.join(", "))
+        let keys: Vec<String> = self.watch.keys.iter().map(ToString::to_string).collect();
+        write!(f, "KeyWatchExec: keys=[{}]", keys.join(", "))
     }
 }
 
-impl ExecutionPlan for TapExec {
+impl ExecutionPlan for KeyWatchExec {
     fn name(&self) -> &'static str {
-        "TapExec"
+        "KeyWatchExec"
     }
 
     fn properties(&self) -> &Arc<PlanProperties> {
@@ -156,7 +156,7 @@ impl ExecutionPlan for TapExec {
         &self,
         f: &mut dyn FnMut(&Arc<dyn PhysicalExpr>) -> Result<TreeNodeRecursion>,
     ) -> Result<TreeNodeRecursion> {
-        datafusion::physical_plan::execution_plan::apply_expression_roots(&self.tap.keys, f)
+        datafusion::physical_plan::execution_plan::apply_expression_roots(&self.watch.keys, f)
     }
 
     fn with_new_children(
@@ -164,19 +164,19 @@ impl ExecutionPlan for TapExec {
         children: Vec<Arc<dyn ExecutionPlan>>,
     ) -> Result<Arc<dyn ExecutionPlan>> {
         let [input] = <[_; 1]>::try_from(children)
-            .map_err(|_| DataFusionError::Internal("a tap has one input".to_string()))?;
-        Ok(Arc::new(TapExec { input, tap: Arc::clone(&self.tap) }))
+            .map_err(|_| DataFusionError::Internal("a watch has one input".to_string()))?;
+        Ok(Arc::new(KeyWatchExec { input, watch: Arc::clone(&self.watch) }))
     }
 
     fn execute(&self, partition: usize, context: Arc<TaskContext>) -> Result<SendableRecordBatchStream> {
         let mut input = self.input.execute(partition, context)?;
-        let tap = Arc::clone(&self.tap);
+        let watch = Arc::clone(&self.watch);
         let mut ended = false;
         let watched = futures::stream::poll_fn(move |context| {
             let next = input.poll_next_unpin(context);
             match &next {
-                std::task::Poll::Ready(Some(Ok(batch))) => tap.take(batch),
-                std::task::Poll::Ready(None) if !std::mem::replace(&mut ended, true) => tap.end(),
+                std::task::Poll::Ready(Some(Ok(batch))) => watch.take(batch),
+                std::task::Poll::Ready(None) if !std::mem::replace(&mut ended, true) => watch.end(),
                 _ => {}
             }
             next
