@@ -60,6 +60,7 @@ enum Stage {
 }
 
 /// Something to do. Until it is done, the work counts it as busy.
+#[expect(clippy::large_enum_variant, reason = "there is one at a time for each thread, moved twice")]
 enum Task {
     Observe { group: Arc<RowGroup>, profile: Option<Profile> },
     Settle { base: Option<Outcome>, rows_before: u64, parts: Vec<Profile>, encoder: Encoder },
