@@ -49,7 +49,7 @@ impl PhysicalOptimizerRule for TrustedFilters {
         _config: &ConfigOptions,
     ) -> Result<Arc<dyn ExecutionPlan>> {
         audit(&plan, &mut Vec::new());
-        Ok(plan.transform_up(tapped)?.data)
+        Ok(plan.transform_up(watched)?.data)
     }
 
     fn name(&self) -> &'static str {
@@ -62,7 +62,7 @@ impl PhysicalOptimizerRule for TrustedFilters {
 }
 
 /// The node with a look at the keys of its smaller side, if it is a join and some scan listens.
-fn tapped(node: Arc<dyn ExecutionPlan>) -> Result<Transformed<Arc<dyn ExecutionPlan>>> {
+fn watched(node: Arc<dyn ExecutionPlan>) -> Result<Transformed<Arc<dyn ExecutionPlan>>> {
     let Some(join) = node.downcast_ref::<HashJoinExec>() else { return Ok(Transformed::no(node)) };
     let made = join.dynamic_expressions_produced();
     let Some(id) = made.first().and_then(|filter| filter.expression_id()) else {

@@ -61,7 +61,7 @@ impl EmbeddedPool {
         Ok(Self::over(node, TenantName::default()))
     }
 
-    /// The same for files that are loaded for a query, of which nothing is found out that it does not ask for.
+    /// The same for files that are loaded for one query: nobody makes profiles of them.
     pub(crate) fn open_for_queries(memory_bytes: usize, group_bytes: usize) -> Result<Arc<Self>> {
         Ok(Self::open_within(memory_bytes, group_bytes)?.without_taps())
     }

@@ -85,6 +85,7 @@ fn outcome(connection: &Arc<Connection>, message: &Message) -> Result<Option<Res
 fn tell_statistics(connection: Arc<Connection>, stream: u32, table: TableName) {
     tokio::spawn(async move {
         let Ok(_turn) = STATISTICS_TURNS.acquire().await else { return };
+        let to = connection.clone();
         let told = tokio::task::spawn_blocking(move || {
             match connection.node.catalog().statistics(&connection.tenant, &table) {
                 Ok(statistics) => {
@@ -93,8 +94,9 @@ fn tell_statistics(connection: Arc<Connection>, stream: u32, table: TableName) {
                 Err(error) => connection.fail(stream, error),
             }
         });
-        // A defect there has ended the thread, not the connection.
-        drop(told.await);
+        if told.await.is_err() {
+            to.fail(stream, Error::internal("a defect stopped the profile of a table"));
+        }
     });
 }
 

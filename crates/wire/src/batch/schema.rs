@@ -103,7 +103,9 @@ fn data_type(field: &arrow_ipc::Field) -> Option<DataType> {
                 arrow_ipc::TimeUnit::NANOSECOND => TimeUnit::Nanosecond,
                 _ => return None,
             };
-            DataType::Timestamp(unit, timestamp.timezone().map(Arc::from))
+            // Arrow's format has the empty text say the same as no text.
+            let zone = timestamp.timezone().filter(|zone| !zone.is_empty());
+            DataType::Timestamp(unit, zone.map(Arc::from))
         }
         arrow_ipc::Type::Utf8View => DataType::Utf8View,
         arrow_ipc::Type::BinaryView => DataType::BinaryView,

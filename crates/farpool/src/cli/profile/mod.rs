@@ -24,8 +24,8 @@ Examples:
   producer | farpool profile - --format json
 
 The target is a file if it has a '.', a '/' or a '*' in it or exists as a file, and a table of the node \
-otherwise, or with --pool. '-' reads CSV or Arrow IPC from standard input. A table's profile was gathered \
-when it was loaded: it is there at once.
+otherwise, or with --pool. '-' reads CSV or Arrow IPC from standard input. The node makes a table's \
+profile behind its load, so that it is there at once or soon.
 
 Distinct values, frequent values and skew are estimates of sketches, given with the range in which the \
 truth lies with a stated confidence; everything else but quantiles is exact. Correlations are Pearson's, \
