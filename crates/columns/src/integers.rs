@@ -99,6 +99,16 @@ impl<'a> Integers<'a> {
         }));
     }
 
+    /// Replaces `out` by `start` plus the distances of `rows` from [`Integers::min`], modulo 2^64.
+    ///
+    /// # Panics
+    /// When there are no such rows.
+    pub fn unpack_deltas_from(&self, start: u64, rows: Range<usize>, out: &mut Vec<u64>) {
+        with_lane!(self.packed.width, L => self.packed.unpack_with::<L, u64>(rows, out, |delta| {
+            start.wrapping_add(delta.widen())
+        }));
+    }
+
     fn unpack_deltas<L: Lane>(&self, rows: Range<usize>, out: &mut Vec<L>) {
         assert_eq!(self.lane_bits(), L::BITS, "distances are held in other lanes");
         self.packed.unpack_with::<L, L>(rows, out, |delta| delta);

@@ -318,15 +318,4 @@ impl Simd for Avx2 {
             bits_of_words(set, half(indices, 0), offset) | bits_of_words(set, half(indices, 1), offset) << 8
         }
     }
-
-    #[inline(always)]
-    fn add_by_group(self, groups: &[u8], values: &[u32], sums: &mut [u64; 16]) {
-        // Eight values at a time, a comparison costs more than it saves.
-        portable::add_by_group(groups, values, sums);
-    }
-
-    #[inline(always)]
-    fn count_by_group(self, groups: &[u8], counts: &mut [u64; 16]) {
-        portable::count_by_group(groups, counts);
-    }
 }

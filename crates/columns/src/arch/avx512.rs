@@ -205,43 +205,4 @@ impl Simd for Avx512 {
         };
         u64::from(bits)
     }
-
-    #[inline(always)]
-    fn add_by_group(self, groups: &[u8], values: &[u32], sums: &mut [u64; 16]) {
-        let ((groups, groups_rest), (values, values_rest)) =
-            (groups.as_chunks::<16>(), values.as_chunks::<16>());
-        // SAFETY: there is AVX-512, or there would be no token; the 16 bytes that are loaded are there.
-        unsafe {
-            // A register of 16 sums for each group: nothing waits for memory.
-            let mut held = [_mm512_setzero_si512(); 16];
-            for index in 0..groups.len().min(values.len()) {
-                let group = _mm512_cvtepu8_epi32(_mm_loadu_si128(groups[index].as_ptr().cast()));
-                let value = load(&values[index]);
-                for (number, held) in held.iter_mut().enumerate() {
-                    let here = _mm512_cmpeq_epi32_mask(group, _mm512_set1_epi32(number as i32));
-                    *held = _mm512_mask_add_epi32(*held, here, *held, value);
-                }
-            }
-            for (sum, held) in sums.iter_mut().zip(held) {
-                let halves = (_mm512_castsi512_si256(held), _mm512_extracti64x4_epi64::<1>(held));
-                let (low, high) = (_mm512_cvtepu32_epi64(halves.0), _mm512_cvtepu32_epi64(halves.1));
-                *sum += _mm512_reduce_add_epi64(_mm512_add_epi64(low, high)).cast_unsigned();
-            }
-        }
-        portable::add_by_group(groups_rest, values_rest, sums);
-    }
-
-    #[inline(always)]
-    fn count_by_group(self, groups: &[u8], counts: &mut [u64; 16]) {
-        let (groups, rest) = groups.as_chunks::<64>();
-        for groups in groups {
-            let groups = load(groups);
-            for (number, count) in counts.iter_mut().enumerate() {
-                // SAFETY: there is AVX-512, or there would be no token.
-                let here = unsafe { _mm512_cmpeq_epi8_mask(groups, _mm512_set1_epi8(number as i8)) };
-                *count += u64::from(here.count_ones());
-            }
-        }
-        portable::count_by_group(rest, counts);
-    }
 }

@@ -137,13 +137,6 @@ pub trait Simd: Copy {
 
     /// The same for wider indices.
     fn bits_at_u32(self, set: &[u32], indices: &[u32; 16], offset: u32) -> u64;
-
-    /// Adds each value to the sum of its group; groups from 16 on, below 32, have none. No sum of every
-    /// sixteenth value may leave 32 bits.
-    fn add_by_group(self, groups: &[u8], values: &[u32], sums: &mut [u64; 16]);
-
-    /// Adds the number of its values to each count; groups from 16 on, below 32, have none.
-    fn count_by_group(self, groups: &[u8], counts: &mut [u64; 16]);
 }
 
 /// Instructions that this processor has.

@@ -76,41 +76,6 @@ impl Simd for Portable {
         let bit = |index: u32| bit_at(set, index.wrapping_add(offset));
         indices.iter().enumerate().fold(0, |bits, (i, index)| bits | bit(*index) << i)
     }
-
-    #[inline(always)]
-    fn add_by_group(self, groups: &[u8], values: &[u32], sums: &mut [u64; 16]) {
-        add_by_group(groups, values, sums);
-    }
-
-    #[inline(always)]
-    fn count_by_group(self, groups: &[u8], counts: &mut [u64; 16]) {
-        count_by_group(groups, counts);
-    }
-}
-
-/// Adds each value to one of four sums of its group in turn: one sum would have to wait for the store of the
-/// row before, if that is of the same group.
-#[inline(always)]
-pub(super) fn add_by_group(groups: &[u8], values: &[u32], sums: &mut [u64; 16]) {
-    let mut copies = [[0; 32]; 4];
-    for (row, (group, value)) in groups.iter().zip(values).enumerate() {
-        copies[row % 4][usize::from(*group & 31)] += u64::from(*value);
-    }
-    for copy in copies {
-        sums.iter_mut().zip(copy).for_each(|(sum, more)| *sum += more);
-    }
-}
-
-/// The same for the number of values.
-#[inline(always)]
-pub(super) fn count_by_group(groups: &[u8], counts: &mut [u64; 16]) {
-    let mut copies = [[0; 32]; 4];
-    for (row, group) in groups.iter().enumerate() {
-        copies[row % 4][usize::from(*group & 31)] += 1;
-    }
-    for copy in copies {
-        counts.iter_mut().zip(copy).for_each(|(count, more)| *count += more);
-    }
 }
 
 #[inline(always)]

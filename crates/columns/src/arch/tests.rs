@@ -75,18 +75,6 @@ impl Kernel for Steps<'_> {
             out.push(format!("{:x}", simd.bits_at_u16(set, &lanes(left, |v| v as u16), offset)));
             out.push(format!("{:x}", simd.bits_at_u32(set, &lanes(left, |v| v as u32), offset)));
         }
-        for rows in [0, 15, 16, 63, 64] {
-            let groups: Vec<u8> = left[..rows].iter().map(|v| (v % 19) as u8).collect();
-            let values: Vec<u32> = right[..rows].iter().map(|v| *v as u32 >> 4).collect();
-            let (mut sums, mut counts) = ([7; 16], [1; 16]);
-            simd.add_by_group(&groups, &values, &mut sums);
-            simd.count_by_group(&groups, &mut counts);
-            let of =
-                |group: usize| groups.iter().zip(&values).filter(move |(g, _)| usize::from(**g) == group);
-            let sum = |group| 7 + of(group).map(|(_, v)| u64::from(*v)).sum::<u64>();
-            assert_eq!(sums, std::array::from_fn(sum));
-            assert_eq!(counts, std::array::from_fn(|group| 1 + of(group).count() as u64));
-        }
         out
     }
 }

@@ -129,6 +129,11 @@ impl<W> Lanes<W> {
         self.lanes.len()
     }
 
+    /// Bytes that wait to leave, on all streams.
+    pub fn bytes_queued(&self) -> u64 {
+        self.bytes_queued
+    }
+
     /// What the connection keeps for a stream, while it is open and its last message is not yet queued.
     pub fn work(&mut self, stream: u32) -> Option<&mut W> {
         self.lanes.get_mut(&stream).filter(|lane| !lane.ended).map(|lane| &mut lane.work)

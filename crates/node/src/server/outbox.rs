@@ -79,10 +79,17 @@ impl<W> Outbox<W> {
         state.lanes.open(stream, bytes_received, work)
     }
 
-    /// Queues a message and has the writer task send it.
+    /// Queues a message and has it sent: from this thread if nothing else waits, for the writer task would have to be
+    /// woken and the bytes brought to its core.
     pub fn push(&self, stream: u32, message: Outgoing) {
-        if self.with(|lanes| lanes.push(stream, message)) {
-            self.wake();
+        let (queued, alone) = self.with(|lanes| {
+            let alone = lanes.bytes_queued() == 0;
+            (lanes.push(stream, message), alone)
+        });
+        match (queued, alone) {
+            (true, true) => self.flush(),
+            (true, false) => self.wake(),
+            (false, _) => {}
         }
     }
 

@@ -1,35 +1,47 @@
-//! A handful of groups: what is added up stays in registers.
+//! A handful of groups: rows are added two at a time.
 //!
-//! Eligible are row groups of at most [`GROUPS_MAX`] groups where every sum is of a packed column as it lies,
-//! narrow enough that a part's distances are added in 32 bits. Numbers of groups are bytes then.
+//! Two rows have one of 256 pairs of groups. The sums of a pair's two groups lie side by side, so that one load, one
+//! addition and one store serve both rows, and rows of one group that follow each other seldom have to wait for each
+//! other's stores. The rows of a group are counted in the upper bits of its first sum.
+//!
+//! Eligible are row groups of at most [`GROUPS_MAX`] groups where every sum is of a packed column as it lies, whose
+//! distances over all rows fit below the count. Numbers of groups are bytes then.
 
 use super::ROWS_AT_A_TIME;
 use super::bind::Fused;
 use super::measures::SumOf;
 use super::tables::SumTables;
 use crate::aggregate::keys::{DenseKeys, KeyBuffers};
-use crate::bits;
 use crate::lanes::{LaneBuffers, RowSet};
 use farpool_columns::{Integers, Kernel, Level, Simd};
-use farpool_model::Result;
+use farpool_model::{Result, limits};
 
-/// Registers that hold sums.
+/// Groups whose pairs have numbers of a byte.
 const GROUPS_MAX: usize = 16;
 
-/// The group of rows that are not selected: none that has a sum.
-const ASIDE: u8 = 31;
+/// Rows that are added in one step, the pairs of each in a table of their own.
+const STEP: usize = 8;
 
-/// A distance is below this: every sixteenth row of a part is added in 32 bits.
-const DISTANCE_MAX: u64 = u32::MAX as u64 / (ROWS_AT_A_TIME as u64 / 16);
+/// The bit of a sum from which on it counts rows.
+const COUNT_BIT: u32 = 44;
+
+/// What a row adds to the first sum besides its distance.
+const ONE_ROW: u64 = 1 << COUNT_BIT;
+
+/// A distance is below this, so that the sum over a row group does not reach the count.
+const DISTANCE_MAX: u64 = ONE_ROW / limits::ROW_GROUP_ROWS as u64 - 1;
+
+const _: () = assert!((limits::ROW_GROUP_ROWS as u64) < 1 << (u64::BITS - COUNT_BIT));
+const _: () = assert!(ROWS_AT_A_TIME.is_multiple_of(STEP));
 
 /// The sums of a row group.
 pub(super) struct FewSums<'a> {
-    columns: Vec<Integers<'a>>,
-    /// The sums of the distances of each column, by group.
-    sums: Vec<[u64; GROUPS_MAX]>,
-    counts: [u64; GROUPS_MAX],
+    /// The columns that are added up, and the sums of their distances; without any, rows are counted in the one that
+    /// is left.
+    columns: Vec<Option<Integers<'a>>>,
+    sums: Vec<PairSums>,
     groups: Vec<u8>,
-    distances: Vec<u32>,
+    values: Vec<u64>,
     keys: KeyBuffers,
     numbers: Vec<u32>,
 }
@@ -43,17 +55,19 @@ impl<'a> Fused<'a> {
         let column = |sum: &SumOf| match sum {
             // The first mask lets all pass.
             SumOf::Lane(lane, 0) => {
-                self.lanes.integers(*lane).filter(|i| i.max().abs_diff(i.min()) <= DISTANCE_MAX)
+                self.lanes.integers(*lane).filter(|i| i.max().abs_diff(i.min()) <= DISTANCE_MAX).map(Some)
             }
             _ => None,
         };
-        let columns = self.measures.sums.iter().map(column).collect::<Option<Vec<_>>>()?;
+        let mut columns = self.measures.sums.iter().map(column).collect::<Option<Vec<_>>>()?;
+        if columns.is_empty() {
+            columns.push(None);
+        }
         Some(FewSums {
-            sums: vec![[0; GROUPS_MAX]; columns.len()],
+            sums: columns.iter().map(|_| PairSums::new()).collect(),
             columns,
-            counts: [0; GROUPS_MAX],
             groups: Vec::new(),
-            distances: Vec::new(),
+            values: Vec::new(),
             keys: KeyBuffers::default(),
             numbers: Vec::new(),
         })
@@ -75,58 +89,150 @@ impl FewSums<'_> {
             self.groups.clear();
             self.groups.extend(self.numbers.iter().map(|group| *group as u8));
         }
-        if let Some(selected) = selected {
-            let groups = self.groups.iter_mut().enumerate();
-            groups.for_each(|(row, group)| *group = if bits::get(selected, row) { *group } else { ASIDE });
-        }
-        let level = Level::best();
-        level.run(Count { groups: &self.groups, counts: &mut self.counts });
-        for (column, sums) in self.columns.iter().zip(&mut self.sums) {
-            column.widen_deltas_u32(start..end, &mut self.distances);
-            level.run(Add { groups: &self.groups, values: &self.distances, sums });
+        // What is behind the rows adds nothing to whatever group.
+        let (rows, padded) = (end - start, (end - start).next_multiple_of(STEP));
+        self.groups.resize(padded, 0);
+        for (index, (column, sums)) in self.columns.iter().zip(&mut self.sums).enumerate() {
+            let of_row = if index == 0 { ONE_ROW } else { 0 };
+            match column {
+                Some(column) => column.unpack_deltas_from(of_row, start..end, &mut self.values),
+                None => {
+                    self.values.clear();
+                    self.values.resize(rows, of_row);
+                }
+            }
+            self.values.resize(padded, 0);
+            if let Some(selected) = selected {
+                Level::best().run(Keep { values: &mut self.values, selected });
+            }
+            Level::best().run(Add { groups: &self.groups, values: &self.values, sums });
         }
         Ok(())
     }
 
     /// Adds what was added up to `sums`.
     pub(super) fn finish(&self, sums: &mut SumTables) {
-        for (group, count) in self.counts.iter().enumerate().filter(|(_, count)| **count > 0) {
-            let count = count.cast_signed();
+        let totals: Vec<[u64; GROUPS_MAX]> = self.sums.iter().map(PairSums::totals).collect();
+        let Some(counted) = totals.first() else { return };
+        for group in 0..GROUPS_MAX {
+            let count = (counted[group] >> COUNT_BIT).cast_signed();
+            if count == 0 {
+                continue;
+            }
             sums.add_rows(group, count);
-            for (index, (column, of)) in self.columns.iter().zip(&self.sums).enumerate() {
+            let columns = self.columns.iter().flatten().zip(&totals).enumerate();
+            for (index, (column, totals)) in columns {
+                let distances = if index == 0 { totals[group] & (ONE_ROW - 1) } else { totals[group] };
                 // It fits, or the row group would not go the fused way; what is on the way there may not.
                 let least = column.min().wrapping_mul(count);
-                sums.add_total(index, group, least.wrapping_add(of[group].cast_signed()));
+                sums.add_total(index, group, least.wrapping_add(distances.cast_signed()));
             }
         }
     }
 }
 
+/// Sums by pairs of groups, in a table for each pair of rows of a step: in one, long runs of a group would wait.
+struct PairSums(Vec<[[u64; 2]; PAIRS]>);
+
+const PAIRS: usize = GROUPS_MAX * GROUPS_MAX;
+
+impl PairSums {
+    fn new() -> Self {
+        PairSums(vec![[[0; 2]; PAIRS]; STEP / 2])
+    }
+
+    fn totals(&self) -> [u64; GROUPS_MAX] {
+        let mut totals = [0; GROUPS_MAX];
+        for table in &self.0 {
+            for (pair, [first, second]) in table.iter().enumerate() {
+                totals[pair % GROUPS_MAX] += first;
+                totals[pair / GROUPS_MAX] += second;
+            }
+        }
+        totals
+    }
+}
+
+/// Adds each value to the sum of its group, which is below [`GROUPS_MAX`].
 struct Add<'a> {
     groups: &'a [u8],
-    values: &'a [u32],
-    sums: &'a mut [u64; GROUPS_MAX],
+    values: &'a [u64],
+    sums: &'a mut PairSums,
 }
 
 impl Kernel for Add<'_> {
     type Output = ();
 
     #[inline(always)]
-    fn run<S: Simd>(self, simd: S) {
-        simd.add_by_group(self.groups, self.values, self.sums);
+    fn run<S: Simd>(self, _: S) {
+        let (groups, values) = (self.groups.as_chunks::<STEP>().0, self.values.as_chunks::<STEP>().0);
+        let Some(tables) = self.sums.0.first_chunk_mut::<{ STEP / 2 }>() else { return };
+        for (groups, values) in groups.iter().zip(values) {
+            let groups = u64::from_le_bytes(*groups);
+            // In every second byte the number of a pair: the one's group below, the other's above.
+            let pairs = groups | groups >> 4;
+            for (index, table) in tables.iter_mut().enumerate() {
+                let sums = &mut table[usize::from((pairs >> (16 * index)) as u8)];
+                *sums = [sums[0] + values[2 * index], sums[1] + values[2 * index + 1]];
+            }
+        }
     }
 }
 
-struct Count<'a> {
-    groups: &'a [u8],
-    counts: &'a mut [u64; GROUPS_MAX],
+/// Makes values 0 whose bit is not set; the number of values is a multiple of [`STEP`].
+struct Keep<'a> {
+    values: &'a mut [u64],
+    selected: &'a [u64],
 }
 
-impl Kernel for Count<'_> {
+impl Kernel for Keep<'_> {
     type Output = ();
 
     #[inline(always)]
     fn run<S: Simd>(self, simd: S) {
-        simd.count_by_group(self.groups, self.counts);
+        let (steps, _) = self.values.as_chunks_mut::<STEP>();
+        for (steps, word) in steps.chunks_mut(64 / STEP).zip(self.selected) {
+            for (index, values) in steps.iter_mut().enumerate() {
+                *values = simd.keep_u64(values, word >> (STEP * index) & 0xff);
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn pairs_of_rows_add_up_to_what_single_rows_do() {
+        for (rows, last) in [(0, 0), (8, 0), (64, 15), (2048, 15), (2048, 1), (2048, 0)] {
+            // Runs of a group, and each group beside each other.
+            let groups: Vec<u8> =
+                (0..rows).map(|row: usize| ((row / 7 + row * (row / 300)) % (last + 1)) as u8).collect();
+            let values: Vec<u64> = (0..rows as u64).map(|row| row * row % DISTANCE_MAX | ONE_ROW).collect();
+            let mut sums = PairSums::new();
+            let levels = Level::all().count() as u64;
+            for level in Level::all() {
+                level.run(Add { groups: &groups, values: &values, sums: &mut sums });
+            }
+            let mut expected = [0; GROUPS_MAX];
+            groups
+                .iter()
+                .zip(&values)
+                .for_each(|(group, value)| expected[usize::from(*group)] += levels * value);
+            assert_eq!(sums.totals(), expected, "{rows} rows of {last} groups");
+        }
+    }
+
+    #[test]
+    fn values_are_kept_by_their_bits_on_every_level() {
+        for level in Level::all() {
+            let mut values: Vec<u64> = (1..=136).collect();
+            let selected = [0x8000_0000_ffff_0105, 0, u64::MAX];
+            level.run(Keep { values: &mut values, selected: &selected });
+            let bit = |row: usize| selected[row / 64] >> (row % 64) & 1;
+            let expected: Vec<u64> = (0..136).map(|row| (row as u64 + 1) * bit(row)).collect();
+            assert_eq!(values, expected, "{level:?}");
+        }
     }
 }
