@@ -37,30 +37,36 @@ pub struct Rates {
     pub pool_match_rows: f64,
     /// Rows that the pool aggregates into few groups.
     pub pool_group_rows: f64,
-    /// Rows that the pool aggregates into more groups than the caches hold.
+    /// Rows that the pool aggregates into more groups than the caches hold, of keys that it takes for one integer.
     pub pool_spread_rows: f64,
+    /// The same of other keys: strings, and several that take more than 64 bits together.
+    pub pool_text_rows: f64,
     /// Plain bytes that are decoded from packed columns.
     pub decode_bytes: f64,
     /// Rows that the engine aggregates into few groups.
     pub engine_group_rows: f64,
-    /// Rows that the engine aggregates into more groups than the caches hold.
+    /// Rows that the engine aggregates into more groups than the caches hold, of integers.
     pub engine_spread_rows: f64,
+    /// The same of strings.
+    pub engine_text_rows: f64,
     /// Rows of which the engine keeps the first in an order.
     pub engine_top_rows: f64,
 }
 
 impl Default for Rates {
-    /// Medians of six runs of `farpool calibrate` on two busy cores with AVX-512, 2026-11-22.
+    /// Medians of four runs of `farpool calibrate` on an idle machine of two cores with AVX-512, 2026-11-22.
     fn default() -> Self {
         Rates {
-            pool_filter_rows: 4.6e9,
-            pool_match_rows: 8.0e6,
-            pool_group_rows: 4.5e8,
-            pool_spread_rows: 8.0e6,
-            decode_bytes: 5.8e9,
-            engine_group_rows: 1.4e8,
-            engine_spread_rows: 9.0e6,
-            engine_top_rows: 2.0e8,
+            pool_filter_rows: 3.8e9,
+            pool_match_rows: 8.5e7,
+            pool_group_rows: 1.2e9,
+            pool_spread_rows: 2.7e7,
+            pool_text_rows: 8.0e6,
+            decode_bytes: 1.8e10,
+            engine_group_rows: 2.6e8,
+            engine_spread_rows: 1.9e7,
+            engine_text_rows: 7.2e6,
+            engine_top_rows: 4.9e8,
         }
     }
 }
@@ -73,9 +79,11 @@ impl Rates {
             self.pool_match_rows,
             self.pool_group_rows,
             self.pool_spread_rows,
+            self.pool_text_rows,
             self.decode_bytes,
             self.engine_group_rows,
             self.engine_spread_rows,
+            self.engine_text_rows,
             self.engine_top_rows,
         ];
         rates.iter().all(|rate| rate.is_finite() && *rate > 0.0)
@@ -144,8 +152,8 @@ pub struct Estimate {
 
 /// Estimates `program`, all of which the pool could run.
 pub fn estimate(program: &Program, info: &TableInfo, place: Place, rates: &Rates) -> Estimate {
-    let work = Work::of(program, info, rates);
     let (workers, threads) = (place.workers.max(1) as f64, place.threads.max(1) as f64);
+    let work = Work::of(program, info, rates, workers);
     let (latency_ns, ns_per_byte) =
         place.link.map_or((0.0, 0.0), |link| (link.latency_ns, 1e9 / link.bytes_per_s.max(1.0)));
     let cost = |choice, rows, bytes: f64, computed: f64| Cost {
@@ -154,7 +162,7 @@ pub fn estimate(program: &Program, info: &TableInfo, place: Place, rates: &Rates
         bytes,
         ns: latency_ns + bytes * ns_per_byte + computed * 1e9,
     };
-    let (rows, bytes) = (estimate::rows(program, info), estimate::bytes(program, info));
+    let (rows, bytes) = (estimate::rows(program, info), estimate::bytes_packed(program, info));
     let mut costs = vec![cost(Choice::Push, rows, bytes, (work.filter + work.pool_finish) / workers)];
     if place.link.is_some() {
         let computed = work.filter / workers + (work.decode + work.engine_finish) / threads;
@@ -179,7 +187,7 @@ struct Work {
 }
 
 impl Work {
-    fn of(program: &Program, info: &TableInfo, rates: &Rates) -> Self {
+    fn of(program: &Program, info: &TableInfo, rates: &Rates, workers: f64) -> Self {
         let passed = estimate::rows_passed(program, info);
         let share = if info.rows > 0 { passed / info.rows as f64 } else { 0.0 };
         let needed = columns_after_filter(program);
@@ -187,7 +195,7 @@ impl Work {
         let encoded = |&c: &usize| info.columns.get(c).map_or(0.0, |column| column.bytes_encoded as f64);
         let bytes_plain = passed * width;
         let decode = bytes_plain / rates.decode_bytes;
-        let (pool_finish, engine_finish) = finish(program, info, passed, decode, rates);
+        let (pool_finish, engine_finish) = finish(program, info, (passed, decode), rates, workers);
         Work {
             passed,
             bytes_plain,
@@ -216,22 +224,35 @@ fn filter_s(filter: &Expr, rows: f64, rates: &Rates) -> f64 {
     }
 }
 
-/// Seconds for what comes after the filter, at the pool and at the engine.
-fn finish(program: &Program, info: &TableInfo, passed: f64, decode: f64, rates: &Rates) -> (f64, f64) {
+/// Seconds for what comes after the filter, at the pool and at the engine, of `passed` rows whose columns are decoded
+/// in `decode` seconds.
+fn finish(
+    program: &Program,
+    info: &TableInfo,
+    (passed, decode): (f64, f64),
+    rates: &Rates,
+    workers: f64,
+) -> (f64, f64) {
     let top = |rows: f64| if program.order.is_empty() { 0.0 } else { rows / rates.engine_top_rows };
     match &program.output {
         // The threshold of a top-k is a condition like any other, and few rows are decoded.
         Output::Rows(_) if !program.order.is_empty() => (passed / rates.pool_filter_rows, top(passed)),
         Output::Rows(_) => (decode * fraction_kept(program, info, passed), 0.0),
         Output::Aggregate { keys, .. } => {
-            let (keys, filter) = (keys.iter().map(|k| &k.expr), program.filter.as_ref());
-            let groups = estimate::groups(keys, filter, passed.max(1.0), info);
-            let (pool, engine) = if groups > GROUPS_CACHED {
-                (rates.pool_spread_rows, rates.engine_spread_rows)
+            let keys = || keys.iter().map(|k| &k.expr);
+            let groups_of =
+                |rows: f64| estimate::groups(keys(), program.filter.as_ref(), rows.max(1.0), info);
+            let groups = groups_of(passed);
+            let (pool, engine) = if groups <= GROUPS_CACHED {
+                (passed / rates.pool_group_rows, rates.engine_group_rows)
+            } else if estimate::keys_are_narrow(keys(), info) {
+                (passed / rates.pool_spread_rows, rates.engine_spread_rows)
             } else {
-                (rates.pool_group_rows, rates.engine_group_rows)
+                // The groups of each worker are put into another table, where they meet those of the others.
+                let merged = if workers > 1.0 { workers * groups_of(passed / workers) } else { 0.0 };
+                ((passed + merged) / rates.pool_text_rows, rates.engine_text_rows)
             };
-            (passed / pool, passed / engine + top(groups))
+            (pool, passed / engine + top(groups))
         }
     }
 }

@@ -12,7 +12,7 @@ use crate::spread::{Values, is_like, numeric};
 use arrow_schema::DataType;
 use farpool_model::{
     Aggregate, AggregateFunction, ColumnStatistics, CompareOp, Expr, Literal, Output, Program, TableInfo,
-    Value, limits,
+    Value, limits, schema,
 };
 
 /// The fraction of rows that a comparison lets pass about which nothing is known (System R's 1/3).
@@ -53,14 +53,39 @@ pub fn rows(program: &Program, info: &TableInfo) -> f64 {
 
 /// The bytes of the result of `program`, as plain Arrow.
 pub fn bytes(program: &Program, info: &TableInfo) -> f64 {
+    bytes_at(program, info, |expr| width(expr, info))
+}
+
+/// The bytes of the result of `program` that leave a pool: columns, and keys that are no strings, take what they take
+/// there, for results are packed where the link is slow enough to matter.
+pub fn bytes_packed(program: &Program, info: &TableInfo) -> f64 {
+    let is_grouped = matches!(program.output, Output::Aggregate { .. });
+    let is_text = |expr: &Expr| expr.data_type(&info.schema).is_ok_and(|t| schema::is_bytes(&t));
+    let packed =
+        |expr: &Expr| if is_grouped && is_text(expr) { width(expr, info) } else { packed_width(expr, info) };
+    bytes_at(program, info, packed)
+}
+
+fn bytes_at(program: &Program, info: &TableInfo, width: impl Fn(&Expr) -> f64) -> f64 {
     let width: f64 = match &program.output {
-        Output::Rows(columns) => columns.iter().map(|c| width(&c.expr, info)).sum(),
+        Output::Rows(columns) => columns.iter().map(|c| width(&c.expr)).sum(),
         Output::Aggregate { keys, aggregates } => {
-            let results = aggregates.iter().map(result_width);
-            keys.iter().map(|k| width(&k.expr, info)).chain(results).sum()
+            keys.iter().map(|k| width(&k.expr)).chain(aggregates.iter().map(result_width)).sum()
         }
     };
     rows(program, info) * width
+}
+
+/// The bytes of one value of `expr` as it lies in the pool, or as plain Arrow where it is computed.
+fn packed_width(expr: &Expr, info: &TableInfo) -> f64 {
+    let plain = width(expr, info);
+    match expr {
+        Expr::Column(index) if info.rows > 0 => {
+            let encoded = info.columns.get(*index).map_or(0, |column| column.bytes_encoded);
+            if encoded > 0 { (encoded as f64 / info.rows as f64).min(plain) } else { plain }
+        }
+        _ => plain,
+    }
 }
 
 /// The number of distinct combinations of `keys` among the `rows` rows that `filter` lets pass; 1 without keys.
@@ -72,6 +97,28 @@ pub fn groups<'a>(
 ) -> f64 {
     let domain: f64 = keys.map(|key| distinct_left(key, filter, info)).product();
     if domain <= 1.0 { 1.0 } else { distinct_met(domain, rows) }
+}
+
+/// Whether a pool can group by `keys` as by one integer: a single one that is no string, or several that take no more
+/// than 64 bits together.
+pub(crate) fn keys_are_narrow<'a>(mut keys: impl Iterator<Item = &'a Expr>, info: &TableInfo) -> bool {
+    let (mut count, mut bits) = (0, 0.0);
+    let all_fixed = keys.all(|key| {
+        count += 1;
+        let key_bits = key_bits(key, info);
+        bits += key_bits.unwrap_or(0.0);
+        key_bits.is_some()
+    });
+    all_fixed && (count == 1 || bits <= 64.0)
+}
+
+/// The bits that tell the values of a key apart; `None` of a string. What is computed is taken to be as close together
+/// as its distinct values allow.
+fn key_bits(key: &Expr, info: &TableInfo) -> Option<f64> {
+    let data_type = key.data_type(&info.schema).ok().filter(|data_type| !schema::is_bytes(data_type))?;
+    let Expr::Column(index) = key else { return Some((distinct_values(key, info) + 1.0).log2().ceil()) };
+    let values = info.columns.get(*index).and_then(domain_values);
+    Some(values.map_or(8.0 * type_width(&data_type), |values| (values + 1.0).log2().ceil()))
 }
 
 /// How many of `domain` equally frequent values are among `rows` rows: Cardenas' formula,

@@ -23,7 +23,7 @@ const ROWS: u64 = 32 * ROW_GROUP_ROWS as u64;
 /// Runs of each measurement; the best counts, for the others were disturbed.
 const RUNS: u64 = 3;
 /// Measurements, each a pass over all rows.
-const PASSES: u64 = 10;
+const PASSES: u64 = 13;
 const MEMORY_BYTES: usize = 1 << 30;
 
 const EXAMPLES: &str = "\
@@ -72,9 +72,11 @@ fn as_text(rates: &Rates) -> String {
         ("pool: LIKE '%…%'", rows(rates.pool_match_rows)),
         ("pool: GROUP BY, few groups", rows(rates.pool_group_rows)),
         ("pool: GROUP BY, a group for each row", rows(rates.pool_spread_rows)),
+        ("pool: GROUP BY, a string for each row", rows(rates.pool_text_rows)),
         ("pool: decoding", format!("{:>9.1} GB/s", rates.decode_bytes / 1e9)),
         ("engine: GROUP BY, few groups", rows(rates.engine_group_rows)),
         ("engine: GROUP BY, a group for each row", rows(rates.engine_spread_rows)),
+        ("engine: GROUP BY, a string for each row", rows(rates.engine_text_rows)),
         ("engine: ORDER BY … LIMIT", rows(rates.engine_top_rows)),
     ];
     lines.iter().map(|(name, rate)| format!("{name:<40} {rate}, one thread\n")).collect()
@@ -92,9 +94,10 @@ async fn measure() -> Outcome<Rates> {
     let bench = Bench { pool, info, session, done };
 
     let columns = |places: &[usize]| bench.columns(places);
-    let (grouped, spread) = (bench.grouped(1)?, bench.grouped(0)?);
+    let (grouped, spread, texts) = (bench.grouped(1)?, bench.grouped(0)?, bench.grouped(3)?);
     let (key_and_value, id_and_value) =
         (bench.pool(columns(&[1, 2])).await?, bench.pool(columns(&[0, 2])).await?);
+    let text_and_value = bench.pool(columns(&[3, 2])).await?;
     let id = bench.pool(columns(&[0])).await?;
     let rows = ROWS as f64;
     // Where the engine's part is lost in the noise it counts as a hundredth of the whole.
@@ -104,9 +107,11 @@ async fn measure() -> Outcome<Rates> {
         pool_match_rows: rows / bench.pool(bench.filtered(like())).await?,
         pool_group_rows: rows / bench.pool(grouped).await?,
         pool_spread_rows: rows / bench.pool(spread).await?,
+        pool_text_rows: rows / bench.pool(texts).await?,
         decode_bytes: rows * 16.0 / id_and_value,
         engine_group_rows: engine(bench.engine("SELECT k, sum(v) FROM t GROUP BY k").await?, key_and_value),
         engine_spread_rows: engine(bench.engine("SELECT id, sum(v) FROM t GROUP BY id").await?, id_and_value),
+        engine_text_rows: engine(bench.engine("SELECT s, sum(v) FROM t GROUP BY s").await?, text_and_value),
         engine_top_rows: engine(bench.engine("SELECT id FROM t ORDER BY id LIMIT 100").await?, id),
     })
 }

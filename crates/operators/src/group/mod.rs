@@ -193,9 +193,7 @@ impl Groups {
             }
             (Groups::Narrow(table), Groups::Narrow(other)) => table.intern_groups(other, wanted, ids),
             (Groups::Wide(table), Groups::Wide(other)) => table.intern_groups(other, wanted, ids),
-            (Groups::Text(table), Groups::Text(other)) => {
-                ids.extend(wanted.iter().map(|group| table.adopt(other, *group)));
-            }
+            (Groups::Text(table), Groups::Text(other)) => table.adopt(other, wanted, ids),
             (Groups::Tuples(table), Groups::Tuples(other)) => table.intern_groups(other, wanted, ids),
             _ => return Err(Error::internal("groups of another program")),
         }

@@ -32,7 +32,7 @@ pub(super) const BYTES_PER_VALUE: usize = 2 * size_of::<Entry>() + 4 * 8;
 /// The distinct values of one key.
 pub(crate) struct Texts {
     data_type: DataType,
-    bytes: Vec<u8>,
+    bytes: Blocks,
     entries: Vec<Entry>,
     /// The upper half of the hash, and the number. A power of two, at most half of them taken.
     slots: Vec<(u32, u32)>,
@@ -43,9 +43,56 @@ pub(crate) struct Texts {
 
 /// A value: where its bytes are.
 struct Entry {
-    start: usize,
-    length: usize,
+    block: u32,
+    start: u32,
+    length: u32,
     hash: u64,
+}
+
+/// The bytes of values in blocks that stay where they are: one vector would be copied, and new memory cleared for it,
+/// each time that it grows. Less than half of what is held is unused, but for the first block.
+#[derive(Default)]
+struct Blocks {
+    blocks: Vec<Vec<u8>>,
+    /// The block that is being filled.
+    current: usize,
+    /// Bytes of all of them.
+    capacity: usize,
+}
+
+impl Blocks {
+    const BYTES_MIN: usize = 1 << 10;
+    const BYTES_MAX: usize = 8 << 20;
+
+    /// A value longer than such a part of a block has one of its own: little of the others is then left over.
+    const PART_OF_A_BLOCK: usize = 8;
+
+    /// Keeps a value: in which block, and where it begins there.
+    fn push(&mut self, value: &[u8]) -> (u32, u32) {
+        let room = self.blocks.get(self.current).map(|block| block.capacity() - block.len());
+        let block = match room {
+            Some(room) if value.len() <= room => self.current,
+            _ => self.make_room(value.len()),
+        };
+        let bytes = &mut self.blocks[block];
+        let start = bytes.len();
+        bytes.extend_from_slice(value);
+        (u32_checked(block), u32_checked(start))
+    }
+
+    /// A new block for a value of `length`.
+    fn make_room(&mut self, length: usize) -> usize {
+        let wanted = (self.capacity / 2).clamp(Self::BYTES_MIN, Self::BYTES_MAX);
+        let alone = length > wanted / Self::PART_OF_A_BLOCK;
+        let mut block = Vec::new();
+        working::reserve(&mut block, if alone { length } else { wanted });
+        self.capacity += block.capacity();
+        self.blocks.push(block);
+        if !alone {
+            self.current = self.blocks.len() - 1;
+        }
+        self.blocks.len() - 1
+    }
 }
 
 impl Texts {
@@ -55,7 +102,7 @@ impl Texts {
         let random = RandomState::with_seeds(0x243f_6a88, 0x85a3_08d3, 0x1319_8a2e, 0x0370_7344);
         Texts {
             data_type,
-            bytes: Vec::new(),
+            bytes: Blocks::default(),
             entries: Vec::new(),
             slots: working::filled((0, NONE), SLOTS_MIN),
             null: NONE,
@@ -71,7 +118,7 @@ impl Texts {
 
     /// Bytes held, but for those of a batch.
     pub(crate) fn bytes(&self) -> usize {
-        self.bytes.capacity() + self.entries.capacity() * size_of::<Entry>() + self.slots.capacity() * 8
+        self.bytes.capacity + self.entries.capacity() * size_of::<Entry>() + self.slots.capacity() * 8
     }
 
     /// Adds the number of each value to `ids`.
@@ -100,12 +147,23 @@ impl Texts {
         Ok(())
     }
 
-    /// The number here of the value `id` of `other`.
-    pub(crate) fn adopt(&mut self, other: &Texts, id: u32) -> u32 {
-        if id == other.null {
-            return self.null();
+    /// Adds the numbers here of the values `wanted` of `other` to `ids`.
+    pub(crate) fn adopt(&mut self, other: &Texts, wanted: &[u32], ids: &mut Vec<u32>) {
+        for wanted in wanted.chunks(ROWS_AT_A_TIME) {
+            let first = ids.len();
+            ids.extend(wanted.iter().map(|id| self.look_up(other.hash(*id))));
+            // They lie far apart: as in `intern_rows`, what is read now need not be waited for one by one.
+            let theirs = wanted.iter().map(|id| other.begin_of(*id));
+            std::hint::black_box(theirs.sum::<u32>());
+            self.touch(&ids[first..]);
+            for (id, theirs) in ids[first..].iter_mut().zip(wanted) {
+                if *theirs == other.null {
+                    *id = self.null();
+                } else if *id == NONE || self.value(*id) != other.value(*theirs) {
+                    *id = self.insert_hashed(other.value(*theirs), other.hash(*theirs));
+                }
+            }
         }
-        self.insert_hashed(other.value(id), other.hash(id))
     }
 
     /// The hash of a value; equal for equal values in all tables.
@@ -150,15 +208,8 @@ impl Texts {
         hashes.clear();
         hashes.extend(rows.clone().map(|row| self.random.hash_one(bytes_at(array, row))));
         let first = ids.len();
-        let mask = self.slots.len() - 1;
-        ids.extend(hashes.iter().map(|hash| {
-            let (tag, id) = self.slots[*hash as usize & mask];
-            if tag == tag_of(*hash) { id } else { NONE }
-        }));
-        // Calls to compare strings would overlap few of the misses of what they compare with.
-        let known = ids[first..].iter().filter_map(|id| self.entries.get(*id as usize));
-        let begins = known.map(|entry| u32::from(self.bytes.get(entry.start).copied().unwrap_or(0)));
-        std::hint::black_box(begins.sum::<u32>());
+        ids.extend(hashes.iter().map(|hash| self.look_up(*hash)));
+        self.touch(&ids[first..]);
         for ((row, hash), index) in rows.zip(&hashes).zip(first..) {
             let id = &mut ids[index];
             if nulls.is_some_and(|nulls| nulls.is_null(row)) {
@@ -173,9 +224,26 @@ impl Texts {
         self.hashes = hashes;
     }
 
+    /// The value in the place of a hash that may be the one; [`NONE`] if it is not.
+    fn look_up(&self, hash: u64) -> u32 {
+        let (tag, id) = self.slots[hash as usize & (self.slots.len() - 1)];
+        if tag == tag_of(hash) { id } else { NONE }
+    }
+
+    /// Reads the beginnings of values, where there are some: calls to compare strings would overlap few of the misses
+    /// of what they compare with.
+    fn touch(&self, ids: &[u32]) {
+        let known = ids.iter().filter(|id| **id != NONE);
+        std::hint::black_box(known.map(|id| self.begin_of(*id)).sum::<u32>());
+    }
+
+    fn begin_of(&self, id: u32) -> u32 {
+        self.value(id).first().copied().unwrap_or(0).into()
+    }
+
     fn value(&self, id: u32) -> &[u8] {
-        let Entry { start, length, .. } = self.entries[id as usize];
-        &self.bytes[start..start + length]
+        let Entry { block, start, length, .. } = self.entries[id as usize];
+        &self.bytes.blocks[block as usize][start as usize..][..length as usize]
     }
 
     fn null(&mut self) -> u32 {
@@ -210,9 +278,8 @@ impl Texts {
     fn push(&mut self, value: &[u8], hash: u64) -> u32 {
         let id = u32_checked(self.entries.len());
         working::reserve(&mut self.entries, 1);
-        working::reserve(&mut self.bytes, value.len());
-        self.entries.push(Entry { start: self.bytes.len(), length: value.len(), hash });
-        self.bytes.extend_from_slice(value);
+        let (block, start) = self.bytes.push(value);
+        self.entries.push(Entry { block, start, length: u32_checked(value.len()), hash });
         id
     }
 
@@ -243,5 +310,31 @@ fn bytes_at(array: &ArrayRef, row: usize) -> &[u8] {
     match array.data_type() {
         DataType::Utf8View => array.as_string_view().value(row).as_bytes(),
         _ => array.as_binary_view().value(row),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn blocks_keep_what_they_are_given_in_little_more_than_its_room() {
+        let lengths = [0, 1, 27, 130, 5, 1000, 64, 3000, 2, 9, 700, 40_000, 33];
+        let mut blocks = Blocks::default();
+        let mut kept: Vec<(Vec<u8>, (u32, u32))> = Vec::new();
+        let mut bytes = 0;
+        for (index, length) in lengths.iter().cycle().take(20_000).enumerate() {
+            let value = vec![index as u8; *length];
+            bytes += length;
+            let place = blocks.push(&value);
+            kept.push((value, place));
+            assert!(blocks.capacity <= 2 * bytes + Blocks::BYTES_MIN, "{} for {bytes}", blocks.capacity);
+            assert_eq!(blocks.capacity, blocks.blocks.iter().map(Vec::capacity).sum::<usize>());
+        }
+        for (value, (block, start)) in kept {
+            let (block, start) = (&blocks.blocks[block as usize], start as usize);
+            assert_eq!(block[start..start + value.len()], value);
+        }
+        assert!(blocks.blocks.len() < 4000, "{} blocks", blocks.blocks.len());
     }
 }

@@ -12,8 +12,8 @@ use arrow_array::ArrayRef;
 use arrow_buffer::NullBuffer;
 use arrow_schema::DataType;
 use farpool_columns::working;
-use farpool_model::Result;
 use farpool_model::cast::u32_checked;
+use farpool_model::{Result, limits};
 
 /// No group: a free slot.
 const NONE: u32 = u32::MAX;
@@ -118,23 +118,42 @@ impl TupleTable {
 
     /// Adds the numbers here of the groups `wanted` of `other` to `ids`.
     pub(crate) fn intern_groups(&mut self, other: &Self, wanted: &[u32], ids: &mut Vec<u32>) {
-        let mut known: Vec<Vec<u32>> =
-            other.keys.iter().map(|k| vec![NONE; k.texts.as_ref().map_or(0, Texts::len)]).collect();
-        let mut tuple = vec![0; self.width];
-        for group in wanted {
-            let group = *group as usize;
-            tuple.copy_from_slice(other.tuple(group));
-            for (index, (key, theirs)) in self.keys.iter_mut().zip(&other.keys).enumerate() {
-                let (Some(texts), Some(others)) = (&mut key.texts, &theirs.texts) else { continue };
-                let id = tuple[key.lane] as u32;
-                let known = &mut known[index][id as usize];
-                if *known == NONE {
-                    *known = texts.adopt(others, id);
-                }
-                tuple[key.lane] = i64::from(*known);
+        let mut scratch = std::mem::take(&mut self.scratch);
+        // Texts that many groups share are looked for once. Of more texts than groups few would be found again.
+        let known = |key: &Key| {
+            let texts = key.texts.as_ref().map_or(0, Texts::len);
+            vec![NONE; if texts <= wanted.len() { texts } else { 0 }]
+        };
+        let mut known: Vec<Vec<u32>> = other.keys.iter().map(known).collect();
+        for wanted in wanted.chunks(limits::BATCH_ROWS) {
+            scratch.tuples.clear();
+            scratch.hashes.clear();
+            for group in wanted {
+                scratch.tuples.extend_from_slice(other.tuple(*group as usize));
+                scratch.hashes.push(other.hashes[*group as usize]);
             }
-            ids.push(self.insert(&tuple, other.hashes[group]));
+            for ((key, theirs), known) in self.keys.iter_mut().zip(&other.keys).zip(&mut known) {
+                let (Some(texts), Some(others)) = (&mut key.texts, &theirs.texts) else { continue };
+                let lane = || scratch.tuples.chunks_exact(self.width).map(|tuple| tuple[key.lane] as u32);
+                scratch.ids.clear();
+                if known.is_empty() {
+                    texts.adopt(others, &lane().collect::<Vec<_>>(), &mut scratch.ids);
+                } else {
+                    let mut fresh: Vec<u32> = lane().filter(|id| known[*id as usize] == NONE).collect();
+                    fresh.sort_unstable();
+                    fresh.dedup();
+                    texts.adopt(others, &fresh, &mut scratch.ids);
+                    fresh.iter().zip(&scratch.ids).for_each(|(theirs, here)| known[*theirs as usize] = *here);
+                    scratch.ids.clear();
+                    scratch.ids.extend(lane().map(|id| known[id as usize]));
+                }
+                for (tuple, id) in scratch.tuples.chunks_exact_mut(self.width).zip(&scratch.ids) {
+                    tuple[key.lane] = i64::from(*id);
+                }
+            }
+            self.look_up(&scratch, ids);
         }
+        self.scratch = scratch;
     }
 
     /// The hash of a group.

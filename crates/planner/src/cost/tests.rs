@@ -38,6 +38,10 @@ fn program(filter: Option<Expr>, output: Output) -> Program {
 }
 
 fn grouped_by(column: usize) -> Program {
+    grouped_by_all(&[column])
+}
+
+fn grouped_by_all(columns: &[usize]) -> Program {
     let sum = Aggregate {
         name: "s".into(),
         function: AggregateFunction::Sum,
@@ -45,7 +49,7 @@ fn grouped_by(column: usize) -> Program {
         filter: None,
         data_type: DataType::Int64,
     };
-    let keys = vec![NamedExpr::column(&info().schema, column)];
+    let keys = columns.iter().map(|column| NamedExpr::column(&info().schema, *column)).collect();
     program(None, Output::Aggregate { keys, aggregates: vec![sum] })
 }
 
@@ -93,6 +97,18 @@ fn a_group_for_each_row_stays_where_grouping_is_faster() {
 }
 
 #[test]
+fn keys_of_many_bits_stay_where_grouping_them_is_faster() {
+    let rates = Rates { pool_text_rows: 1e6, engine_text_rows: 5e6, ..Rates::default() };
+    let chosen = |columns: &[usize], rates| choice(&grouped_by_all(columns), remote(1e10), rates);
+    assert_eq!(chosen(&[2], rates), Choice::Packed, "strings");
+    assert_eq!(chosen(&[1, 2], rates), Choice::Packed, "a string beside an integer");
+    assert_eq!(chosen(&[0, 0, 0], rates), Choice::Packed, "72 bits");
+    let rates = Rates { pool_spread_rows: 5e6, engine_spread_rows: 1e6, ..rates };
+    assert_eq!(chosen(&[0, 0, 1], rates), Choice::Push, "52 bits");
+    assert_eq!(chosen(&[0], rates), Choice::Push);
+}
+
+#[test]
 fn the_first_rows_go_down() {
     let columns = (0..3).map(|c| NamedExpr::column(&info().schema, c)).collect();
     let order = vec![SortKey { column: 0, descending: true, nulls_first: true }];
@@ -123,7 +139,7 @@ fn patterns_cost_more_than_comparisons() {
 fn an_estimate_reads_like_a_sentence() {
     let text = estimate(&grouped_by(1), &info(), remote(1e9), &Rates::default()).to_string();
     assert!(text.starts_with("push ") && text.ends_with(": push"), "{text}");
-    assert!(text.contains("10 rows, 160 B") && text.contains("10000000 rows, 152.6 MiB"), "{text}");
+    assert!(text.contains("10 rows, 85 B") && text.contains("10000000 rows, 152.6 MiB"), "{text}");
 }
 
 proptest! {

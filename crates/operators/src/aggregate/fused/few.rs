@@ -209,7 +209,7 @@ mod tests {
             // Runs of a group, and each group beside each other.
             let groups: Vec<u8> =
                 (0..rows).map(|row: usize| ((row / 7 + row * (row / 300)) % (last + 1)) as u8).collect();
-            let values: Vec<u64> = (0..rows as u64).map(|row| row * row % DISTANCE_MAX | ONE_ROW).collect();
+            let values: Vec<u64> = (0..rows as u64).map(|row| (row * row % DISTANCE_MAX) | ONE_ROW).collect();
             let mut sums = PairSums::new();
             let levels = Level::all().count() as u64;
             for level in Level::all() {
