@@ -159,7 +159,7 @@ def finished(figure, axes: list, results: dict):
         for handle, label in zip(*axis.get_legend_handles_labels()):
             labels.setdefault(label, handle)
     order = [side for side in STYLES if side in labels]
-    names = {"farpool": "farpool (remote)", "Quack": "Quack (remote)", "Flight": "Flight (remote)"}
+    names = {name: f"{name} (remote)" for name in ("farpool", "Quack", "Flight", "LiquidCache")}
     figure.legend(
         [labels[side] for side in order],
         [names.get(side, side) for side in order],
