@@ -165,6 +165,8 @@ def finished(figure, axes: list, results: dict):
         [names.get(side, side) for side in order],
         loc="outside lower center",
         ncols=4,
+        columnspacing=1.0,
+        fontsize=9,
         frameon=False,
         title=caption(results),
         title_fontproperties={"size": 8.5},
