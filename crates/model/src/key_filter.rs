@@ -6,8 +6,9 @@
 //! et al., *Cache-, Hash- and Space-Efficient Bloom Filters*, WEA 2007). At 16 bits a key 0.5 % of other
 //! keys are let through, at 32 bits 0.1 %, at 64 bits 0.02 %.
 //!
-//! Measured over 1 Ki to 128 Ki keys, in code for any x86-64, a look-up takes 3 to 5 ns; one in blocks of 256 bits (Parquet's) 2.6 to 8 ns for 0.15 %; one in an exact hash set 14 to 18 ns, and
-//! a binary search 9 to 34 ns, for keys that take three and a half times the bytes on their way.
+//! Measured over 1 Ki to 128 Ki keys, in code for any x86-64, a look-up takes 3 to 5 ns; one in blocks of 256
+//! bits (Parquet's) 2.6 to 8 ns for 0.15 %; one in an exact hash set 14 to 18 ns, and a binary search 9 to 34 ns,
+//! for keys that take three and a half times the bytes on their way.
 //!
 //! Invariant: whatever hash it was made of is found; there is at least one word.
 
