@@ -30,8 +30,13 @@ impl Sides {
             sessions.push((name, session(&filled(fake).await, pushdown).await));
         }
         // The other choice wherever there is one.
-        let slow =
-            Rates { pool_group_rows: 1.0, pool_spread_rows: 1.0, pool_filter_rows: 1.0, ..Rates::default() };
+        let slow = Rates {
+            pool_group_rows: 1.0,
+            pool_spread_rows: 1.0,
+            pool_text_rows: 1.0,
+            pool_filter_rows: 1.0,
+            ..Rates::default()
+        };
         for (name, remote) in [("slow pool", false), ("slow remote pool", true)] {
             let pool = filled(Fake { remote, ..Fake::default() }).await;
             sessions.push((name, session_at(&pool, true, slow).await));

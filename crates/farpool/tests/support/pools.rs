@@ -4,7 +4,9 @@
 
 use farpool::model::{TenantName, limits};
 use farpool::node::{Node, NodeConfig, server};
-use farpool::{EmbeddedPool, LoadMode, Pool, ResultForm, Session, SessionOptions, TableInfo, TableName};
+use farpool::{
+    EmbeddedPool, LoadMode, Pool, Rates, ResultForm, Session, SessionOptions, TableInfo, TableName,
+};
 use futures::stream;
 use std::sync::Arc;
 
@@ -47,7 +49,15 @@ impl Pools {
             Way::Remote => self.remote.clone(),
             Way::Plain => self.plain.clone(),
         };
-        let session = Session::new(SessionOptions { pushdown, ..SessionOptions::default() });
+        // What the pool can do it does: these are tests of that, not of the choice.
+        let rates = Rates {
+            engine_group_rows: 1.0,
+            engine_spread_rows: 1.0,
+            engine_text_rows: 1.0,
+            engine_top_rows: 1.0,
+            ..Rates::default()
+        };
+        let session = Session::new(SessionOptions { pushdown, rates, ..SessionOptions::default() });
         session.register_pool("farpool", pool).await.expect("a pool can be registered");
         session
     }

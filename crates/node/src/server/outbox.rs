@@ -1,9 +1,9 @@
 //! The sending side of a connection: whoever has something to send queues it and may write it itself.
 //!
 //! One thread at a time writes; the others only queue, and the one that writes looks again before it
-//! stops, so that nothing is left behind. The end of a small result thus leaves from the worker that made
-//! it, without waiting for another thread to wake; what the socket does not take at once is left to the
-//! writer task. Writes are vectored and at most a frame or two long, which stays in the CPU caches.
+//! stops, so that nothing is left behind. The end of a result, and what finds nothing else waiting, thus leaves
+//! from the worker that made it, without waiting for another thread to wake; what the socket does not take at
+//! once is left to the writer task. Writes are vectored and at most a frame or two long, which stays in the CPU caches.
 
 use super::lanes::Lanes;
 use super::meter::Meter;
@@ -82,14 +82,14 @@ impl<W> Outbox<W> {
     /// Queues a message and has it sent: from this thread if nothing else waits, for the writer task would have to be
     /// woken and the bytes brought to its core.
     pub fn push(&self, stream: u32, message: Outgoing) {
-        let (queued, alone) = self.with(|lanes| {
+        let alone = self.with(|lanes| {
             let alone = lanes.bytes_queued() == 0;
-            (lanes.push(stream, message), alone)
+            lanes.push(stream, message).then_some(alone)
         });
-        match (queued, alone) {
-            (true, true) => self.flush(),
-            (true, false) => self.wake(),
-            (false, _) => {}
+        match alone {
+            Some(true) => self.flush(),
+            Some(false) => self.wake(),
+            None => {}
         }
     }
 
