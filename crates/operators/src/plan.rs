@@ -201,7 +201,7 @@ impl Plan {
         if let Operator::Aggregate(aggregation) = output {
             let open = |group: &&&RowGroup| filter.as_ref().is_none_or(|f| f.verdict(group) != Verdict::None);
             let groups: Vec<&RowGroup> = groups.iter().filter(open).copied().collect();
-            aggregation.fit(&groups, memory.share());
+            aggregation.fit(&groups, memory.share())?;
         }
         Ok(Plan { compiled: Arc::new(compiled) })
     }

@@ -15,7 +15,7 @@
 //! Invariant: a choice is about time only; the answer is the same whichever it is.
 
 use crate::estimate;
-use farpool_model::{Expr, Output, Program, TableInfo};
+use farpool_model::{Expr, Output, Program, TableInfo, schema};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeSet;
 use std::fmt::{self, Write};
@@ -57,16 +57,16 @@ impl Default for Rates {
     /// Medians of four runs of `farpool calibrate` on an idle machine of two cores with AVX-512, 2026-11-22.
     fn default() -> Self {
         Rates {
-            pool_filter_rows: 3.8e9,
-            pool_match_rows: 8.5e7,
+            pool_filter_rows: 6.7e9,
+            pool_match_rows: 9.3e7,
             pool_group_rows: 1.2e9,
-            pool_spread_rows: 2.7e7,
-            pool_text_rows: 8.0e6,
-            decode_bytes: 1.8e10,
-            engine_group_rows: 2.6e8,
-            engine_spread_rows: 1.9e7,
-            engine_text_rows: 7.2e6,
-            engine_top_rows: 4.9e8,
+            pool_spread_rows: 3.3e7,
+            pool_text_rows: 9.0e6,
+            decode_bytes: 1.9e10,
+            engine_group_rows: 2.9e8,
+            engine_spread_rows: 2.1e7,
+            engine_text_rows: 8.0e6,
+            engine_top_rows: 5.5e8,
         }
     }
 }
@@ -153,7 +153,7 @@ pub struct Estimate {
 /// Estimates `program`, all of which the pool could run.
 pub fn estimate(program: &Program, info: &TableInfo, place: Place, rates: &Rates) -> Estimate {
     let (workers, threads) = (place.workers.max(1) as f64, place.threads.max(1) as f64);
-    let work = Work::of(program, info, rates, workers);
+    let work = Work::of(program, info, rates);
     let (latency_ns, ns_per_byte) =
         place.link.map_or((0.0, 0.0), |link| (link.latency_ns, 1e9 / link.bytes_per_s.max(1.0)));
     let cost = |choice, rows, bytes: f64, computed: f64| Cost {
@@ -187,7 +187,7 @@ struct Work {
 }
 
 impl Work {
-    fn of(program: &Program, info: &TableInfo, rates: &Rates, workers: f64) -> Self {
+    fn of(program: &Program, info: &TableInfo, rates: &Rates) -> Self {
         let passed = estimate::rows_passed(program, info);
         let share = if info.rows > 0 { passed / info.rows as f64 } else { 0.0 };
         let needed = columns_after_filter(program);
@@ -195,7 +195,7 @@ impl Work {
         let encoded = |&c: &usize| info.columns.get(c).map_or(0.0, |column| column.bytes_encoded as f64);
         let bytes_plain = passed * width;
         let decode = bytes_plain / rates.decode_bytes;
-        let (pool_finish, engine_finish) = finish(program, info, (passed, decode), rates, workers);
+        let (pool_finish, engine_finish) = finish(program, info, (passed, decode), rates);
         Work {
             passed,
             bytes_plain,
@@ -226,13 +226,7 @@ fn filter_s(filter: &Expr, rows: f64, rates: &Rates) -> f64 {
 
 /// Seconds for what comes after the filter, at the pool and at the engine, of `passed` rows whose columns are decoded
 /// in `decode` seconds.
-fn finish(
-    program: &Program,
-    info: &TableInfo,
-    (passed, decode): (f64, f64),
-    rates: &Rates,
-    workers: f64,
-) -> (f64, f64) {
+fn finish(program: &Program, info: &TableInfo, (passed, decode): (f64, f64), rates: &Rates) -> (f64, f64) {
     let top = |rows: f64| if program.order.is_empty() { 0.0 } else { rows / rates.engine_top_rows };
     match &program.output {
         // The threshold of a top-k is a condition like any other, and few rows are decoded.
@@ -240,19 +234,20 @@ fn finish(
         Output::Rows(_) => (decode * fraction_kept(program, info, passed), 0.0),
         Output::Aggregate { keys, .. } => {
             let keys = || keys.iter().map(|k| &k.expr);
-            let groups_of =
-                |rows: f64| estimate::groups(keys(), program.filter.as_ref(), rows.max(1.0), info);
-            let groups = groups_of(passed);
-            let (pool, engine) = if groups <= GROUPS_CACHED {
-                (passed / rates.pool_group_rows, rates.engine_group_rows)
-            } else if estimate::keys_are_narrow(keys(), info) {
-                (passed / rates.pool_spread_rows, rates.engine_spread_rows)
+            let groups = estimate::groups(keys(), program.filter.as_ref(), passed.max(1.0), info);
+            if groups <= GROUPS_CACHED {
+                return (passed / rates.pool_group_rows, passed / rates.engine_group_rows + top(groups));
+            }
+            let is_narrow = estimate::keys_are_narrow(keys(), info);
+            let pool = if is_narrow { rates.pool_spread_rows } else { rates.pool_text_rows };
+            // The pool numbers the strings of a column that has few; the engine has them as they are.
+            let is_text = |key: &Expr| key.data_type(&info.schema).is_ok_and(|t| schema::is_bytes(&t));
+            let engine = if is_narrow && !keys().any(is_text) {
+                rates.engine_spread_rows
             } else {
-                // The groups of each worker are put into another table, where they meet those of the others.
-                let merged = if workers > 1.0 { workers * groups_of(passed / workers) } else { 0.0 };
-                ((passed + merged) / rates.pool_text_rows, rates.engine_text_rows)
+                rates.engine_text_rows
             };
-            (pool, passed / engine + top(groups))
+            (passed / pool, passed / engine + top(groups))
         }
     }
 }

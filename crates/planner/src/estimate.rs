@@ -100,7 +100,7 @@ pub fn groups<'a>(
 }
 
 /// Whether a pool can group by `keys` as by one integer: a single one that is no string, or several that take no more
-/// than 64 bits together.
+/// than 64 bits together, strings of which there are few among them.
 pub(crate) fn keys_are_narrow<'a>(mut keys: impl Iterator<Item = &'a Expr>, info: &TableInfo) -> bool {
     let (mut count, mut bits) = (0, 0.0);
     let all_fixed = keys.all(|key| {
@@ -112,13 +112,22 @@ pub(crate) fn keys_are_narrow<'a>(mut keys: impl Iterator<Item = &'a Expr>, info
     all_fixed && (count == 1 || bits <= 64.0)
 }
 
-/// The bits that tell the values of a key apart; `None` of a string. What is computed is taken to be as close together
-/// as its distinct values allow.
+/// The bits that tell the values of a key apart; `None` of a string, but for one of a column that has few. What is
+/// computed is taken to be as close together as its distinct values allow.
 fn key_bits(key: &Expr, info: &TableInfo) -> Option<f64> {
-    let data_type = key.data_type(&info.schema).ok().filter(|data_type| !schema::is_bytes(data_type))?;
-    let Expr::Column(index) = key else { return Some((distinct_values(key, info) + 1.0).log2().ceil()) };
-    let values = info.columns.get(*index).and_then(domain_values);
-    Some(values.map_or(8.0 * type_width(&data_type), |values| (values + 1.0).log2().ceil()))
+    let data_type = key.data_type(&info.schema).ok()?;
+    let is_text = schema::is_bytes(&data_type);
+    let bits_of = |values: f64| (values + 1.0).log2().ceil();
+    let Expr::Column(index) = key else {
+        return (!is_text).then(|| bits_of(distinct_values(key, info)));
+    };
+    let column = info.columns.get(*index);
+    if is_text {
+        let texts = column?.distinct_count? as f64;
+        let row_groups = (info.rows as f64 / limits::ROW_GROUP_ROWS as f64).ceil();
+        return (texts * row_groups <= limits::TEXTS_NUMBERED_MAX as f64).then(|| bits_of(texts));
+    }
+    Some(column.and_then(domain_values).map_or(8.0 * type_width(&data_type), bits_of))
 }
 
 /// How many of `domain` equally frequent values are among `rows` rows: Cardenas' formula,

@@ -35,10 +35,11 @@ pub(super) fn bytes_of_groups(aggregation: &Aggregation, groups: &[&RowGroup]) -
     let count = aggregation.keys.iter().map(domain).fold(1, usize::saturating_mul).min(rows);
     let mut fixed = Groups::bytes_per_group(&aggregation.key_types, aggregation.packing.is_some());
     let mut texts = 0_usize;
-    for key in &aggregation.keys {
-        if schema::is_bytes(key.compiled.data_type()) {
-            texts = texts.saturating_add(text_bytes(&key.compiled, groups, true)?);
-        }
+    // Packed strings are held with the program; a lone one is in as many groups as it is, others in any number.
+    let in_keys = aggregation.keys.iter().filter(|_| aggregation.packing.is_none());
+    for key in in_keys.filter(|key| schema::is_bytes(key.compiled.data_type())) {
+        let distinct = aggregation.keys.len() == 1;
+        texts = texts.saturating_add(text_bytes(&key.compiled, groups, distinct)?);
     }
     for state in aggregation.accumulators.iter().filter_map(|a| aggregation.state_of(a)) {
         fixed = fixed.saturating_add(States::bytes_per_group(state.function, &state.types).ok()?.1);

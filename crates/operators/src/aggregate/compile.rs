@@ -4,19 +4,24 @@ use super::bound;
 use super::radix::Shape;
 use super::whole::{self, Whole};
 use crate::evaluate::Compiled;
-use crate::group::{Groups, Packing};
+use crate::group::{Groups, KeyBounds, Packing, TextCodes};
 use crate::lanes::{LaneId, Lanes};
 use crate::plan::Paths;
 use crate::select::Filter;
+use arrow_array::{Array, ArrayRef};
 use arrow_schema::{DataType, Schema, SchemaRef};
 use farpool_columns::RowGroup;
-use farpool_model::{Aggregate, AggregateFunction, Error, Expr, NamedExpr, Result};
+use farpool_model::{Aggregate, AggregateFunction, Error, Expr, NamedExpr, Result, limits, schema};
 use farpool_statistics::States;
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
 /// Bytes up to which the states of a batch's new groups may always grow: a few times what its arrays take.
 const STATE_BYTES_MIN: usize = 16 << 20;
+
+/// Rows for each string in the dictionaries of a key from which on these are numbered for the whole table: there is
+/// less to be saved in small tables.
+const ROWS_PER_TEXT_MIN: usize = 32;
 
 /// A compiled aggregation.
 pub(crate) struct Aggregation {
@@ -179,42 +184,68 @@ impl Aggregation {
 
     /// Takes into account what the row groups `groups` are like: the only ones that will be run. A worker
     /// may hold `bytes_max`.
-    pub(crate) fn fit(&mut self, groups: &[&RowGroup], bytes_max: usize) {
+    ///
+    /// # Errors
+    /// None but defects.
+    pub(crate) fn fit(&mut self, groups: &[&RowGroup], bytes_max: usize) -> Result<()> {
         if self.keys.is_empty() {
-            return;
+            return Ok(());
         }
         if self.paths.fused {
             self.present = (0..self.accumulators.len()).map(|a| self.is_present(a, groups)).collect();
             self.whole = Whole::fit(self, groups, bytes_max);
         }
         if self.paths.fused && self.whole.is_none() {
-            self.pack(groups, bytes_max);
+            self.pack(groups)?;
+            self.set_aside(groups, bytes_max);
         }
         self.bytes_bound = match &self.whole {
             Some(whole) => Some(whole.bytes()),
             None => bound::bytes_of_groups(self, groups),
         };
         self.sums_fit = bound::sums_fit(self, groups);
+        Ok(())
     }
 
-    /// Packs the keys, if the zone maps of `groups` say that they fit 64 bits.
-    fn pack(&mut self, groups: &[&RowGroup], bytes_max: usize) {
+    /// Packs the keys, if the zone maps and dictionaries of `groups` say that they fit 64 bits.
+    fn pack(&mut self, groups: &[&RowGroup]) -> Result<()> {
         let intervals = self.lanes.intervals(|column| whole::bounds_of(groups, column));
-        let nullable = |column: usize| groups.iter().any(|group| group.chunks[column].null_count() > 0);
-        let key = |key: &Key| {
+        let mut known = Vec::with_capacity(self.keys.len());
+        for key in &self.keys {
             let data_type = key.compiled.data_type().clone();
-            let bounds = match (&data_type, key.compiled.as_column(), key.lane) {
-                (DataType::Boolean, Some(_), _) => (0, 1),
-                (_, _, Some(lane)) => intervals[lane]?,
-                _ => return None,
+            let nullable = key.compiled.columns().iter().any(|column| nullable(groups, *column));
+            let (bounds, dictionaries) = match (&data_type, key.compiled.as_column(), key.lane) {
+                (t, Some(column), _) if schema::is_bytes(t) => match dictionaries(groups, column) {
+                    Some(dictionaries) => ((0, 0), dictionaries),
+                    None => return Ok(()),
+                },
+                (DataType::Boolean, Some(_), _) => ((0, 1), Vec::new()),
+                (DataType::Float32, Some(_), _) => ((0, i64::from(u32::MAX)), Vec::new()),
+                (DataType::Float64, Some(_), _) => ((i64::MIN, i64::MAX), Vec::new()),
+                (_, _, Some(lane)) => match intervals[lane] {
+                    Some(bounds) => (bounds, Vec::new()),
+                    None => return Ok(()),
+                },
+                _ => return Ok(()),
             };
-            let has_nulls = key.compiled.columns().iter().any(|column| nullable(*column));
-            Some((data_type, bounds, has_nulls))
-        };
-        self.packing = Packing::of(self.keys.iter().map(key)).map(Arc::new);
+            known.push((KeyBounds { data_type, bounds, nullable, texts: None }, dictionaries));
+        }
+        for (key, dictionaries) in &mut known {
+            key.texts = TextCodes::of(dictionaries)?;
+            if let Some(texts) = &key.texts {
+                key.bounds.1 = texts.len() as i64 - 1;
+            }
+        }
+        self.packing = Packing::of(known.into_iter().map(|(key, _)| key)).map(Arc::new);
+        Ok(())
+    }
+
+    /// Lets rows of many groups be put aside, if what is computed of them allows it.
+    fn set_aside(&mut self, groups: &[&RowGroup], bytes_max: usize) {
         let rows: usize = groups.iter().map(|group| group.rows).sum();
-        if self.packing.is_some() && rows > self.paths.groups_direct_max {
-            self.radix = Shape::fit(self, &intervals, &nullable, bytes_max);
+        if rows > self.paths.groups_direct_max {
+            let intervals = self.lanes.intervals(|column| whole::bounds_of(groups, column));
+            self.radix = Shape::fit(self, &intervals, &|column| nullable(groups, column), bytes_max);
         }
     }
 
@@ -273,6 +304,21 @@ impl Aggregation {
     pub(super) fn argument_type(&self, accumulator: &Accumulator) -> Option<&DataType> {
         accumulator.argument.map(|a| self.arguments[a].compiled.data_type())
     }
+}
+
+fn nullable(groups: &[&RowGroup], column: usize) -> bool {
+    groups.iter().any(|group| group.chunks[column].null_count() > 0)
+}
+
+/// The dictionaries of a column, if they are small and all row groups that have strings have one.
+fn dictionaries(groups: &[&RowGroup], column: usize) -> Option<Vec<ArrayRef>> {
+    let chunks =
+        groups.iter().map(|group| &group.chunks[column]).filter(|chunk| chunk.null_count() < chunk.rows());
+    let values = chunks.map(|chunk| chunk.dictionary().map(|dictionary| Arc::clone(dictionary.values())));
+    let values = values.collect::<Option<Vec<ArrayRef>>>()?;
+    let rows: usize = groups.iter().map(|group| group.rows).sum();
+    let texts: usize = values.iter().map(|values| values.len()).sum();
+    (texts <= limits::TEXTS_NUMBERED_MAX.min(rows / ROWS_PER_TEXT_MIN) && texts > 0).then_some(values)
 }
 
 impl Builder<'_> {

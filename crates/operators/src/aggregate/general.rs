@@ -142,6 +142,18 @@ impl Aggregation {
         Fused::bind(self, group).is_ok_and(|fused| fused.is_some())
     }
 
+    /// Whether keys are packed.
+    #[cfg(test)]
+    pub(crate) fn is_packed(&self) -> bool {
+        self.packing.is_some()
+    }
+
+    /// Whether rows may be put aside by partition.
+    #[cfg(test)]
+    pub(crate) fn is_set_aside(&self) -> bool {
+        self.radix.is_some()
+    }
+
     /// Whether row groups go the whole-table way.
     #[cfg(test)]
     pub(crate) fn is_whole(&self) -> bool {

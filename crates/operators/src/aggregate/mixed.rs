@@ -2,24 +2,24 @@
 //!
 //! Keys with a domain that is not much larger than the row group get their group through a table from dense
 //! number to group, so that the hash table is asked once per key and row group; other keys that are packed go
-//! to the hash table as one integer, or are set aside ([`super::radix`]) once there are many groups; other
-//! integer keys go from lanes; the rest as arrays. Arguments on lanes are not decoded.
+//! to the hash table as one integer, the rest as rows of words, made of lanes and decoded arrays. Once there are
+//! many groups, rows are set aside ([`super::radix`]) instead. Arguments on lanes are not decoded.
 
 use super::compile::{Accumulator, Aggregation, Key, Kind};
 use super::counted::Counted;
 use super::general::Partial;
 use super::keys::{DenseKeys, KeyBuffers};
 use super::packed::PackedKeys;
-use super::radix::Radix;
+use super::radix::{Keys, Radix};
 use super::store::Input;
 use crate::bits;
 use crate::evaluate::Frame;
-use crate::group::KeyValues;
+use crate::group::{KeyValues, Rows};
 use crate::lanes::{BoundLanes, LaneBuffers, LaneId, RowSet};
 use crate::selection::Selection;
-use arrow_array::{ArrayRef, BooleanArray};
+use arrow_array::BooleanArray;
 use arrow_buffer::NullBuffer;
-use farpool_columns::{Integers, RowGroup};
+use farpool_columns::RowGroup;
 use farpool_model::Result;
 use std::collections::BTreeSet;
 
@@ -49,8 +49,9 @@ pub(super) struct Mixed<'a> {
     wanted: Vec<LaneId>,
     /// For each accumulator, what is counted in place of being decoded.
     counted: Vec<Option<Counted<'a>>>,
-    /// The columns that are decoded.
+    /// The columns that are decoded, and those of them that keys need.
     decoded: Vec<usize>,
+    decoded_keys: Vec<usize>,
     /// Whether there are neither groups nor conditions nor lanes, and every argument is a float as it lies.
     is_maskable: bool,
 }
@@ -59,13 +60,12 @@ enum KeyWay<'a> {
     None,
     Dense { keys: DenseKeys<'a>, groups: Vec<u32>, buffers: KeyBuffers, numbers: Vec<u32> },
     Packed(PackedKeys<'a>),
-    Each(Vec<KeySource<'a>>),
+    Each(Vec<KeySource>, Rows),
 }
 
 /// Where the values of one key come from.
-enum KeySource<'a> {
+enum KeySource {
     Lane(LaneId),
-    Codes { integers: Integers<'a>, values: &'a ArrayRef, known: Vec<u32>, codes: Vec<u32>, wide: Vec<i64> },
     Array,
 }
 
@@ -96,21 +96,23 @@ impl<'a> Mixed<'a> {
             arguments.for_each(|a| decoded.extend(aggregation.arguments[*a].compiled.columns()));
         }
         aggregation.conditions.iter().for_each(|c| decoded.extend(c.compiled.columns()));
-        if let KeyWay::Each(sources) = &keys {
+        let mut decoded_keys = BTreeSet::new();
+        if let KeyWay::Each(sources, _) = &keys {
             let arrays = aggregation.keys.iter().zip(sources).filter(|(_, s)| matches!(s, KeySource::Array));
-            arrays.for_each(|(key, _)| decoded.extend(key.compiled.columns()));
+            arrays.for_each(|(key, _)| decoded_keys.extend(key.compiled.columns()));
         }
+        decoded.extend(&decoded_keys);
         let mut wanted: Vec<LaneId> = arguments.iter().flatten().copied().collect();
         match &keys {
             KeyWay::Dense { keys, .. } => wanted.extend(keys.lanes()),
             KeyWay::Packed(keys) => wanted.extend(keys.lanes()),
-            KeyWay::Each(sources) => wanted.extend(sources.iter().filter_map(|s| match s {
+            KeyWay::Each(sources, _) => wanted.extend(sources.iter().filter_map(|s| match s {
                 KeySource::Lane(lane) => Some(*lane),
-                _ => None,
+                KeySource::Array => None,
             })),
             KeyWay::None => {}
         }
-        let decoded = decoded.into_iter().collect();
+        let (decoded, decoded_keys) = (decoded.into_iter().collect(), decoded_keys.into_iter().collect());
         let plain = |argument: usize| {
             let column = aggregation.arguments[argument].compiled.as_column();
             column.is_some_and(|column| group.chunks[column].floats().is_some())
@@ -119,7 +121,18 @@ impl<'a> Mixed<'a> {
             && aggregation.conditions.is_empty()
             && aggregation.states.is_empty()
             && aggregation.accumulators.iter().all(|a| a.argument.is_none_or(plain));
-        Ok(Mixed { aggregation, group, lanes, keys, arguments, wanted, counted, decoded, is_maskable })
+        Ok(Mixed {
+            aggregation,
+            group,
+            lanes,
+            keys,
+            arguments,
+            wanted,
+            counted,
+            decoded,
+            decoded_keys,
+            is_maskable,
+        })
     }
 
     /// Adds the selected rows of one batch.
@@ -144,12 +157,11 @@ impl<'a> Mixed<'a> {
             RowSet::Range(selection.range.start, selection.range.end)
         };
         self.lanes.evaluate(&self.wanted, rows, buffers);
-        if let (KeyWay::Packed(keys), Some(shape)) = (&mut self.keys, &self.aggregation.radix)
-            && (partial.radix.is_some() || partial.groups.len() >= self.aggregation.paths.groups_direct_max)
-        {
-            let codes = keys.codes(self.group, rows, buffers)?;
-            let radix = partial.radix.get_or_insert_with(|| Radix::new(shape));
-            return radix.add_rows(self.aggregation, self.group, (&self.lanes, buffers), rows, codes);
+        if partial.radix.is_some() || partial.groups.len() >= self.aggregation.paths.groups_direct_max {
+            let done = self.set_aside(selection, rows, buffers, partial)?;
+            if done {
+                return Ok(());
+            }
         }
         let frame = selection.frame(self.group, &self.decoded)?;
         let mut ids = std::mem::take(&mut partial.ids);
@@ -168,6 +180,30 @@ impl<'a> Mixed<'a> {
         self.aggregation.add_arrays(&frame, groups, &masks, stores, takes)?;
         partial.ids = ids;
         Ok(())
+    }
+
+    /// Puts rows aside by partition, if that can be done.
+    fn set_aside(
+        &mut self,
+        selection: &Selection,
+        rows: RowSet<'_>,
+        buffers: &LaneBuffers,
+        partial: &mut Partial,
+    ) -> Result<bool> {
+        let Some(shape) = &self.aggregation.radix else { return Ok(false) };
+        let keys = match &mut self.keys {
+            KeyWay::Packed(keys) => Keys::Codes(keys.codes(self.group, rows, buffers)?),
+            KeyWay::Each(sources, words) => {
+                let frame = selection.frame(self.group, &self.decoded_keys)?;
+                let keys = key_values(self.aggregation, sources, self.group, rows, &frame, buffers)?;
+                partial.groups.encode(&keys, rows.len(), words)?;
+                Keys::Rows(words)
+            }
+            KeyWay::None | KeyWay::Dense { .. } => return Ok(false),
+        };
+        let radix = partial.radix.get_or_insert_with(|| Radix::new(shape));
+        radix.add_rows(self.aggregation, self.group, (&self.lanes, buffers), rows, keys)?;
+        Ok(true)
     }
 
     /// Takes in what was counted, at the end of the row group.
@@ -227,12 +263,9 @@ impl<'a> Mixed<'a> {
             KeyWay::Packed(keys) => {
                 partial.groups.intern_codes(keys.codes(self.group, rows, lanes)?, ids)?;
             }
-            KeyWay::Each(sources) => {
-                let values =
-                    |(key, source): (&'a Key, _)| values_of(key, source, self.group, rows, frame, lanes);
-                let keys = self.aggregation.keys.iter().zip(sources);
-                let mut keys = keys.map(values).collect::<Result<Vec<KeyValues<'_>>>>()?;
-                partial.groups.intern(&mut keys, rows.len(), ids)?;
+            KeyWay::Each(sources, _) => {
+                let keys = key_values(self.aggregation, sources, self.group, rows, frame, lanes)?;
+                partial.groups.intern(&keys, rows.len(), ids)?;
             }
         }
         Ok(())
@@ -281,62 +314,40 @@ fn key_way<'a>(
     if aggregation.keys.is_empty() {
         return Ok(KeyWay::None);
     }
-    let source = |key: &Key| source_of(key, lanes, group);
-    let sources: Vec<KeySource<'a>> = aggregation.keys.iter().map(source).collect();
-    let is_cheap = aggregation.packing.is_some() || matches!(sources[..], [KeySource::Lane(_)]);
-    let per_row = if is_cheap { NUMBERS_PER_ROW_MAX_LANE } else { NUMBERS_PER_ROW_MAX };
+    let source = |key: &Key| match key.lane.filter(|lane| lanes.interval(*lane).is_some()) {
+        Some(lane) => KeySource::Lane(lane),
+        None => KeySource::Array,
+    };
+    let per_row = if aggregation.packing.is_some() { NUMBERS_PER_ROW_MAX_LANE } else { NUMBERS_PER_ROW_MAX };
     let limit = group.rows.max(64) * per_row;
     if let Some(keys) = DenseKeys::bind(&aggregation.keys, lanes, group, limit)? {
         let groups = vec![UNKNOWN; keys.domain];
         return Ok(KeyWay::Dense { keys, groups, buffers: KeyBuffers::default(), numbers: Vec::new() });
     }
-    Ok(PackedKeys::bind(aggregation, lanes, group).map_or(KeyWay::Each(sources), KeyWay::Packed))
+    Ok(match PackedKeys::bind(aggregation, lanes, group)? {
+        Some(keys) => KeyWay::Packed(keys),
+        None => KeyWay::Each(aggregation.keys.iter().map(source).collect(), Rows::default()),
+    })
 }
 
-fn source_of<'a>(key: &Key, lanes: &BoundLanes<'a>, group: &'a RowGroup) -> KeySource<'a> {
-    if let Some(lane) = key.lane.filter(|l| lanes.interval(*l).is_some()) {
-        return KeySource::Lane(lane);
-    }
-    let dictionary = key.compiled.as_column().and_then(|column| group.chunks[column].dictionary());
-    match dictionary {
-        Some(dictionary) => KeySource::Codes {
-            integers: dictionary.codes(),
-            values: dictionary.values(),
-            known: Vec::new(),
-            codes: Vec::new(),
-            wide: Vec::new(),
-        },
-        None => KeySource::Array,
-    }
-}
-
-fn values_of<'v>(
-    key: &Key,
-    source: &'v mut KeySource<'_>,
+/// The values of all keys for some rows.
+fn key_values<'v>(
+    aggregation: &Aggregation,
+    sources: &[KeySource],
     group: &RowGroup,
     rows: RowSet<'_>,
     frame: &Frame,
     lanes: &'v LaneBuffers,
-) -> Result<KeyValues<'v>> {
-    let nulls = || {
-        valid_bits(group, key.compiled.columns(), rows)
-            .map(|valid| NullBuffer::new(bits::to_buffer(&valid, rows.len())))
-    };
-    Ok(match source {
+) -> Result<Vec<KeyValues<'v>>> {
+    let values = |(key, source): (&Key, &KeySource)| match source {
         KeySource::Lane(lane) => {
-            KeyValues::Lane { values: &lanes.values(*lane)[..rows.len()], nulls: nulls() }
+            let valid = valid_bits(group, key.compiled.columns(), rows);
+            let nulls = valid.map(|valid| NullBuffer::new(bits::to_buffer(&valid, rows.len())));
+            Ok(KeyValues::Lane { values: &lanes.values(*lane)[..rows.len()], nulls })
         }
-        KeySource::Codes { integers, values, known, codes, wide } => {
-            match rows {
-                RowSet::Range(start, end) => integers.unpack(start..end, wide),
-                RowSet::Rows(rows) => integers.gather(rows, wide),
-            }
-            codes.clear();
-            codes.extend(wide.iter().map(|code| *code as u32));
-            KeyValues::Codes { codes, values, known, nulls: nulls() }
-        }
-        KeySource::Array => KeyValues::Array(key.compiled.array(frame)?),
-    })
+        KeySource::Array => Ok(KeyValues::Array(key.compiled.array(frame)?)),
+    };
+    aggregation.keys.iter().zip(sources).map(values).collect()
 }
 
 /// A bit per row where none of `columns` is NULL; `None` when that is everywhere.

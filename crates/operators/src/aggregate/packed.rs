@@ -3,46 +3,46 @@
 use super::compile::{Aggregation, Key};
 use super::mixed::valid_bits;
 use crate::bits;
-use crate::group::Packing;
+use crate::group::{Packing, lanes_of_array};
 use crate::lanes::{BoundLanes, LaneBuffers, LaneId, RowSet};
-use arrow_array::cast::AsArray;
-use arrow_schema::DataType;
-use farpool_columns::{Chunk, RowGroup};
-use farpool_model::Result;
+use farpool_columns::{Chunk, Integers, RowGroup};
+use farpool_model::{Error, Result};
 
 /// The keys of an aggregation that are packed, bound to a row group.
 pub(super) struct PackedKeys<'a> {
     packing: &'a Packing,
     keys: Vec<(&'a Key, Source<'a>)>,
     codes: Vec<i64>,
+    /// The numbers of strings.
+    numbers: Vec<i64>,
 }
 
 /// Where the values of a key come from.
 enum Source<'a> {
     Lane(LaneId),
-    Boolean(&'a Chunk),
+    /// The number of each code of a dictionary.
+    Texts(Integers<'a>, Vec<i64>),
+    /// Booleans or floats.
+    Column(&'a Chunk),
     /// NULL in all rows.
     Null,
 }
 
 impl<'a> PackedKeys<'a> {
     /// The keys of `aggregation` over `group`, if they are packed.
+    ///
+    /// # Errors
+    /// None but defects.
     pub(super) fn bind(
         aggregation: &'a Aggregation,
         lanes: &BoundLanes<'a>,
         group: &'a RowGroup,
-    ) -> Option<Self> {
-        let packing = aggregation.packing.as_deref()?;
-        let source = |key: &'a Key| {
-            let source = match (key.compiled.data_type(), key.compiled.as_column()) {
-                (DataType::Boolean, Some(column)) => Source::Boolean(&group.chunks[column]),
-                // A lane that holds in the whole table fails to where a column is all NULL.
-                _ => key.lane.filter(|l| lanes.interval(*l).is_some()).map_or(Source::Null, Source::Lane),
-            };
-            (key, source)
-        };
-        let keys = aggregation.keys.iter().map(source).collect();
-        Some(PackedKeys { packing, keys, codes: Vec::new() })
+    ) -> Result<Option<Self>> {
+        let Some(packing) = aggregation.packing.as_deref() else { return Ok(None) };
+        let source =
+            |(index, key): (usize, &'a Key)| Ok((key, source_of(packing, index, key, lanes, group)?));
+        let keys = aggregation.keys.iter().enumerate().map(source).collect::<Result<_>>()?;
+        Ok(Some(PackedKeys { packing, keys, codes: Vec::new(), numbers: Vec::new() }))
     }
 
     /// The lanes that keys are read from.
@@ -63,7 +63,7 @@ impl<'a> PackedKeys<'a> {
         rows: RowSet<'_>,
         lanes: &LaneBuffers,
     ) -> Result<&[i64]> {
-        let codes = &mut self.codes;
+        let PackedKeys { codes, numbers, .. } = self;
         codes.clear();
         codes.resize(rows.len(), 0);
         for (index, (key, source)) in self.keys.iter().enumerate() {
@@ -71,13 +71,20 @@ impl<'a> PackedKeys<'a> {
                 Source::Lane(lane) => {
                     self.packing.add_values(index, &lanes.values(*lane)[..rows.len()], codes);
                 }
-                Source::Boolean(chunk) => {
+                Source::Texts(integers, of_code) => {
+                    match rows {
+                        RowSet::Range(start, end) => integers.unpack(start..end, numbers),
+                        RowSet::Rows(rows) => integers.gather(rows, numbers),
+                    }
+                    numbers.iter_mut().for_each(|number| *number = of_code[*number as usize]);
+                    self.packing.add_values(index, numbers, codes);
+                }
+                Source::Column(chunk) => {
                     let values = match rows {
                         RowSet::Range(start, end) => chunk.decode(start..end)?,
                         RowSet::Rows(rows) => chunk.gather(rows)?,
                     };
-                    let values: Vec<i64> = values.as_boolean().values().iter().map(i64::from).collect();
-                    self.packing.add_values(index, &values, codes);
+                    self.packing.add_values(index, &lanes_of_array(&values)?, codes);
                 }
                 Source::Null => {
                     self.packing.set_nulls(index, 0..rows.len(), codes);
@@ -90,5 +97,28 @@ impl<'a> PackedKeys<'a> {
             }
         }
         Ok(codes)
+    }
+}
+
+fn source_of<'a>(
+    packing: &Packing,
+    index: usize,
+    key: &Key,
+    lanes: &BoundLanes<'a>,
+    group: &'a RowGroup,
+) -> Result<Source<'a>> {
+    let Some(column) = key.compiled.as_column().filter(|_| key.lane.is_none()) else {
+        // A lane that holds in the whole table fails to where a column is all NULL.
+        let lane = key.lane.filter(|lane| lanes.interval(*lane).is_some());
+        return Ok(lane.map_or(Source::Null, Source::Lane));
+    };
+    let chunk: &Chunk = &group.chunks[column];
+    match packing.texts(index) {
+        _ if chunk.null_count() == group.rows => Ok(Source::Null),
+        None => Ok(Source::Column(chunk)),
+        Some(texts) => {
+            let dictionary = chunk.dictionary().ok_or_else(|| Error::internal("strings without numbers"))?;
+            Ok(Source::Texts(dictionary.codes(), texts.numbers(dictionary.values())?))
+        }
     }
 }

@@ -6,29 +6,28 @@
 //! [`Groups::bytes`]. Parallelism: none of its own; tables of different workers hash alike, so that they can
 //! be merged partition by partition. Errors: none but defects.
 //!
-//! Keys that together take 64 bits, as the zone maps of a table have it, are one integer ([`packed`]); one key
-//! of fixed width takes a table of integers ([`ints`]), one string a table of strings ([`texts`]), several
-//! keys a table of tuples ([`tuples`]). Arrow's row format would do for all and was measured at ten
-//! times the cost for two keys.
+//! Keys that together take 64 bits, as the zone maps and dictionaries of a table have it, are one integer
+//! ([`packed`]); all others are rows of words ([`rows`]) in a table of those ([`row_table`]).
 
 mod ints;
 mod packed;
-mod texts;
-mod tuples;
+mod row_table;
+mod rows;
+mod text_codes;
+mod values;
 
-use arrow_array::{Array, ArrayRef};
-use arrow_buffer::NullBuffer;
+use arrow_array::ArrayRef;
 use arrow_schema::DataType;
-use farpool_model::{Error, Result, schema};
-use ints::{IntTable, Width};
+use farpool_model::{Error, Result};
 use packed::PackedTable;
-use std::borrow::Cow;
+use row_table::RowTable;
 use std::sync::Arc;
-use texts::Texts;
-use tuples::TupleTable;
 
-pub(crate) use ints::fold as hash_of;
-pub(crate) use packed::Packing;
+pub(crate) use ints::hash_of;
+pub(crate) use packed::{KeyBounds, Packing};
+pub(crate) use rows::Rows;
+pub(crate) use text_codes::TextCodes;
+pub(crate) use values::{KeyValues, lanes_of_array};
 
 /// The groups seen so far.
 pub(crate) enum Groups {
@@ -36,59 +35,26 @@ pub(crate) enum Groups {
     Single,
     /// Keys of 64 bits together.
     Packed(PackedTable),
-    /// One key of up to 64 bits.
-    Narrow(IntTable<i64>),
-    /// One decimal key.
-    Wide(IntTable<i128>),
-    /// One string or binary key.
-    Text(Texts),
-    /// Several keys.
-    Tuples(TupleTable),
-}
-
-/// The values of one key for the rows of a batch, in the form in which they are at hand.
-pub(crate) enum KeyValues<'a> {
-    /// Of any type.
-    Array(ArrayRef),
-    /// Of an integer-like type.
-    Lane {
-        /// A value per row.
-        values: &'a [i64],
-        /// Rows that are NULL.
-        nulls: Option<NullBuffer>,
-    },
-    /// Strings of a dictionary.
-    Codes {
-        /// For each row the place of its value.
-        codes: &'a [u32],
-        /// The dictionary.
-        values: &'a ArrayRef,
-        /// What the table found out about the dictionary so far; empty at first.
-        known: &'a mut Vec<u32>,
-        /// Rows that are NULL.
-        nulls: Option<NullBuffer>,
-    },
+    /// All others.
+    Rows(Box<RowTable>),
 }
 
 impl Groups {
     /// No groups yet (without keys: one), of keys of these canonical types, packed if `packing` is given.
     pub(crate) fn new(types: &[DataType], packing: Option<&Arc<Packing>>) -> Groups {
-        if let Some(packing) = packing {
-            return Groups::Packed(PackedTable::new(packing.clone()));
-        }
-        match types {
-            [] => Groups::Single,
-            [t] if schema::is_bytes(t) => Groups::Text(Texts::new(t.clone())),
-            [t @ DataType::Decimal128(..)] => Groups::Wide(IntTable::new(t.clone())),
-            [t] => Groups::Narrow(IntTable::new(t.clone())),
-            _ => Groups::Tuples(TupleTable::new(types)),
+        match packing {
+            _ if types.is_empty() => Groups::Single,
+            Some(packing) => Groups::Packed(PackedTable::new(packing.clone())),
+            None => Groups::Rows(Box::new(RowTable::new(types))),
         }
     }
 
     /// Makes room for `groups` groups where there are none yet.
     pub(crate) fn expect(&mut self, groups: usize) {
-        if let Groups::Packed(table) = self {
-            table.table.expect(groups);
+        match self {
+            Groups::Single => {}
+            Groups::Packed(table) => table.table.expect(groups),
+            Groups::Rows(table) => table.expect(groups),
         }
     }
 
@@ -97,10 +63,7 @@ impl Groups {
         match self {
             Groups::Single => 1,
             Groups::Packed(table) => table.table.len(),
-            Groups::Narrow(table) => table.len(),
-            Groups::Wide(table) => table.len(),
-            Groups::Text(table) => table.len(),
-            Groups::Tuples(table) => table.len(),
+            Groups::Rows(table) => table.len(),
         }
     }
 
@@ -109,10 +72,7 @@ impl Groups {
         match self {
             Groups::Single => 0,
             Groups::Packed(table) => table.table.bytes(),
-            Groups::Narrow(table) => table.bytes(),
-            Groups::Wide(table) => table.bytes(),
-            Groups::Text(table) => table.bytes(),
-            Groups::Tuples(table) => table.bytes(),
+            Groups::Rows(table) => table.bytes(),
         }
     }
 
@@ -120,11 +80,8 @@ impl Groups {
     pub(crate) fn bytes_per_group(types: &[DataType], packed: bool) -> usize {
         match types {
             [] => 0,
-            _ if packed => IntTable::<i64>::BYTES_PER_GROUP,
-            [t] if schema::is_bytes(t) => texts::BYTES_PER_VALUE,
-            [DataType::Decimal128(..)] => IntTable::<i128>::BYTES_PER_GROUP,
-            [_] => IntTable::<i64>::BYTES_PER_GROUP,
-            _ => TupleTable::bytes_per_group(types),
+            _ if packed => ints::IntTable::BYTES_PER_GROUP,
+            _ => RowTable::bytes_per_group(types),
         }
     }
 
@@ -132,29 +89,23 @@ impl Groups {
     ///
     /// # Errors
     /// None but defects.
-    pub(crate) fn intern(
-        &mut self,
-        keys: &mut [KeyValues<'_>],
-        rows: usize,
-        ids: &mut Vec<u32>,
-    ) -> Result<()> {
+    pub(crate) fn intern(&mut self, keys: &[KeyValues<'_>], rows: usize, ids: &mut Vec<u32>) -> Result<()> {
         ids.clear();
-        match (self, keys) {
-            (Groups::Packed(table), keys) => table.intern(keys, rows, ids)?,
-            (Groups::Narrow(table), [key]) => {
-                let nulls = key.nulls().cloned();
-                table.intern(&key.narrow()?, nulls.as_ref(), ids);
-            }
-            (Groups::Wide(table), [key]) => {
-                let nulls = key.nulls().cloned();
-                let keys: Vec<i128> = key.wide()?.collect();
-                table.intern(&keys, nulls.as_ref(), ids);
-            }
-            (Groups::Text(table), [key]) => table.intern(key, ids)?,
-            (Groups::Tuples(table), keys) => table.intern(keys, rows, ids)?,
-            _ => return Err(Error::internal("keys of another program")),
+        match self {
+            Groups::Single => Err(Error::internal("keys of another program")),
+            Groups::Packed(table) => table.intern(keys, rows, ids),
+            Groups::Rows(table) => table.intern(keys, rows, ids),
         }
-        Ok(())
+    }
+
+    /// The same for keys that are all arrays.
+    ///
+    /// # Errors
+    /// None but defects.
+    pub(crate) fn intern_arrays(&mut self, keys: Vec<ArrayRef>, ids: &mut Vec<u32>) -> Result<()> {
+        let rows = keys.first().map_or(0, |k| k.len());
+        let keys: Vec<KeyValues<'_>> = keys.into_iter().map(KeyValues::Array).collect();
+        self.intern(&keys, rows, ids)
     }
 
     /// Replaces `ids` by the group of each packed key.
@@ -164,20 +115,39 @@ impl Groups {
     pub(crate) fn intern_codes(&mut self, codes: &[i64], ids: &mut Vec<u32>) -> Result<()> {
         ids.clear();
         match self {
-            Groups::Packed(table) => table.table.intern(codes, None, ids),
+            Groups::Packed(table) => table.table.intern(codes, ids),
             _ => return Err(Error::internal("packed keys of another program")),
         }
         Ok(())
     }
 
-    /// The same for keys that are all arrays.
+    /// Replaces `out` by the keys of `rows` rows in the form in which [`Groups::intern_rows`] takes them.
     ///
     /// # Errors
     /// None but defects.
-    pub(crate) fn intern_arrays(&mut self, keys: Vec<ArrayRef>, ids: &mut Vec<u32>) -> Result<()> {
-        let rows = keys.first().map_or(0, |k| k.len());
-        let mut keys: Vec<KeyValues<'_>> = keys.into_iter().map(KeyValues::Array).collect();
-        self.intern(&mut keys, rows, ids)
+    pub(crate) fn encode(&self, keys: &[KeyValues<'_>], rows: usize, out: &mut Rows) -> Result<()> {
+        match self {
+            Groups::Rows(table) => table.encode(keys, rows, out),
+            _ => Err(Error::internal("keys in rows of another program")),
+        }
+    }
+
+    /// Replaces `ids` by the group of each row of words, whose hashes are at hand.
+    ///
+    /// # Errors
+    /// None but defects.
+    pub(crate) fn intern_rows<'r>(
+        &mut self,
+        hashes: &[u64],
+        row: impl Fn(usize) -> &'r [i64],
+        ids: &mut Vec<u32>,
+    ) -> Result<()> {
+        ids.clear();
+        match self {
+            Groups::Rows(table) => table.look_up(hashes, row, ids),
+            _ => return Err(Error::internal("keys in rows of another program")),
+        }
+        Ok(())
     }
 
     /// Replaces `ids` by the numbers here of the groups `wanted` of `other`, adding those that are new.
@@ -191,10 +161,7 @@ impl Groups {
             (Groups::Packed(table), Groups::Packed(other)) => {
                 table.table.intern_groups(&other.table, wanted, ids);
             }
-            (Groups::Narrow(table), Groups::Narrow(other)) => table.intern_groups(other, wanted, ids),
-            (Groups::Wide(table), Groups::Wide(other)) => table.intern_groups(other, wanted, ids),
-            (Groups::Text(table), Groups::Text(other)) => table.adopt(other, wanted, ids),
-            (Groups::Tuples(table), Groups::Tuples(other)) => table.intern_groups(other, wanted, ids),
+            (Groups::Rows(table), Groups::Rows(other)) => table.intern_groups(other, wanted, ids),
             _ => return Err(Error::internal("groups of another program")),
         }
         Ok(())
@@ -205,10 +172,7 @@ impl Groups {
         match self {
             Groups::Single => 0,
             Groups::Packed(table) => table.table.hash(group),
-            Groups::Narrow(table) => table.hash(group),
-            Groups::Wide(table) => table.hash(group),
-            Groups::Text(table) => table.hash(group),
-            Groups::Tuples(table) => table.hash(group),
+            Groups::Rows(table) => table.hash(group),
         }
     }
 
@@ -220,40 +184,7 @@ impl Groups {
         match self {
             Groups::Single => Ok(Vec::new()),
             Groups::Packed(table) => table.keys(wanted),
-            Groups::Narrow(table) => table.keys(wanted).map(|k| vec![k]),
-            Groups::Wide(table) => table.keys(wanted).map(|k| vec![k]),
-            Groups::Text(table) => table.array(wanted.iter().copied()).map(|k| vec![k]),
-            Groups::Tuples(table) => table.keys(wanted),
+            Groups::Rows(table) => table.keys(wanted),
         }
-    }
-}
-
-impl KeyValues<'_> {
-    /// Rows that are NULL, if there are any.
-    fn nulls(&self) -> Option<&NullBuffer> {
-        let nulls = match self {
-            KeyValues::Array(array) => array.nulls(),
-            KeyValues::Lane { nulls, .. } | KeyValues::Codes { nulls, .. } => nulls.as_ref(),
-        };
-        nulls.filter(|n| n.null_count() > 0)
-    }
-
-    /// Keys of up to 64 bits.
-    fn narrow(&self) -> Result<Cow<'_, [i64]>> {
-        match self {
-            KeyValues::Array(array) => i64::of_array(array).map(Cow::Owned),
-            KeyValues::Lane { values, .. } => Ok(Cow::Borrowed(values)),
-            KeyValues::Codes { .. } => Err(Error::internal("strings where numbers are wanted")),
-        }
-    }
-
-    /// Decimal keys.
-    fn wide(&self) -> Result<impl Iterator<Item = i128> + '_> {
-        let (wide, narrow) = match self {
-            KeyValues::Array(array) => (i128::of_array(array)?, [].as_slice()),
-            KeyValues::Lane { values, .. } => (Vec::new(), *values),
-            KeyValues::Codes { .. } => return Err(Error::internal("strings where numbers are wanted")),
-        };
-        Ok(wide.into_iter().chain(narrow.iter().map(|v| i128::from(*v))))
     }
 }

@@ -1,14 +1,14 @@
 //! Groups of keys that all together take 64 bits: each key is a field of one code.
 //!
 //! A field holds the distance of the key from its least value in the table, in as many bits as the greatest
-//! distance needs; NULL, where it occurs, has the distance after the greatest. Two keys are equal where
-//! their codes are, so that several keys cost no more than one.
+//! distance needs; NULL, where it occurs, has the distance after the greatest. A string has the number of
+//! [`TextCodes`], a float its bits. Two keys are equal where their codes are, so that several keys cost no
+//! more than one.
 
-use super::KeyValues;
-use super::ints::{IntTable, Width, array_of_lanes};
-use arrow_array::cast::AsArray;
-use arrow_array::types::Decimal128Type;
-use arrow_array::{Array, ArrayRef};
+use super::ints::IntTable;
+use super::text_codes::TextCodes;
+use super::values::{KeyValues, array_of_lanes};
+use arrow_array::ArrayRef;
 use arrow_buffer::NullBuffer;
 use arrow_schema::DataType;
 use farpool_model::Result;
@@ -24,6 +24,7 @@ pub(crate) struct Packing {
 #[derive(Debug)]
 struct Field {
     data_type: DataType,
+    texts: Option<TextCodes>,
     /// The value of distance 0.
     min: i64,
     shift: u32,
@@ -33,16 +34,25 @@ struct Field {
     null: Option<u64>,
 }
 
-/// What is known of a key in a whole table: its type, its bounds, and whether it can be NULL.
-pub(crate) type KeyBounds = (DataType, (i64, i64), bool);
+/// What is known of a key in a whole table.
+#[derive(Debug)]
+pub(crate) struct KeyBounds {
+    pub(crate) data_type: DataType,
+    /// The least and the greatest value on a lane, or number of a string.
+    pub(crate) bounds: (i64, i64),
+    /// Whether it can be NULL.
+    pub(crate) nullable: bool,
+    /// The strings, if they are ones.
+    pub(crate) texts: Option<TextCodes>,
+}
 
 impl Packing {
     /// A place for each key; `None` when they take more than 64 bits.
-    pub(crate) fn of(keys: impl Iterator<Item = Option<KeyBounds>>) -> Option<Packing> {
+    pub(crate) fn of(keys: impl Iterator<Item = KeyBounds>) -> Option<Packing> {
         let mut fields = Vec::new();
         let mut shift = 0;
         for key in keys {
-            let (data_type, (min, max), nullable) = key?;
+            let KeyBounds { data_type, bounds: (min, max), nullable, texts } = key;
             let null = if nullable { Some(max.abs_diff(min).checked_add(1)?) } else { None };
             let bits = u64::BITS - null.unwrap_or(max.abs_diff(min)).leading_zeros();
             if shift + bits > u64::BITS {
@@ -50,10 +60,15 @@ impl Packing {
             }
             // A key of one value takes no bits: it may lie anywhere.
             let (at, mask) = if bits == 0 { (0, 0) } else { (shift, u64::MAX >> (u64::BITS - bits)) };
-            fields.push(Field { data_type, min, shift: at, mask, null });
+            fields.push(Field { data_type, texts, min, shift: at, mask, null });
             shift += bits;
         }
         Some(Packing { fields })
+    }
+
+    /// The numbers of the strings of a key, if it is one of strings.
+    pub(crate) fn texts(&self, key: usize) -> Option<&TextCodes> {
+        self.fields[key].texts.as_ref()
     }
 
     /// Adds the values of one key to the codes; `codes` have been 0 there.
@@ -85,6 +100,11 @@ impl Field {
         let distances = codes.iter().map(|code| code.cast_unsigned() >> self.shift & self.mask);
         let nulls = self.null.map(|null| distances.clone().map(|d| d != null).collect::<NullBuffer>());
         let nulls = nulls.filter(|n| n.null_count() > 0);
+        if let Some(texts) = &self.texts {
+            // That of NULL is none of a string.
+            let number = |distance| if Some(distance) == self.null { 0 } else { distance as u32 };
+            return texts.array(distances.map(number).collect(), nulls);
+        }
         let values = distances.map(|d| i128::from(self.min.wrapping_add(d.cast_signed())));
         array_of_lanes(&self.data_type, values, nulls)
     }
@@ -93,40 +113,35 @@ impl Field {
 /// A table of groups.
 pub(crate) struct PackedTable {
     packing: Arc<Packing>,
-    pub(super) table: IntTable<i64>,
+    pub(super) table: IntTable,
 }
 
 impl PackedTable {
     /// An empty table.
-    pub(crate) fn new(packing: Arc<Packing>) -> Self {
-        PackedTable { packing, table: IntTable::new(DataType::Int64) }
+    pub(super) fn new(packing: Arc<Packing>) -> Self {
+        PackedTable { packing, table: IntTable::new() }
     }
 
     /// Adds the group of each row to `ids`.
     ///
     /// # Errors
     /// None but defects.
-    pub(crate) fn intern(&mut self, keys: &[KeyValues<'_>], rows: usize, ids: &mut Vec<u32>) -> Result<()> {
+    pub(super) fn intern(&mut self, keys: &[KeyValues<'_>], rows: usize, ids: &mut Vec<u32>) -> Result<()> {
         let mut codes = vec![0; rows];
         for (index, key) in keys.iter().enumerate() {
-            match key {
-                KeyValues::Array(array) if matches!(array.data_type(), DataType::Decimal128(..)) => {
-                    // Within the bounds of the table, which are of 64 bits.
-                    let values = array.as_primitive::<Decimal128Type>().values();
-                    let values: Vec<i64> = values.iter().map(|value| *value as i64).collect();
-                    self.packing.add_values(index, &values, &mut codes);
+            match (key, self.packing.texts(index)) {
+                (KeyValues::Array(array), Some(texts)) => {
+                    self.packing.add_values(index, &texts.numbers(array)?, &mut codes);
                 }
-                KeyValues::Array(array) => {
-                    self.packing.add_values(index, &i64::of_array(array)?, &mut codes);
-                }
-                other => self.packing.add_values(index, &other.narrow()?, &mut codes),
+                // A decimal lies within the bounds of the table, which are of 64 bits.
+                (key, _) => self.packing.add_values(index, &key.narrow()?, &mut codes),
             }
             if let Some(nulls) = key.nulls() {
                 let rows = (0..rows).filter(|row| nulls.is_null(*row));
                 self.packing.set_nulls(index, rows, &mut codes);
             }
         }
-        self.table.intern(&codes, None, ids);
+        self.table.intern(&codes, ids);
         Ok(())
     }
 
@@ -134,7 +149,7 @@ impl PackedTable {
     ///
     /// # Errors
     /// None but defects.
-    pub(crate) fn keys(&self, wanted: &[u32]) -> Result<Vec<ArrayRef>> {
+    pub(super) fn keys(&self, wanted: &[u32]) -> Result<Vec<ArrayRef>> {
         let codes: Vec<i64> = wanted.iter().map(|group| self.table.key(*group)).collect();
         self.packing.arrays(&codes)
     }

@@ -3,6 +3,7 @@
 //! Every case runs with the fast paths on and off; all three must agree.
 
 mod cases;
+mod keys;
 mod naive;
 mod random;
 mod spill;

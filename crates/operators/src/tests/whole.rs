@@ -101,7 +101,7 @@ fn arrays_indexed_by_keys_agree_with_the_interpreter() {
         let Output::Aggregate { keys, aggregates } = &program.output else { unreachable!() };
         let schema = program.result_schema(&table.schema).unwrap();
         let mut aggregation = Aggregation::new(keys, aggregates, &table.schema, schema).unwrap();
-        aggregation.fit(&table.groups.iter().collect::<Vec<&RowGroup>>(), 1 << 30);
+        aggregation.fit(&table.groups.iter().collect::<Vec<&RowGroup>>(), 1 << 30).unwrap();
         reached += usize::from(aggregation.is_whole());
         check(&program, &table);
     }

@@ -106,6 +106,14 @@ fn keys_of_many_bits_stay_where_grouping_them_is_faster() {
     let rates = Rates { pool_spread_rows: 5e6, engine_spread_rows: 1e6, ..rates };
     assert_eq!(chosen(&[0, 0, 1], rates), Choice::Push, "52 bits");
     assert_eq!(chosen(&[0], rates), Choice::Push);
+    let few = |distinct_count| {
+        let mut few = info();
+        few.columns[2].distinct_count = distinct_count;
+        estimate(&grouped_by_all(&[0, 2]), &few, remote(1e10), &rates).choice
+    };
+    assert_eq!(few(Some(7)), Choice::Push, "few strings are numbered");
+    assert_eq!(few(Some(60_000)), Choice::Packed, "many are not");
+    assert_eq!(few(None), Choice::Packed);
 }
 
 #[test]

@@ -1,16 +1,17 @@
-//! The radix way: rows of many groups are put aside by the hash of their packed key, and grouped later, a
-//! partition at a time.
+//! The radix way: rows of many groups are put aside by the hash of their keys, and grouped later, a partition
+//! at a time.
 //!
 //! A table of groups that outgrows the caches costs a cache miss or two for each row. From
-//! [`Paths::groups_direct_max`](crate::plan::Paths) groups on, a worker therefore only writes the packed key
-//! and the arguments of each row behind those of the same partition ([`Records`]). When the room for them is
-//! used up, each partition's records are grouped at once ([`Part`]), in a table that the caches hold; what is
-//! left at the end is grouped when the workers' partitions are merged, which have nothing to do with one
-//! another. Source: Boncz, Manegold, Kersten, "Database Architecture Optimized for the New Bottleneck: Memory
-//! Access", VLDB 1999 (radix partitioning).
+//! [`Paths::groups_direct_max`](crate::plan::Paths) groups on, a worker therefore only writes the keys and the
+//! arguments of each row behind those of the same partition ([`Records`]): keys that are packed as one word,
+//! others as the row of words that tables of groups hold. When the room for them is used up, each partition's
+//! records are grouped at once ([`Part`]), in a table that the caches hold; what is left at the end is grouped
+//! when the workers' partitions are merged, which have nothing to do with one another. Source: Boncz,
+//! Manegold, Kersten, "Database Architecture Optimized for the New Bottleneck: Memory Access", VLDB 1999
+//! (radix partitioning).
 //!
-//! Contract. Input: rows of packed keys whose arguments are on lanes. Output: groups. Memory: that of the
-//! groups, and [`Shape::bytes_max`] for each worker. Errors: none but defects.
+//! Contract. Input: rows of keys whose arguments are on lanes. Output: groups. Memory: that of the groups,
+//! and [`Shape::bytes_max`] for each worker, or one batch where that is more. Errors: none but defects.
 
 mod merge;
 mod part;
@@ -19,6 +20,7 @@ mod rows;
 mod shape;
 
 use super::compile::Aggregation;
+use crate::group::Rows;
 use crate::project::Emit;
 use farpool_model::Result;
 use merge::Batches;
@@ -33,6 +35,15 @@ const PARTITION_BITS: u32 = 8;
 
 /// Partitions.
 pub(super) const PARTITIONS: usize = 1 << PARTITION_BITS;
+
+/// The keys of some rows.
+#[derive(Clone, Copy)]
+pub(super) enum Keys<'a> {
+    /// Packed.
+    Codes(&'a [i64]),
+    /// As rows of words.
+    Rows(&'a Rows),
+}
 
 /// What one worker put aside, and the groups of what it has grouped of that.
 pub(super) struct Radix {
@@ -57,8 +68,8 @@ impl Radix {
         self.records.is_empty() && self.parts.is_empty()
     }
 
-    /// Adds rows: a packed key each, and the other words of a record. Groups what was put aside if there is
-    /// no room for them.
+    /// Adds rows: the keys, and the other words of a record. Groups what was put aside if there is no room for
+    /// them.
     ///
     /// # Errors
     /// None but defects.
@@ -66,13 +77,21 @@ impl Radix {
         &mut self,
         aggregation: &Aggregation,
         shape: &Shape,
-        codes: &[i64],
+        keys: Keys<'_>,
         words: &[&[i64]],
     ) -> Result<()> {
-        if !self.records.has_room(codes.len()) {
+        let needed = match keys {
+            Keys::Codes(codes) => codes.len() * shape.words,
+            Keys::Rows(rows) => rows.hashes().len() * shape.words + rows.words(),
+        };
+        if !self.records.has_room(needed) {
             self.group(aggregation, shape)?;
+            self.records.make_room(needed);
         }
-        self.records.push(codes, words);
+        match keys {
+            Keys::Codes(codes) => self.records.push(codes, words),
+            Keys::Rows(rows) => self.records.push_rows(rows, words),
+        }
         Ok(())
     }
 

@@ -9,7 +9,7 @@ use crate::bits;
 use crate::group::Groups;
 use crate::project::Emit;
 use farpool_model::Result;
-use farpool_model::cast::u32_checked;
+use farpool_model::cast::{u32_checked, usize_saturating};
 use std::ops::ControlFlow;
 
 /// Groups and their accumulators.
@@ -23,7 +23,19 @@ pub(crate) struct Part {
 struct Columns {
     codes: Vec<i64>,
     values: Vec<i64>,
+    valid: Vec<i64>,
+    hashes: Vec<u64>,
     ids: Vec<u32>,
+}
+
+/// Some records.
+#[derive(Clone, Copy)]
+struct Piece<'a> {
+    words: &'a [i64],
+    /// Words of a record, but for a key in words.
+    width: usize,
+    /// Where the records begin, if each has its key in words behind it.
+    starts: Option<&'a [usize]>,
 }
 
 impl Part {
@@ -77,22 +89,40 @@ impl Part {
     /// None but defects.
     pub(super) fn add_records(&mut self, shape: &Shape, records: &Records, partition: usize) -> Result<()> {
         let mut columns = Columns::default();
-        records.of(partition).try_for_each(|piece| self.add_piece(shape, piece, &mut columns))
+        let mut starts = Vec::new();
+        for words in records.of(partition) {
+            let rows = if shape.has_rows {
+                find_starts(words, shape.words, &mut starts);
+                Some(&starts[..])
+            } else {
+                None
+            };
+            self.add_piece(shape, Piece { words, width: shape.words, starts: rows }, &mut columns)?;
+        }
+        Ok(())
     }
 
-    fn add_piece(&mut self, shape: &Shape, piece: &[i64], columns: &mut Columns) -> Result<()> {
-        let Columns { codes, values, ids } = columns;
-        let rows = piece.len() / shape.words;
-        column(piece, shape.words, 0, codes);
-        self.groups.intern_codes(codes, ids)?;
+    fn add_piece(&mut self, shape: &Shape, piece: Piece<'_>, columns: &mut Columns) -> Result<()> {
+        let Columns { codes, values, valid: valid_words, hashes, ids } = columns;
+        piece.column(0, codes);
+        let rows = codes.len();
+        if shape.has_rows {
+            hashes.clear();
+            hashes.extend(codes.iter().map(|hash| hash.cast_unsigned()));
+            self.groups.intern_rows(hashes, |row| piece.key(row), ids)?;
+        } else {
+            self.groups.intern_codes(codes, ids)?;
+        }
+        if !shape.masked.is_empty() {
+            piece.column(shape.valid_word(), valid_words);
+        }
         let groups = self.groups.len();
         for (source, store) in shape.sources.iter().zip(&mut self.stores) {
             store.resize(groups);
-            let is_valid = |row: usize, bit: u32| piece[(row + 1) * shape.words - 1] >> bit & 1 == 1;
-            let valid = source.bit.map(|bit| bits::collect(rows, |row| is_valid(row, bit)));
+            let valid = source.bit.map(|bit| bits::collect(rows, |row| valid_words[row] >> bit & 1 == 1));
             let valid = valid.as_deref();
             if let Some(word) = source.word {
-                column(piece, shape.words, word, values);
+                piece.column(word, values);
             }
             match (source.word, valid) {
                 (None, None) => store.count_rows(rows, Some(ids), None),
@@ -105,8 +135,35 @@ impl Part {
     }
 }
 
-/// Replaces `out` by one word of each record.
-fn column(piece: &[i64], width: usize, word: usize, out: &mut Vec<i64>) {
-    out.clear();
-    out.extend(piece.chunks_exact(width).map(|record| record[word]));
+impl<'a> Piece<'a> {
+    /// Replaces `out` by one word of each record.
+    fn column(&self, word: usize, out: &mut Vec<i64>) {
+        out.clear();
+        match self.starts {
+            None => out.extend(self.words.chunks_exact(self.width).map(|record| record[word])),
+            Some(starts) => out.extend(starts.iter().map(|start| self.words[start + word])),
+        }
+    }
+
+    /// The key in words of a record.
+    fn key(&self, record: usize) -> &'a [i64] {
+        let start = self.starts.map_or(0, |starts| starts[record]) + self.width;
+        &self.words[start..start + key_words(self.words, start)]
+    }
+}
+
+/// Replaces `starts` by where the records of a piece begin that have their keys in words behind them.
+fn find_starts(words: &[i64], width: usize, starts: &mut Vec<usize>) {
+    starts.clear();
+    let mut start = 0;
+    while start < words.len() {
+        starts.push(start);
+        start += width;
+        start += key_words(words, start);
+    }
+}
+
+/// The length of the key in words that begins at `start`, as the word before it tells.
+fn key_words(words: &[i64], start: usize) -> usize {
+    usize_saturating(words[start - 1].cast_unsigned())
 }

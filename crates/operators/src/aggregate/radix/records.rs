@@ -1,43 +1,60 @@
 //! Rows that wait to be grouped, by partition.
 //!
-//! A record is a packed key and some more words. The records of a partition lie in chunks of one large
-//! vector, in the order in which they came. Skew does no harm: a partition takes as many chunks as it needs.
+//! A record is a packed key, or the hash of a key in words, and some more words; behind it lies the key in
+//! words. The records of a partition lie in chunks of one large vector, in the order in which they came, but
+//! for those that are too long for a chunk. Skew does no harm: a partition takes as many chunks as it needs.
 
 use super::{PARTITION_BITS, PARTITIONS};
-use crate::group::hash_of;
+use crate::group::{Rows, hash_of};
 use farpool_columns::working;
+use std::ops::Range;
 
 /// Words of a chunk: a page of the system. Smaller ones would be left half empty less often and cost more
 /// calls each.
 pub(super) const CHUNK_WORDS: usize = 512;
 
+/// Words of a record from which on it does not share a chunk.
+const WORDS_ALONE: usize = CHUNK_WORDS / 2;
+
 /// Records.
 pub(crate) struct Records {
-    /// Words of a record.
+    /// Words of a record, but for a key in words.
     width: usize,
+    /// What chunks have been made of. Its room is there from the beginning and is first written when it is used.
     words: Vec<i64>,
-    /// Where the next record of each partition goes, and where its last chunk ends.
-    ends: Vec<(usize, usize)>,
-    /// The chunks of each partition, by the word that they start at.
-    chunks: Vec<Vec<usize>>,
+    /// The chunk of each partition that is being filled.
+    open: Vec<Open>,
+    /// The records of each partition in other chunks.
+    full: Vec<Vec<Range<usize>>>,
     /// Words of chunks that are in use.
     used: usize,
 }
 
-/// The partition of a packed key.
+/// A chunk that is being filled.
+#[derive(Clone, Copy, Default)]
+struct Open {
+    start: usize,
+    /// Where the next record goes.
+    next: usize,
+    end: usize,
+}
+
+/// The partition of a hash.
 #[inline]
-pub(super) fn partition_of(code: i64) -> usize {
-    (hash_of(code.cast_unsigned()) >> (u64::BITS - PARTITION_BITS)) as usize
+pub(super) fn partition_of(hash: u64) -> usize {
+    (hash >> (u64::BITS - PARTITION_BITS)) as usize
 }
 
 impl Records {
-    /// None yet, of `width` words each. There will be room for `bytes_max` bytes of them.
+    /// None yet, of `width` words each, keys in words aside. There will be room for `bytes_max` bytes of them.
     pub(super) fn new(width: usize, bytes_max: usize) -> Self {
+        let mut words = Vec::new();
+        working::reserve(&mut words, bytes_max / size_of::<i64>());
         Records {
             width,
-            words: working::zeros(bytes_max / size_of::<i64>() / CHUNK_WORDS * CHUNK_WORDS),
-            ends: vec![(0, 0); PARTITIONS],
-            chunks: vec![Vec::new(); PARTITIONS],
+            words,
+            open: vec![Open::default(); PARTITIONS],
+            full: vec![Vec::new(); PARTITIONS],
             used: 0,
         }
     }
@@ -52,13 +69,21 @@ impl Records {
         self.used == 0
     }
 
-    /// Whether `rows` more records surely fit.
-    pub(super) fn has_room(&self, rows: usize) -> bool {
-        let chunks = PARTITIONS + rows / (CHUNK_WORDS / self.width);
-        self.used + (chunks + 1) * CHUNK_WORDS <= self.words.len()
+    /// Whether more records of `words` words together surely fit: a chunk is at least half full before the next
+    /// one is begun.
+    pub(super) fn has_room(&self, words: usize) -> bool {
+        self.used + 2 * words + PARTITIONS * CHUNK_WORDS <= self.words.capacity()
     }
 
-    /// Adds a record for each code; there is room.
+    /// Makes room for `words` words where there are no records, if there is not enough anyway.
+    pub(super) fn make_room(&mut self, words: usize) {
+        if !self.has_room(words) {
+            self.words = Vec::new();
+            working::reserve(&mut self.words, 2 * words + PARTITIONS * CHUNK_WORDS);
+        }
+    }
+
+    /// Adds a record for each packed key; there is room.
     pub(super) fn push(&mut self, codes: &[i64], words: &[&[i64]]) {
         match self.width {
             1 => self.push_all::<1>(codes, words),
@@ -67,7 +92,7 @@ impl Records {
             4 => self.push_all::<4>(codes, words),
             _ => {
                 for (row, code) in codes.iter().enumerate() {
-                    let record = self.place(*code, self.width);
+                    let record = self.place(hash_of(*code), self.width);
                     record[0] = *code;
                     record[1..].iter_mut().zip(words).for_each(|(to, word)| *to = word[row]);
                 }
@@ -81,49 +106,82 @@ impl Records {
         let words: [&[i64]; WIDTH] =
             std::array::from_fn(|word| if word == 0 { codes } else { &words[word - 1][..rows] });
         for (row, code) in codes.iter().enumerate() {
-            let record = self.place(*code, WIDTH);
+            let record = self.place(hash_of(*code), WIDTH);
             for (to, word) in record.iter_mut().zip(&words) {
                 *to = word[row];
             }
         }
     }
 
-    /// The place of the next record of a code's partition.
-    #[inline]
-    fn place(&mut self, code: i64, width: usize) -> &mut [i64] {
-        let partition = partition_of(code);
-        let (mut next, end) = self.ends[partition];
-        if next + width > end {
-            next = self.open(partition);
+    /// Adds a record for each key in words; there is room.
+    pub(super) fn push_rows(&mut self, rows: &Rows, words: &[&[i64]]) {
+        let width = self.width;
+        for (row, hash) in rows.hashes().iter().enumerate() {
+            let key = rows.row(row);
+            let (record, behind) = self.place(*hash, width + key.len()).split_at_mut(width);
+            record[0] = hash.cast_signed();
+            record[1..width - 1].iter_mut().zip(words).for_each(|(to, word)| *to = word[row]);
+            record[width - 1] = key.len() as i64;
+            behind.copy_from_slice(key);
         }
-        self.ends[partition].0 = next + width;
+    }
+
+    /// The place of the next record of a hash's partition.
+    #[inline]
+    fn place(&mut self, hash: u64, width: usize) -> &mut [i64] {
+        let partition = partition_of(hash);
+        let Open { mut next, end, .. } = self.open[partition];
+        if next + width > end {
+            if width > WORDS_ALONE {
+                return self.place_alone(partition, width);
+            }
+            next = self.begin(partition);
+        }
+        self.open[partition].next = next + width;
         &mut self.words[next..next + width]
     }
 
+    /// The place for a record of its own.
     #[cold]
-    fn open(&mut self, partition: usize) -> usize {
+    fn place_alone(&mut self, partition: usize, width: usize) -> &mut [i64] {
+        let start = self.take(width);
+        self.full[partition].push(start..start + width);
+        &mut self.words[start..start + width]
+    }
+
+    #[cold]
+    fn begin(&mut self, partition: usize) -> usize {
+        let Open { start, next, .. } = self.open[partition];
+        if next > start {
+            self.full[partition].push(start..next);
+        }
+        let start = self.take(CHUNK_WORDS);
+        self.open[partition] = Open { start, next: start, end: self.used };
+        start
+    }
+
+    /// Begins to use `words` words; where.
+    fn take(&mut self, words: usize) -> usize {
         let start = self.used;
-        self.used += CHUNK_WORDS;
-        self.chunks[partition].push(start);
-        self.ends[partition].1 = self.used;
+        self.used += words;
+        if self.words.len() < self.used {
+            self.words.resize(self.used, 0);
+        }
         start
     }
 
     /// The records of a partition, words beside each other, in pieces.
     pub(super) fn of(&self, partition: usize) -> impl Iterator<Item = &[i64]> {
-        let chunks = &self.chunks[partition];
-        let whole = CHUNK_WORDS / self.width * self.width;
-        chunks.iter().enumerate().map(move |(index, start)| {
-            let is_last = index + 1 == chunks.len();
-            &self.words[*start..if is_last { self.ends[partition].0 } else { start + whole }]
-        })
+        let Open { start, next, .. } = self.open[partition];
+        let pieces = self.full[partition].iter().cloned().chain((next > start).then_some(start..next));
+        pieces.map(|piece| &self.words[piece])
     }
 
     /// Lets all records go, but not the memory.
     pub(super) fn clear(&mut self) {
         self.used = 0;
-        self.ends.fill((0, 0));
-        self.chunks.iter_mut().for_each(Vec::clear);
+        self.open.fill(Open::default());
+        self.full.iter_mut().for_each(Vec::clear);
     }
 }
 
@@ -137,7 +195,7 @@ mod tests {
         let mut held: HashMap<i64, Vec<Vec<i64>>> = HashMap::new();
         for partition in 0..PARTITIONS {
             for record in records.of(partition).flat_map(|piece| piece.chunks(width)) {
-                assert_eq!(partition_of(record[0]), partition);
+                assert_eq!(partition_of(hash_of(record[0])), partition);
                 held.entry(record[0]).or_default().push(record[1..].to_vec());
             }
         }
@@ -155,7 +213,7 @@ mod tests {
             let (codes, words): (Vec<i64>, Vec<&[i64]>) =
                 ((0..9000).map(code).collect(), columns.iter().map(Vec::as_slice).collect());
             for _ in 0..2 {
-                assert!(records.is_empty() && records.has_room(codes.len()));
+                assert!(records.is_empty() && records.has_room(codes.len() * width));
                 records.push(&codes, &words);
                 let mut expected: HashMap<i64, Vec<Vec<i64>>> = HashMap::new();
                 for (row, code) in codes.iter().enumerate() {

@@ -1,6 +1,6 @@
 //! From the lanes of a batch to records.
 
-use super::{Radix, Shape};
+use super::{Keys, Radix, Shape};
 use crate::aggregate::compile::Aggregation;
 use crate::aggregate::mixed::valid_bits;
 use crate::bits;
@@ -9,7 +9,7 @@ use farpool_columns::RowGroup;
 use farpool_model::Result;
 
 impl Radix {
-    /// Adds rows of `group`, whose packed keys and lanes are at hand.
+    /// Adds rows of `group`, whose keys and lanes are at hand.
     ///
     /// # Errors
     /// None but defects.
@@ -19,7 +19,7 @@ impl Radix {
         group: &RowGroup,
         (lanes, buffers): (&BoundLanes<'_>, &LaneBuffers),
         rows: RowSet<'_>,
-        codes: &[i64],
+        keys: Keys<'_>,
     ) -> Result<()> {
         let Some(shape) = &aggregation.radix else { return Ok(()) };
         let valid = valid_words(aggregation, shape, group, rows);
@@ -34,7 +34,7 @@ impl Radix {
         if !shape.masked.is_empty() {
             words.push(&valid);
         }
-        self.add(aggregation, shape, codes, &words)
+        self.add(aggregation, shape, keys, &words)
     }
 }
 

@@ -8,6 +8,9 @@ use crate::lanes::LaneId;
 /// than rows pay for; more leaves the caches that cores share.
 const BYTES_MAX: usize = 32 << 20;
 
+/// The same where keys are rows of words, which are several times as long as others.
+const BYTES_MAX_ROWS: usize = 256 << 20;
+
 /// The part of a worker's memory that records may take.
 const ROOM_PART: usize = 8;
 
@@ -20,15 +23,18 @@ const BYTES_EMPTY: usize = PARTITIONS * (8 << 10);
 /// Words of the largest record: a wider one costs more to write and read than a cache miss.
 const WORDS_MAX: usize = 8;
 
-/// What the records of an aggregation are made of: the packed key, the lanes, and, where rows can be NULL,
-/// a word with a bit for each argument that is not.
+/// What the records of an aggregation are made of: the packed key, or the hash of a key in words; the lanes;
+/// where rows can be NULL, a word with a bit for each argument that is not; and the length of a key in words,
+/// which lies behind the record.
 #[derive(Debug)]
 pub(crate) struct Shape {
-    /// Words of a record.
+    /// Words of a record, but for a key in words.
     pub(super) words: usize,
+    /// Whether keys are rows of words.
+    pub(super) has_rows: bool,
     /// The lanes whose values are words, in their order.
     pub(super) lanes: Vec<LaneId>,
-    /// Arguments with a bit in the last word.
+    /// Arguments with a bit in the word behind the lanes.
     pub(super) masked: Vec<usize>,
     /// For each accumulator where its value is.
     pub(super) sources: Vec<Source>,
@@ -54,19 +60,31 @@ impl Shape {
         nullable: &dyn Fn(usize) -> bool,
         bytes_max: usize,
     ) -> Option<Shape> {
-        let bytes_max = BYTES_MAX.min(bytes_max / ROOM_PART);
+        let has_rows = aggregation.packing.is_none();
+        let bytes_max = if has_rows { BYTES_MAX_ROWS } else { BYTES_MAX }.min(bytes_max / ROOM_PART);
         let is_plain = aggregation.conditions.is_empty() && aggregation.states.is_empty();
         if bytes_max < BYTES_MIN || !is_plain {
             return None;
         }
-        let mut shape =
-            Shape { words: 1, lanes: Vec::new(), masked: Vec::new(), sources: Vec::new(), bytes_max };
+        let mut shape = Shape {
+            words: 1,
+            has_rows,
+            lanes: Vec::new(),
+            masked: Vec::new(),
+            sources: Vec::new(),
+            bytes_max,
+        };
         for accumulator in &aggregation.accumulators {
             let source = shape.source(aggregation, accumulator, intervals, nullable)?;
             shape.sources.push(source);
         }
-        shape.words += shape.lanes.len() + usize::from(!shape.masked.is_empty());
+        shape.words += shape.lanes.len() + usize::from(!shape.masked.is_empty()) + usize::from(has_rows);
         (shape.words <= WORDS_MAX && shape.masked.len() <= 64).then_some(shape)
+    }
+
+    /// Where the word is that tells what is NULL.
+    pub(super) fn valid_word(&self) -> usize {
+        1 + self.lanes.len()
     }
 
     /// The most bytes that a worker holds besides groups.

@@ -1,0 +1,270 @@
+//! Groups of keys that are held as rows of words ([`super::rows`]).
+//!
+//! An open-addressing table, looked up as in [`super::ints`]: a pass over slots first, whose cache misses
+//! overlap, then the rows. A slot holds half of the hash beside the group, so that most rows are compared
+//! with none but their own.
+
+use super::rows::{Layout, Rows};
+use super::values::KeyValues;
+use arrow_array::ArrayRef;
+use arrow_schema::DataType;
+use farpool_columns::working;
+use farpool_model::Result;
+use farpool_model::cast::u32_checked;
+
+/// No group: a free slot.
+const NONE: u32 = u32::MAX;
+
+const SLOTS_MIN: usize = 256;
+
+/// Rows that are looked up at a time: what they were compared with first stays in the L1 cache until it is
+/// compared.
+const ROWS_AT_A_TIME: usize = 256;
+
+/// A table of groups.
+pub(crate) struct RowTable {
+    layout: Layout,
+    rows: Blocks,
+    groups: Vec<Group>,
+    /// The upper half of the hash, and the group. A power of two, at most half of them taken.
+    slots: Vec<(u32, u32)>,
+    scratch: Rows,
+}
+
+/// Where the keys of a group are.
+struct Group {
+    block: u32,
+    start: u32,
+    words: u32,
+    hash: u64,
+}
+
+impl RowTable {
+    /// An empty table of keys of these canonical types.
+    pub(super) fn new(types: &[DataType]) -> Self {
+        RowTable {
+            layout: Layout::new(types),
+            rows: Blocks::default(),
+            groups: Vec::new(),
+            slots: working::filled((0, NONE), SLOTS_MIN),
+            scratch: Rows::default(),
+        }
+    }
+
+    /// Makes room for `groups` groups in a table that is empty.
+    pub(super) fn expect(&mut self, groups: usize) {
+        let slots = (groups * 2).next_power_of_two().max(SLOTS_MIN);
+        if self.groups.is_empty() && slots > self.slots.len() {
+            self.slots = working::filled((0, NONE), slots);
+            working::reserve(&mut self.groups, groups);
+        }
+    }
+
+    /// The number of groups.
+    pub(super) fn len(&self) -> usize {
+        self.groups.len()
+    }
+
+    /// Bytes held, but for those of a batch.
+    pub(super) fn bytes(&self) -> usize {
+        self.rows.capacity * size_of::<i64>()
+            + self.groups.capacity() * size_of::<Group>()
+            + self.slots.capacity() * size_of::<(u32, u32)>()
+    }
+
+    /// The most bytes that a group of keys of `types` adds, strings aside: vectors and slots, just grown.
+    pub(super) fn bytes_per_group(types: &[DataType]) -> usize {
+        2 * Layout::new(types).bytes() + 2 * size_of::<Group>() + 4 * size_of::<(u32, u32)>()
+    }
+
+    /// Replaces `out` by the keys of `rows` rows as rows of this table.
+    ///
+    /// # Errors
+    /// None but defects.
+    pub(super) fn encode(&self, keys: &[KeyValues<'_>], rows: usize, out: &mut Rows) -> Result<()> {
+        self.layout.encode(keys, rows, out)
+    }
+
+    /// Adds the group of each of `rows` rows to `ids`.
+    ///
+    /// # Errors
+    /// None but defects.
+    pub(super) fn intern(&mut self, keys: &[KeyValues<'_>], rows: usize, ids: &mut Vec<u32>) -> Result<()> {
+        let mut scratch = std::mem::take(&mut self.scratch);
+        self.layout.encode(keys, rows, &mut scratch)?;
+        self.look_up(scratch.hashes(), |row| scratch.row(row), ids);
+        self.scratch = scratch;
+        Ok(())
+    }
+
+    /// Adds the numbers here of the groups `wanted` of `other` to `ids`.
+    pub(super) fn intern_groups(&mut self, other: &Self, wanted: &[u32], ids: &mut Vec<u32>) {
+        for wanted in wanted.chunks(ROWS_AT_A_TIME) {
+            let hashes: Vec<u64> = wanted.iter().map(|group| other.hash(*group)).collect();
+            // They lie far apart.
+            other.touch(wanted);
+            self.look_up(&hashes, |row| other.row(wanted[row]), ids);
+        }
+    }
+
+    /// Adds the group of each row, whose hashes are at hand, to `ids`.
+    pub(super) fn look_up<'r>(
+        &mut self,
+        hashes: &[u64],
+        row: impl Fn(usize) -> &'r [i64],
+        ids: &mut Vec<u32>,
+    ) {
+        for (piece, hashes) in hashes.chunks(ROWS_AT_A_TIME).enumerate() {
+            let first = ids.len();
+            let mask = self.slots.len() - 1;
+            ids.extend(hashes.iter().map(|hash| {
+                let (tag, group) = self.slots[*hash as usize & mask];
+                if tag == tag_of(*hash) { group } else { NONE }
+            }));
+            self.touch(&ids[first..]);
+            for (index, hash) in hashes.iter().enumerate() {
+                let row = row(piece * ROWS_AT_A_TIME + index);
+                let id = &mut ids[first + index];
+                if *id == NONE || self.row(*id) != row {
+                    *id = self.insert(row, *hash);
+                }
+            }
+        }
+    }
+
+    /// The hash of a group.
+    pub(super) fn hash(&self, group: u32) -> u64 {
+        self.groups[group as usize].hash
+    }
+
+    /// The keys of the groups `wanted`, an array per key.
+    ///
+    /// # Errors
+    /// None but defects.
+    pub(super) fn keys(&self, wanted: &[u32]) -> Result<Vec<ArrayRef>> {
+        self.layout.arrays(&wanted.iter().map(|group| self.row(*group)))
+    }
+
+    fn row(&self, group: u32) -> &[i64] {
+        let Group { block, start, words, .. } = self.groups[group as usize];
+        &self.rows.blocks[block as usize][start as usize..][..words as usize]
+    }
+
+    /// Reads the beginnings of rows, where there are some: comparisons, each with a branch behind it, would
+    /// overlap few of the misses of what they compare with.
+    fn touch(&self, groups: &[u32]) {
+        let known = groups.iter().filter(|group| **group != NONE);
+        std::hint::black_box(known.fold(0, |sum, group| sum ^ self.row(*group)[0]));
+    }
+
+    fn insert(&mut self, row: &[i64], hash: u64) -> u32 {
+        let mask = self.slots.len() - 1;
+        let mut slot = hash as usize & mask;
+        loop {
+            match self.slots[slot] {
+                (_, NONE) => break,
+                (tag, group) if tag == tag_of(hash) && self.row(group) == row => return group,
+                _ => slot = (slot + 1) & mask,
+            }
+        }
+        let group = u32_checked(self.groups.len());
+        working::reserve(&mut self.groups, 1);
+        let (block, start) = self.rows.push(row);
+        self.groups.push(Group { block, start, words: u32_checked(row.len()), hash });
+        self.slots[slot] = (tag_of(hash), group);
+        if self.groups.len() * 2 > self.slots.len() {
+            self.grow();
+        }
+        group
+    }
+
+    fn grow(&mut self) {
+        let mask = self.slots.len() * 2 - 1;
+        let mut slots = working::filled((0, NONE), mask + 1);
+        for (group, Group { hash, .. }) in self.groups.iter().enumerate() {
+            let mut slot = *hash as usize & mask;
+            while slots[slot].1 != NONE {
+                slot = (slot + 1) & mask;
+            }
+            slots[slot] = (tag_of(*hash), u32_checked(group));
+        }
+        self.slots = slots;
+    }
+}
+
+/// The half of a hash that does not choose the slot.
+fn tag_of(hash: u64) -> u32 {
+    (hash >> 32) as u32
+}
+
+/// Rows in blocks that stay where they are: one vector would be copied, and new memory cleared for it, each
+/// time that it grows. Less than half of what is held is unused, but for the first block.
+#[derive(Default)]
+struct Blocks {
+    blocks: Vec<Vec<i64>>,
+    /// The block that is being filled.
+    current: usize,
+    /// Words of all of them.
+    capacity: usize,
+}
+
+impl Blocks {
+    const WORDS_MIN: usize = 128;
+    const WORDS_MAX: usize = 1 << 20;
+
+    /// A row longer than such a part of a block has one of its own: little of the others is then left over.
+    const PART_OF_A_BLOCK: usize = 8;
+
+    /// Keeps a row: in which block, and where it begins there.
+    fn push(&mut self, row: &[i64]) -> (u32, u32) {
+        let room = self.blocks.get(self.current).map(|block| block.capacity() - block.len());
+        let block = match room {
+            Some(room) if row.len() <= room => self.current,
+            _ => self.make_room(row.len()),
+        };
+        let words = &mut self.blocks[block];
+        let start = words.len();
+        words.extend_from_slice(row);
+        (u32_checked(block), u32_checked(start))
+    }
+
+    /// A new block for a row of `length` words.
+    fn make_room(&mut self, length: usize) -> usize {
+        let wanted = (self.capacity / 2).clamp(Self::WORDS_MIN, Self::WORDS_MAX);
+        let alone = length > wanted / Self::PART_OF_A_BLOCK;
+        let mut block = Vec::new();
+        working::reserve(&mut block, if alone { length } else { wanted });
+        self.capacity += block.capacity();
+        self.blocks.push(block);
+        if !alone {
+            self.current = self.blocks.len() - 1;
+        }
+        self.blocks.len() - 1
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn blocks_keep_what_they_are_given_in_little_more_than_its_room() {
+        let lengths = [1, 1, 3, 17, 5, 125, 8, 375, 2, 9, 90, 5000, 4];
+        let mut blocks = Blocks::default();
+        let mut kept: Vec<(Vec<i64>, (u32, u32))> = Vec::new();
+        let mut words = 0;
+        for (index, length) in lengths.iter().cycle().take(20_000).enumerate() {
+            let row = vec![index as i64; *length];
+            words += length;
+            let place = blocks.push(&row);
+            kept.push((row, place));
+            assert!(blocks.capacity <= 2 * words + Blocks::WORDS_MIN, "{} for {words}", blocks.capacity);
+            assert_eq!(blocks.capacity, blocks.blocks.iter().map(Vec::capacity).sum::<usize>());
+        }
+        for (row, (block, start)) in kept {
+            let (block, start) = (&blocks.blocks[block as usize], start as usize);
+            assert_eq!(block[start..start + row.len()], row);
+        }
+        assert!(blocks.blocks.len() < 4000, "{} blocks", blocks.blocks.len());
+    }
+}

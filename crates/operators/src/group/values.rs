@@ -1,0 +1,118 @@
+//! Keys between Arrow arrays and 64-bit lanes: floats by their bits, booleans as 0 and 1, a decimal on two
+//! lanes where it has to be.
+
+use crate::evaluate::array_of_ints;
+use arrow_array::cast::AsArray;
+use arrow_array::types::*;
+use arrow_array::{Array, ArrayRef, BooleanArray, Float32Array, Float64Array};
+use arrow_buffer::NullBuffer;
+use arrow_schema::{DataType, TimeUnit};
+use farpool_model::{Error, Result};
+use std::borrow::Cow;
+use std::sync::Arc;
+
+/// The values of one key for the rows of a batch, in the form in which they are at hand.
+pub(crate) enum KeyValues<'a> {
+    /// Of any type.
+    Array(ArrayRef),
+    /// Of an integer-like type.
+    Lane {
+        /// A value per row.
+        values: &'a [i64],
+        /// Rows that are NULL.
+        nulls: Option<NullBuffer>,
+    },
+}
+
+impl KeyValues<'_> {
+    /// Rows that are NULL, if there are any.
+    pub(super) fn nulls(&self) -> Option<&NullBuffer> {
+        let nulls = match self {
+            KeyValues::Array(array) => array.nulls(),
+            KeyValues::Lane { nulls, .. } => nulls.as_ref(),
+        };
+        nulls.filter(|n| n.null_count() > 0)
+    }
+
+    /// Keys of up to 64 bits.
+    pub(super) fn narrow(&self) -> Result<Cow<'_, [i64]>> {
+        match self {
+            KeyValues::Array(array) => lanes_of_array(array).map(Cow::Owned),
+            KeyValues::Lane { values, .. } => Ok(Cow::Borrowed(values)),
+        }
+    }
+
+    /// Decimal keys.
+    pub(super) fn wide(&self) -> impl Iterator<Item = i128> + '_ {
+        let (wide, narrow) = match self {
+            KeyValues::Array(array) => (&array.as_primitive::<Decimal128Type>().values()[..], [].as_slice()),
+            KeyValues::Lane { values, .. } => ([].as_slice(), *values),
+        };
+        wide.iter().copied().chain(narrow.iter().map(|value| i128::from(*value)))
+    }
+}
+
+/// The keys of an array on lanes; anything under a NULL, and the low half of a decimal.
+///
+/// # Errors
+/// None but defects.
+pub(crate) fn lanes_of_array(array: &ArrayRef) -> Result<Vec<i64>> {
+    macro_rules! widen {
+        ($t:ty) => {
+            array.as_primitive::<$t>().values().iter().map(|v| *v as i64).collect()
+        };
+    }
+    Ok(match array.data_type() {
+        DataType::Boolean => array.as_boolean().values().iter().map(i64::from).collect(),
+        DataType::Int8 => widen!(Int8Type),
+        DataType::Int16 => widen!(Int16Type),
+        DataType::Int32 => widen!(Int32Type),
+        DataType::Int64 => widen!(Int64Type),
+        DataType::UInt8 => widen!(UInt8Type),
+        DataType::UInt16 => widen!(UInt16Type),
+        DataType::UInt32 => widen!(UInt32Type),
+        DataType::UInt64 => widen!(UInt64Type),
+        DataType::Date32 => widen!(Date32Type),
+        DataType::Timestamp(TimeUnit::Second, _) => widen!(TimestampSecondType),
+        DataType::Timestamp(TimeUnit::Millisecond, _) => widen!(TimestampMillisecondType),
+        DataType::Timestamp(TimeUnit::Microsecond, _) => widen!(TimestampMicrosecondType),
+        DataType::Timestamp(TimeUnit::Nanosecond, _) => widen!(TimestampNanosecondType),
+        DataType::Decimal128(..) => widen!(Decimal128Type),
+        // Adding 0.0 makes -0.0 the same key.
+        DataType::Float32 => {
+            let values = array.as_primitive::<Float32Type>().values();
+            values.iter().map(|v| i64::from((v + 0.0).to_bits())).collect()
+        }
+        DataType::Float64 => {
+            let values = array.as_primitive::<Float64Type>().values();
+            values.iter().map(|v| (v + 0.0).to_bits().cast_signed()).collect()
+        }
+        other => return Err(Error::internal(format!("{other} is no key of 64 bits"))),
+    })
+}
+
+/// Keys as lanes hold them as an array of their type.
+///
+/// # Errors
+/// None but defects.
+pub(super) fn array_of_lanes(
+    data_type: &DataType,
+    keys: impl Iterator<Item = i128>,
+    nulls: Option<NullBuffer>,
+) -> Result<ArrayRef> {
+    Ok(match data_type {
+        DataType::Boolean => {
+            let values: Vec<bool> = keys.map(|key| key == 1).collect();
+            Arc::new(BooleanArray::new(values.into(), nulls))
+        }
+        DataType::Float32 => {
+            let values: Vec<f32> = keys.map(|key| f32::from_bits(key as u32)).collect();
+            Arc::new(Float32Array::new(values.into(), nulls))
+        }
+        DataType::Float64 => {
+            let values: Vec<f64> = keys.map(|key| f64::from_bits(key as u64)).collect();
+            Arc::new(Float64Array::new(values.into(), nulls))
+        }
+        other => array_of_ints(other, keys, nulls)?,
+    })
+}

@@ -1,0 +1,200 @@
+//! Groups of strings, floats and wide keys: packed where a table has few strings, rows of words otherwise.
+
+use super::random::Random;
+use super::{Paths, TestTable, check, fitted_with, run_plan, sorted};
+use crate::aggregate::Aggregation;
+use crate::plan::Plan;
+use arrow_array::{
+    ArrayRef, BinaryViewArray, Decimal128Array, Float32Array, Float64Array, Int64Array, StringViewArray,
+};
+use arrow_schema::{DataType, Field, Schema};
+use farpool_columns::RowGroup;
+use farpool_model::{Aggregate, AggregateFunction, Expr, NamedExpr, Output, Program, TableName, Value};
+use std::collections::HashMap;
+use std::sync::Arc;
+
+const FEW: usize = 0;
+const BYTES: usize = 1;
+const MANY: usize = 2;
+const INT: usize = 3;
+const EXTREME: usize = 4;
+const DOUBLE: usize = 5;
+const DOUBLE_NOT_NULL: usize = 6;
+const SINGLE: usize = 7;
+const DECIMAL: usize = 8;
+
+/// Three row groups, whose dictionaries share some strings: that of the second is of one string, and that of the
+/// third, perhaps, of none.
+fn table(random: &mut Random) -> TestTable {
+    let field = |name: &str, t| Field::new(name, t, true);
+    let schema = Schema::new(vec![
+        field("few", DataType::Utf8View),
+        field("bytes", DataType::BinaryView),
+        field("many", DataType::Utf8View),
+        field("int", DataType::Int64),
+        field("extreme", DataType::Int64),
+        field("double", DataType::Float64),
+        field("double_not_null", DataType::Float64),
+        field("single", DataType::Float32),
+        field("decimal", DataType::Decimal128(38, 0)),
+    ]);
+    let floats = [0.0, -0.0, f64::NAN, -f64::NAN, f64::INFINITY, f64::MIN_POSITIVE, 1.5, -7e300];
+    let group = |number: usize| -> Vec<ArrayRef> {
+        let rows = 400 + random.below(300);
+        let all_null = random.chance(30) && number == 2;
+        let mut each = |nulls: usize, values: usize| -> Vec<Option<usize>> {
+            (0..rows).map(|_| (!random.chance(nulls)).then(|| random.below(values))).collect()
+        };
+        let name =
+            |text: usize| (!all_null).then(|| format!("{} is the name", "x".repeat(text + number * 2)));
+        let names = each(if number == 1 { 0 } else { 10 }, if number == 1 { 1 } else { 5 })
+            .into_iter()
+            .map(|text| text.and_then(name));
+        let names: StringViewArray = names.collect();
+        // Zeros at the end make other keys.
+        let bytes: BinaryViewArray = each(10, 4).into_iter().map(|b| b.map(|b| vec![0; b])).collect();
+        let long = |text: usize| format!("{text} {}", "long ".repeat(text % 40));
+        let many: StringViewArray = each(5, 300)
+            .into_iter()
+            .map(|t| t.map(|t| if t == 7 { String::new() } else { long(t) }))
+            .collect();
+        let extremes = [i64::MIN, i64::MAX, 0, -1];
+        let float = |f: Option<usize>| f.map(|f| floats[f]);
+        vec![
+            Arc::new(names),
+            Arc::new(bytes),
+            Arc::new(many),
+            Arc::new(Int64Array::from_iter(each(10, 50).into_iter().map(|i| i.map(|i| i as i64 - 9)))),
+            Arc::new(Int64Array::from_iter(each(10, 4).into_iter().map(|i| i.map(|i| extremes[i])))),
+            Arc::new(Float64Array::from_iter(each(10, 8).into_iter().map(float))),
+            Arc::new(Float64Array::from_iter(each(0, 8).into_iter().map(float))),
+            Arc::new(Float32Array::from_iter(each(10, 8).into_iter().map(|f| float(f).map(|f| f as f32)))),
+            Arc::new(
+                Decimal128Array::from_iter(
+                    each(10, 6).into_iter().map(|d| d.map(|d| (d as i128 - 3) * 10_i128.pow(36))),
+                )
+                .with_precision_and_scale(38, 0)
+                .unwrap(),
+            ),
+        ]
+    };
+    TestTable::new(Arc::new(schema), &(0..3).map(group).collect::<Vec<_>>())
+}
+
+fn program(schema: &Schema, keys: &[usize]) -> Program {
+    let aggregate = |function, argument: Option<usize>| Aggregate {
+        name: format!("{function:?} {argument:?}"),
+        function,
+        arguments: argument.map(Expr::Column).into_iter().collect(),
+        filter: None,
+        data_type: DataType::Int64,
+    };
+    let aggregates = vec![
+        aggregate(AggregateFunction::Count, None),
+        aggregate(AggregateFunction::Count, Some(MANY)),
+        aggregate(AggregateFunction::Sum, Some(INT)),
+        aggregate(AggregateFunction::Max, Some(INT)),
+    ];
+    let keys = keys.iter().map(|key| NamedExpr::column(schema, *key)).collect();
+    Program {
+        table: TableName::new("t").unwrap(),
+        version: None,
+        filter: None,
+        output: Output::Aggregate { keys, aggregates },
+        order: Vec::new(),
+        limit: None,
+    }
+}
+
+fn fitted(program: &Program, table: &TestTable) -> Aggregation {
+    let Output::Aggregate { keys, aggregates } = &program.output else { unreachable!() };
+    let schema = program.result_schema(&table.schema).unwrap();
+    let aggregation = Aggregation::new(keys, aggregates, &table.schema, schema).unwrap();
+    let mut aggregation = aggregation.with_paths(Paths::PARTITIONED);
+    aggregation.fit(&table.groups.iter().collect::<Vec<&RowGroup>>(), 1 << 30).unwrap();
+    aggregation
+}
+
+#[test]
+fn keys_of_all_kinds_agree_with_the_interpreter() {
+    // With the keys that all together take 64 bits.
+    let cases: [(&[usize], bool); 12] = [
+        (&[FEW], true),
+        (&[FEW, INT], true),
+        (&[INT, BYTES, FEW], true),
+        (&[FEW, SINGLE], true),
+        (&[SINGLE], true),
+        (&[DOUBLE_NOT_NULL], true),
+        (&[DOUBLE], false),
+        (&[EXTREME], false),
+        (&[MANY], false),
+        (&[MANY, FEW, EXTREME, BYTES], false),
+        (&[DECIMAL, DOUBLE], false),
+        (&[MANY, MANY, DECIMAL, SINGLE, INT], false),
+    ];
+    for seed in 0..6 {
+        let table = table(&mut Random::new(seed));
+        for (keys, packed) in cases {
+            let program = program(&table.schema, keys);
+            let aggregation = fitted(&program, &table);
+            assert_eq!(aggregation.is_packed(), packed, "{keys:?}");
+            assert!(aggregation.is_whole() || aggregation.is_set_aside(), "{keys:?}");
+            check(&program, &table);
+        }
+    }
+}
+
+#[test]
+fn strings_that_are_put_aside_again_and_again_come_out_once() {
+    let rows = 60_000;
+    let schema = Schema::new(vec![
+        Field::new("s", DataType::Utf8View, true),
+        Field::new("k", DataType::Int64, true),
+        Field::new("v", DataType::Int64, true),
+    ]);
+    // One in some hundred strings is so long that a batch of them takes more room than partitions are made with.
+    let key = |row: usize| row * 7919 % 30_011;
+    let text = |key: usize| match key % 701 {
+        0 => None,
+        1 => Some(format!("{key}{}", "long".repeat(80_000))),
+        length => Some(format!("{key} {}", "s".repeat(length % 90))),
+    };
+    let group = |number: usize| -> Vec<ArrayRef> {
+        let rows = || number * rows / 2..number * rows / 2 + rows;
+        vec![
+            Arc::new(StringViewArray::from_iter(rows().map(|row| text(key(row))))),
+            Arc::new(Int64Array::from_iter(
+                rows().map(|row| (key(row) % 11 != 0).then_some(key(row) as i64)),
+            )),
+            Arc::new(Int64Array::from_iter_values(rows().map(|row| row as i64))),
+        ]
+    };
+    let table = TestTable::new(Arc::new(schema), &(0..3).map(group).collect::<Vec<_>>());
+    let sum = Aggregate {
+        name: "sum".into(),
+        function: AggregateFunction::Sum,
+        arguments: vec![Expr::Column(2)],
+        filter: None,
+        data_type: DataType::Int64,
+    };
+    for keys in [&[0][..], &[0, 1], &[1, 0]] {
+        let named = keys.iter().map(|key| NamedExpr::column(&table.schema, *key)).collect();
+        let output = Output::Aggregate { keys: named, aggregates: vec![sum.clone()] };
+        let program = Program { output, ..program(&table.schema, keys) };
+        let mut expected: HashMap<Vec<String>, i128> = HashMap::new();
+        for row in &table.rows {
+            let Value::Int(value) = row[2] else { unreachable!() };
+            let key = keys.iter().map(|key| format!("{:?}", row[*key])).collect();
+            *expected.entry(key).or_default() += value;
+        }
+        let expected: Vec<String> =
+            expected.into_iter().map(|(key, sum)| format!("{} | Int({sum})", key.join(" | "))).collect();
+        let plan: Plan = fitted_with(&program, &table, 64 << 20, Paths::PARTITIONED).unwrap();
+        for workers in [1, 3] {
+            let got = sorted(run_plan(&plan, &table, workers, usize::MAX).unwrap());
+            let mut expected = expected.clone();
+            expected.sort();
+            assert!(got == expected, "{keys:?}, {workers} workers: {} of {}", got.len(), expected.len());
+        }
+    }
+}
