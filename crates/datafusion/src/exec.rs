@@ -38,7 +38,7 @@ use futures::{StreamExt, TryStreamExt};
 use parking_lot::Mutex;
 use std::fmt;
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 use tokio::sync::OnceCell;
 
 /// Runs a program and streams its result.
@@ -205,20 +205,29 @@ impl PoolExec {
                 .await?;
             let stream = run.streams.lock().get_mut(partition).and_then(Option::take);
             let stream = stream.unwrap_or_else(|| futures::stream::empty().boxed());
-            Ok(stream.chain(measured(Arc::clone(&run), Arc::clone(table.meter()), start)).boxed())
+            Ok(measured(stream, Arc::clone(&run), Arc::clone(table.meter()), start))
         };
         futures::stream::once(opened).try_flatten().boxed()
     }
 }
 
-/// Nothing but a note of how long the run took since `start`, for the link to its pool.
-fn measured(run: Arc<Run>, meter: Arc<LinkMeter>, start: Instant) -> BatchStream {
-    let note = async move {
-        let receipt = run.seen.receipt.lock().as_ref().and_then(ReceiptHandle::get);
-        meter.observe(receipt.map_or(0, |receipt| receipt.bytes_on_wire), start);
-        None
+/// The same stream; at its end the link to the pool learns how long the run took since `start`, and how long this
+/// stream was waited for.
+fn measured(stream: BatchStream, run: Arc<Run>, meter: Arc<LinkMeter>, start: Instant) -> BatchStream {
+    let waited = start.elapsed();
+    let next = move |(mut stream, run, meter, waited): (BatchStream, Arc<Run>, Arc<LinkMeter>, Duration)| async move {
+        let asked = link::now();
+        let batch = stream.next().await;
+        let waited = waited + asked.elapsed();
+        let Some(batch) = batch else {
+            if let Some(receipt) = run.seen.receipt.lock().as_ref().and_then(ReceiptHandle::get) {
+                meter.observe(&receipt, start.elapsed(), waited);
+            }
+            return None;
+        };
+        Some((batch, (stream, run, meter, waited)))
     };
-    futures::stream::once(note).filter_map(std::future::ready).boxed()
+    futures::stream::unfold((stream, run, meter, waited), next).boxed()
 }
 
 /// The runs of a program: one for each time that the plan is executed.
