@@ -360,6 +360,22 @@ fn too_many_rows_and_too_long_strings_are_refused() {
 }
 
 #[test]
+fn strings_of_which_each_comes_a_few_times_have_a_dictionary() {
+    let pool = pool(64);
+    let kind = |distinct: u64| {
+        let number = |row: u64| row.wrapping_mul(0x9e37_79b9_7f4a_7c15) % distinct;
+        let texts = (0..65_536).map(|row| format!("Clerk#{:0>9}", number(row)));
+        let array: ArrayRef = Arc::new(StringViewArray::from_iter_values(texts));
+        let chunk = encoded(&pool, &array);
+        check_dictionary(&chunk, &array);
+        chunk.encoding()
+    };
+    assert_eq!(kind(1000), EncodingKind::Dictionary);
+    assert_eq!(kind(8000), EncodingKind::Dictionary);
+    assert_eq!(kind(60_000), EncodingKind::Fsst);
+}
+
+#[test]
 fn symbols_are_those_of_strings_from_all_over() {
     // The first rows are like no others, and every other row is empty.
     let words = ["lease", "token", "commit", "retry", "page", "queue"];
