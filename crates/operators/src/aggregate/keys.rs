@@ -5,15 +5,17 @@
 use super::compile::Key;
 use crate::evaluate::array_of_ints;
 use crate::failure;
+use crate::group::{Groups, Packing};
 use crate::lanes::{BoundLanes, LaneBuffers, LaneId, RowSet};
 use arrow_array::cast::AsArray;
-use arrow_array::{ArrayRef, BooleanArray, UInt32Array, new_null_array};
+use arrow_array::{Array, ArrayRef, BooleanArray, UInt32Array, new_null_array};
 use arrow_buffer::NullBuffer;
 use arrow_schema::DataType;
 use arrow_select::take::take;
 use farpool_columns::{Chunk, EncodingKind, Integers, RowGroup};
 use farpool_model::cast::u32_checked;
 use farpool_model::{Error, Result};
+use std::cell::OnceCell;
 use std::ops::Range;
 
 /// The keys of one row group.
@@ -47,6 +49,8 @@ struct DenseKey<'a> {
     stride: usize,
     /// Chunks whose NULLs make the key NULL.
     nullable: Vec<&'a Chunk>,
+    /// The numbers of the values of a dictionary in the whole table, once they were asked for.
+    text_numbers: OnceCell<Vec<i64>>,
 }
 
 enum Codes<'a> {
@@ -92,7 +96,14 @@ impl<'a> DenseKeys<'a> {
                 _ => return Ok(None),
             };
             let data_type = key.compiled.data_type().clone();
-            dense.keys.push(DenseKey { codes, data_type, domain, stride, nullable });
+            dense.keys.push(DenseKey {
+                codes,
+                data_type,
+                domain,
+                stride,
+                nullable,
+                text_numbers: OnceCell::new(),
+            });
         }
         Ok(Some(dense))
     }
@@ -115,7 +126,15 @@ impl<'a> DenseKeys<'a> {
             let KeyFrame { domain, stride, ref data_type, .. } = *frame;
             dense.base += u32_checked(first * stride);
             dense.domain *= domain;
-            dense.keys.push(DenseKey { codes, data_type: data_type.clone(), domain, stride, nullable });
+            let data_type = data_type.clone();
+            dense.keys.push(DenseKey {
+                codes,
+                data_type,
+                domain,
+                stride,
+                nullable,
+                text_numbers: OnceCell::new(),
+            });
         }
         Ok(dense)
     }
@@ -203,9 +222,27 @@ impl<'a> DenseKeys<'a> {
         }
     }
 
-    /// The key values of some groups, an array per key.
-    pub(super) fn arrays(&self, groups: &[u32]) -> Result<Vec<ArrayRef>> {
-        self.keys.iter().map(|key| key.array(groups)).collect()
+    /// Replaces `ids` by the groups of `table`, whose keys are packed if `packing` is given, that some group numbers
+    /// of this row group stand for.
+    ///
+    /// # Errors
+    /// None but defects.
+    pub(super) fn intern(
+        &self,
+        numbers: &[u32],
+        packing: Option<&Packing>,
+        table: &mut Groups,
+        ids: &mut Vec<u32>,
+    ) -> Result<()> {
+        let Some(packing) = packing else {
+            let arrays = self.keys.iter().map(|key| key.array(numbers)).collect::<Result<_>>()?;
+            return table.intern_arrays(arrays, ids);
+        };
+        let mut codes = vec![0; numbers.len()];
+        for (index, key) in self.keys.iter().enumerate() {
+            key.pack(index, packing, numbers, &mut codes)?;
+        }
+        table.intern_codes(&codes, ids)
     }
 }
 
@@ -243,6 +280,40 @@ impl KeyFrame {
 }
 
 impl DenseKey<'_> {
+    /// Adds the values of some group numbers to packed keys.
+    fn pack(&self, index: usize, packing: &Packing, numbers: &[u32], packed: &mut [i64]) -> Result<()> {
+        let (stride, domain) = (u32_checked(self.stride), u32_checked(self.domain));
+        let codes = || numbers.iter().map(|number| number / stride % domain);
+        let from = |min: i64| codes().map(|code| min + i64::from(code)).collect::<Vec<i64>>();
+        let values = match &self.codes {
+            Codes::Constant(value) if !value.is_null(0) => {
+                vec![packing.lanes_of(index, value)?[0]; numbers.len()]
+            }
+            Codes::Dictionary(integers, values) => {
+                let first = usize::try_from(integers.min()).unwrap_or(0);
+                if self.text_numbers.get().is_none() {
+                    let _ = self.text_numbers.set(packing.lanes_of(index, values)?);
+                }
+                let numbers = self.text_numbers.get().map_or(&[][..], Vec::as_slice);
+                // The code of NULL may be none of a value.
+                codes().map(|code| numbers.get(first + code as usize).copied().unwrap_or(0)).collect()
+            }
+            Codes::Boolean(_) => from(0),
+            Codes::Integers(integers) => from(integers.min()),
+            Codes::Lane(_, min) => from(*min),
+            Codes::Constant(_) | Codes::Null => {
+                packing.set_nulls(index, 0..numbers.len(), packed);
+                return Ok(());
+            }
+        };
+        packing.add_values(index, &values, packed);
+        if !self.nullable.is_empty() {
+            let nulls = codes().enumerate().filter(|(_, code)| *code == domain - 1).map(|(row, _)| row);
+            packing.set_nulls(index, nulls, packed);
+        }
+        Ok(())
+    }
+
     /// The values of this row group's codes: not those of a frame.
     fn array(&self, groups: &[u32]) -> Result<ArrayRef> {
         let codes = || groups.iter().map(|g| *g as usize / self.stride % self.domain);

@@ -254,7 +254,7 @@ impl<'a> Mixed<'a> {
                     }
                 }
                 if !fresh.is_empty() {
-                    partial.groups.intern_arrays(keys.arrays(&fresh)?, ids)?;
+                    keys.intern(&fresh, self.aggregation.packing.as_deref(), &mut partial.groups, ids)?;
                     fresh.iter().zip(ids.iter()).for_each(|(number, id)| groups[*number as usize] = *id);
                 }
                 ids.clear();

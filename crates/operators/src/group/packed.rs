@@ -7,7 +7,7 @@
 
 use super::ints::IntTable;
 use super::text_codes::TextCodes;
-use super::values::{KeyValues, array_of_lanes};
+use super::values::{KeyValues, array_of_lanes, lanes_of_array};
 use arrow_array::ArrayRef;
 use arrow_buffer::NullBuffer;
 use arrow_schema::DataType;
@@ -71,6 +71,14 @@ impl Packing {
         self.fields[key].texts.as_ref()
     }
 
+    /// The values of a key as [`Packing::add_values`] takes them; anything under a NULL.
+    ///
+    /// # Errors
+    /// `Internal` for a string that the table did not have.
+    pub(crate) fn lanes_of(&self, key: usize, array: &ArrayRef) -> Result<Vec<i64>> {
+        self.texts(key).map_or_else(|| lanes_of_array(array), |texts| texts.numbers(array))
+    }
+
     /// Adds the values of one key to the codes; `codes` have been 0 there.
     pub(crate) fn add_values(&self, key: usize, values: &[i64], codes: &mut [i64]) {
         let Field { min, shift, mask, .. } = self.fields[key];
@@ -129,12 +137,12 @@ impl PackedTable {
     pub(super) fn intern(&mut self, keys: &[KeyValues<'_>], rows: usize, ids: &mut Vec<u32>) -> Result<()> {
         let mut codes = vec![0; rows];
         for (index, key) in keys.iter().enumerate() {
-            match (key, self.packing.texts(index)) {
-                (KeyValues::Array(array), Some(texts)) => {
-                    self.packing.add_values(index, &texts.numbers(array)?, &mut codes);
-                }
+            match key {
                 // A decimal lies within the bounds of the table, which are of 64 bits.
-                (key, _) => self.packing.add_values(index, &key.narrow()?, &mut codes),
+                KeyValues::Array(array) => {
+                    self.packing.add_values(index, &self.packing.lanes_of(index, array)?, &mut codes);
+                }
+                KeyValues::Lane { values, .. } => self.packing.add_values(index, values, &mut codes),
             }
             if let Some(nulls) = key.nulls() {
                 let rows = (0..rows).filter(|row| nulls.is_null(*row));

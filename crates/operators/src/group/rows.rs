@@ -191,8 +191,7 @@ impl Key {
         };
         let Some(nulls) = values.nulls() else { return Ok(()) };
         let lanes = if matches!(self.kind, Kind::Wide(..)) { 2 } else { 1 };
-        for (row, start) in starts.iter().enumerate().filter(|(row, _)| nulls.is_null(*row)) {
-            debug_assert!(row < nulls.len());
+        for (_, start) in starts.iter().enumerate().filter(|(row, _)| nulls.is_null(*row)) {
             words[start + self.lane..][..lanes].fill(0);
             words[start + null_lane] |= 1 << bit;
         }

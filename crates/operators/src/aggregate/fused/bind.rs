@@ -5,6 +5,7 @@ use super::measures::{Extent, Measures};
 use crate::aggregate::compile::{Aggregation, Condition};
 use crate::aggregate::keys::DenseKeys;
 use crate::aggregate::whole::Whole;
+use crate::group::Packing;
 use crate::lanes::{BoundLanes, LaneId};
 use crate::select::BoundFilter;
 use farpool_columns::RowGroup;
@@ -17,6 +18,7 @@ pub(crate) struct Fused<'a> {
     pub(super) group: &'a RowGroup,
     pub(super) lanes: BoundLanes<'a>,
     pub(super) keys: DenseKeys<'a>,
+    pub(super) packing: Option<&'a Packing>,
     pub(super) conditions: Vec<BoundFilter<'a>>,
     pub(super) measures: Cow<'a, Measures>,
     /// The lanes that measures and keys are made of, where they hold.
@@ -72,6 +74,7 @@ impl<'a> Fused<'a> {
         let conditions = aggregation.conditions.iter().map(bind).collect::<Result<_>>()?;
         let holds = |lane: &LaneId| lanes.interval(*lane).is_some();
         let wanted = measures.lanes().filter(holds).chain(keys.lanes()).collect();
-        Ok(Fused { group, lanes, keys, conditions, measures, wanted })
+        let packing = aggregation.packing.as_deref();
+        Ok(Fused { group, lanes, keys, packing, conditions, measures, wanted })
     }
 }

@@ -263,7 +263,7 @@ impl Fused<'_> {
             ids.clear();
             ids.push(0);
         } else {
-            partial.groups.intern_arrays(self.keys.arrays(&present)?, &mut ids)?;
+            self.keys.intern(&present, self.packing, &mut partial.groups, &mut ids)?;
             partial.make_room();
         }
         for (source, store) in self.measures.sources.iter().zip(&mut partial.stores) {
