@@ -157,11 +157,10 @@ impl<'a> Mixed<'a> {
             RowSet::Range(selection.range.start, selection.range.end)
         };
         self.lanes.evaluate(&self.wanted, rows, buffers);
-        if partial.radix.is_some() || partial.groups.len() >= self.aggregation.paths.groups_direct_max {
-            let done = self.set_aside(selection, rows, buffers, partial)?;
-            if done {
-                return Ok(());
-            }
+        let are_many =
+            partial.radix.is_some() || partial.groups.len() >= self.aggregation.paths.groups_direct_max;
+        if are_many && self.set_aside(selection, rows, buffers, partial)? {
+            return Ok(());
         }
         let frame = selection.frame(self.group, &self.decoded)?;
         let mut ids = std::mem::take(&mut partial.ids);
