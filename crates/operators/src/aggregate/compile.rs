@@ -11,6 +11,7 @@ use crate::select::Filter;
 use arrow_array::{Array, ArrayRef};
 use arrow_schema::{DataType, Schema, SchemaRef};
 use farpool_columns::RowGroup;
+use farpool_model::literal::integer_range;
 use farpool_model::{Aggregate, AggregateFunction, Error, Expr, NamedExpr, Result, limits, schema};
 use farpool_statistics::States;
 use std::collections::BTreeSet;
@@ -214,21 +215,19 @@ impl Aggregation {
         for key in &self.keys {
             let data_type = key.compiled.data_type().clone();
             let nullable = key.compiled.columns().iter().any(|column| nullable(groups, *column));
-            let (bounds, dictionaries) = match (&data_type, key.compiled.as_column(), key.lane) {
-                (t, Some(column), _) if schema::is_bytes(t) => match dictionaries(groups, column) {
-                    Some(dictionaries) => ((0, 0), dictionaries),
-                    None => return Ok(()),
-                },
-                (DataType::Boolean, Some(_), _) => ((0, 1), Vec::new()),
-                (DataType::Float32, Some(_), _) => ((0, i64::from(u32::MAX)), Vec::new()),
-                (DataType::Float64, Some(_), _) => ((i64::MIN, i64::MAX), Vec::new()),
-                (_, _, Some(lane)) => match intervals[lane] {
-                    Some(bounds) => (bounds, Vec::new()),
-                    None => return Ok(()),
-                },
-                _ => return Ok(()),
+            let column = key.compiled.as_column();
+            let interval = key.lane.and_then(|lane| intervals[lane]);
+            let of_texts = column.filter(|_| schema::is_bytes(&data_type));
+            let texts = of_texts.and_then(|column| dictionaries(groups, column));
+            let bounds = match (&texts, interval) {
+                (Some(_), _) => Some((0, 0)),
+                (None, Some(interval)) => Some(interval),
+                (None, None) => bounds_of_type(&data_type),
             };
-            known.push((KeyBounds { data_type, bounds, nullable, texts: None }, dictionaries));
+            let Some(bounds) = bounds else { return Ok(()) };
+            // What is computed may be NULL where no column is.
+            let nullable = nullable || (column.is_none() && interval.is_none());
+            known.push((KeyBounds { data_type, bounds, nullable, texts: None }, texts.unwrap_or_default()));
         }
         for (key, dictionaries) in &mut known {
             key.texts = TextCodes::of(dictionaries)?;
@@ -308,6 +307,20 @@ impl Aggregation {
 
 fn nullable(groups: &[&RowGroup], column: usize) -> bool {
     groups.iter().any(|group| group.chunks[column].null_count() > 0)
+}
+
+/// The least and the greatest value that a key of up to 64 bits can have on a lane.
+fn bounds_of_type(data_type: &DataType) -> Option<(i64, i64)> {
+    match data_type {
+        DataType::Boolean => Some((0, 1)),
+        DataType::Float32 => Some((0, i64::from(u32::MAX))),
+        // The least of all bits are those of -0.0, which is the key 0.0: that leaves a place for NULL.
+        DataType::Float64 => Some((i64::MIN + 1, i64::MAX)),
+        other => {
+            let (min, max) = integer_range(other)?;
+            Some((i64::try_from(min).ok()?, i64::try_from(max).ok()?))
+        }
+    }
 }
 
 /// The dictionaries of a column, if they are small and all row groups that have strings have one.

@@ -97,9 +97,14 @@ impl<'a> Mixed<'a> {
         }
         aggregation.conditions.iter().for_each(|c| decoded.extend(c.compiled.columns()));
         let mut decoded_keys = BTreeSet::new();
-        if let KeyWay::Each(sources, _) = &keys {
-            let arrays = aggregation.keys.iter().zip(sources).filter(|(_, s)| matches!(s, KeySource::Array));
-            arrays.for_each(|(key, _)| decoded_keys.extend(key.compiled.columns()));
+        match &keys {
+            KeyWay::Each(sources, _) => {
+                let keys = aggregation.keys.iter().zip(sources);
+                let arrays = keys.filter(|(_, source)| matches!(source, KeySource::Array));
+                arrays.for_each(|(key, _)| decoded_keys.extend(key.compiled.columns()));
+            }
+            KeyWay::Packed(keys) => decoded_keys.extend(keys.decoded()),
+            KeyWay::None | KeyWay::Dense { .. } => {}
         }
         decoded.extend(&decoded_keys);
         let mut wanted: Vec<LaneId> = arguments.iter().flatten().copied().collect();
@@ -190,11 +195,11 @@ impl<'a> Mixed<'a> {
         partial: &mut Partial,
     ) -> Result<bool> {
         let Some(shape) = &self.aggregation.radix else { return Ok(false) };
+        let frame = || selection.frame(self.group, &self.decoded_keys);
         let keys = match &mut self.keys {
-            KeyWay::Packed(keys) => Keys::Codes(keys.codes(self.group, rows, buffers)?),
+            KeyWay::Packed(keys) => Keys::Codes(keys.codes(self.group, rows, &frame()?, buffers)?),
             KeyWay::Each(sources, words) => {
-                let frame = selection.frame(self.group, &self.decoded_keys)?;
-                let keys = key_values(self.aggregation, sources, self.group, rows, &frame, buffers)?;
+                let keys = key_values(self.aggregation, sources, self.group, rows, &frame()?, buffers)?;
                 partial.groups.encode(&keys, rows.len(), words)?;
                 Keys::Rows(words)
             }
@@ -260,7 +265,7 @@ impl<'a> Mixed<'a> {
                 ids.extend(numbers.iter().map(|number| groups[*number as usize]));
             }
             KeyWay::Packed(keys) => {
-                partial.groups.intern_codes(keys.codes(self.group, rows, lanes)?, ids)?;
+                partial.groups.intern_codes(keys.codes(self.group, rows, frame, lanes)?, ids)?;
             }
             KeyWay::Each(sources, _) => {
                 let keys = key_values(self.aggregation, sources, self.group, rows, frame, lanes)?;

@@ -3,8 +3,10 @@
 use super::compile::{Aggregation, Key};
 use super::mixed::valid_bits;
 use crate::bits;
+use crate::evaluate::Frame;
 use crate::group::{Packing, lanes_of_array};
 use crate::lanes::{BoundLanes, LaneBuffers, LaneId, RowSet};
+use arrow_array::Array;
 use farpool_columns::{Chunk, Integers, RowGroup};
 use farpool_model::{Error, Result};
 
@@ -24,6 +26,8 @@ enum Source<'a> {
     Texts(Integers<'a>, Vec<i64>),
     /// Booleans or floats.
     Column(&'a Chunk),
+    /// Computed of other columns.
+    Computed,
     /// NULL in all rows.
     Null,
 }
@@ -53,7 +57,13 @@ impl<'a> PackedKeys<'a> {
         })
     }
 
-    /// The packed key of each row.
+    /// The columns that keys are computed from.
+    pub(super) fn decoded(&self) -> impl Iterator<Item = usize> + '_ {
+        let computed = self.keys.iter().filter(|(_, source)| matches!(source, Source::Computed));
+        computed.flat_map(|(key, _)| key.compiled.columns().iter().copied())
+    }
+
+    /// The packed key of each row; `frame` has what [`PackedKeys::decoded`] tells.
     ///
     /// # Errors
     /// None but defects.
@@ -61,6 +71,7 @@ impl<'a> PackedKeys<'a> {
         &mut self,
         group: &RowGroup,
         rows: RowSet<'_>,
+        frame: &Frame,
         lanes: &LaneBuffers,
     ) -> Result<&[i64]> {
         let PackedKeys { codes, numbers, .. } = self;
@@ -86,6 +97,15 @@ impl<'a> PackedKeys<'a> {
                     };
                     self.packing.add_values(index, &lanes_of_array(&values)?, codes);
                 }
+                Source::Computed => {
+                    let values = key.compiled.array(frame)?;
+                    self.packing.add_values(index, &lanes_of_array(&values)?, codes);
+                    if let Some(nulls) = values.nulls() {
+                        let nulls = (0..rows.len()).filter(|row| nulls.is_null(*row));
+                        self.packing.set_nulls(index, nulls, codes);
+                    }
+                    continue;
+                }
                 Source::Null => {
                     self.packing.set_nulls(index, 0..rows.len(), codes);
                     continue;
@@ -107,11 +127,10 @@ fn source_of<'a>(
     lanes: &BoundLanes<'a>,
     group: &'a RowGroup,
 ) -> Result<Source<'a>> {
-    let Some(column) = key.compiled.as_column().filter(|_| key.lane.is_none()) else {
-        // A lane that holds in the whole table fails to where a column is all NULL.
-        let lane = key.lane.filter(|lane| lanes.interval(*lane).is_some());
-        return Ok(lane.map_or(Source::Null, Source::Lane));
-    };
+    if let Some(lane) = key.lane.filter(|lane| lanes.interval(*lane).is_some()) {
+        return Ok(Source::Lane(lane));
+    }
+    let Some(column) = key.compiled.as_column() else { return Ok(Source::Computed) };
     let chunk: &Chunk = &group.chunks[column];
     match packing.texts(index) {
         _ if chunk.null_count() == group.rows => Ok(Source::Null),

@@ -21,6 +21,12 @@ const SLOTS_MIN: usize = 256;
 /// compared.
 const ROWS_AT_A_TIME: usize = 256;
 
+/// Groups from which on their rows may not be in the caches.
+const GROUPS_TOUCHED: usize = 4096;
+
+/// Words up to which rows are compared in place: a call costs as much as some comparisons.
+const WORDS_IN_PLACE: usize = 4;
+
 /// A table of groups.
 pub(crate) struct RowTable {
     layout: Layout,
@@ -125,7 +131,7 @@ impl RowTable {
             for (index, hash) in hashes.iter().enumerate() {
                 let row = row(piece * ROWS_AT_A_TIME + index);
                 let id = &mut ids[first + index];
-                if *id == NONE || self.row(*id) != row {
+                if *id == NONE || !equal(self.row(*id), row) {
                     *id = self.insert(row, *hash);
                 }
             }
@@ -153,6 +159,9 @@ impl RowTable {
     /// Reads the beginnings of rows, where there are some: comparisons, each with a branch behind it, would
     /// overlap few of the misses of what they compare with.
     fn touch(&self, groups: &[u32]) {
+        if self.groups.len() < GROUPS_TOUCHED {
+            return;
+        }
         let known = groups.iter().filter(|group| **group != NONE);
         std::hint::black_box(known.fold(0, |sum, group| sum ^ self.row(*group)[0]));
     }
@@ -190,6 +199,14 @@ impl RowTable {
         }
         self.slots = slots;
     }
+}
+
+#[inline]
+fn equal(left: &[i64], right: &[i64]) -> bool {
+    if left.len() > WORDS_IN_PLACE {
+        return left == right;
+    }
+    left.len() == right.len() && left.iter().zip(right).all(|(left, right)| left == right)
 }
 
 /// The half of a hash that does not choose the slot.

@@ -125,7 +125,7 @@ fn keys_of_all_kinds_agree_with_the_interpreter() {
         (&[FEW, SINGLE], true),
         (&[SINGLE], true),
         (&[DOUBLE_NOT_NULL], true),
-        (&[DOUBLE], false),
+        (&[DOUBLE], true),
         (&[EXTREME], false),
         (&[MANY], false),
         (&[MANY, FEW, EXTREME, BYTES], false),
