@@ -1,28 +1,23 @@
 //! The keys, arguments, filters and accumulators of an aggregation, each distinct one once.
 
 use super::bound;
+use super::packed;
 use super::radix::Shape;
 use super::whole::{self, Whole};
 use crate::evaluate::Compiled;
-use crate::group::{Groups, KeyBounds, Packing, TextCodes};
+use crate::group::{Groups, Packing};
 use crate::lanes::{LaneId, Lanes};
 use crate::plan::Paths;
 use crate::select::Filter;
-use arrow_array::{Array, ArrayRef};
 use arrow_schema::{DataType, Schema, SchemaRef};
 use farpool_columns::RowGroup;
-use farpool_model::literal::integer_range;
-use farpool_model::{Aggregate, AggregateFunction, Error, Expr, NamedExpr, Result, limits, schema};
+use farpool_model::{Aggregate, AggregateFunction, Error, Expr, NamedExpr, Result};
 use farpool_statistics::States;
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
 /// Bytes up to which the states of a batch's new groups may always grow: a few times what its arrays take.
 const STATE_BYTES_MIN: usize = 16 << 20;
-
-/// Rows for each string in the dictionaries of a key from which on these are numbered for the whole table: there is
-/// less to be saved in small tables.
-const ROWS_PER_TEXT_MIN: usize = 32;
 
 /// A compiled aggregation.
 pub(crate) struct Aggregation {
@@ -197,7 +192,7 @@ impl Aggregation {
             self.whole = Whole::fit(self, groups, bytes_max);
         }
         if self.paths.fused && self.whole.is_none() {
-            self.pack(groups)?;
+            self.packing = packed::packing(self, groups)?.map(Arc::new);
             self.set_aside(groups, bytes_max);
         }
         self.bytes_bound = match &self.whole {
@@ -205,37 +200,6 @@ impl Aggregation {
             None => bound::bytes_of_groups(self, groups),
         };
         self.sums_fit = bound::sums_fit(self, groups);
-        Ok(())
-    }
-
-    /// Packs the keys, if the zone maps and dictionaries of `groups` say that they fit 64 bits.
-    fn pack(&mut self, groups: &[&RowGroup]) -> Result<()> {
-        let intervals = self.lanes.intervals(|column| whole::bounds_of(groups, column));
-        let mut known = Vec::with_capacity(self.keys.len());
-        for key in &self.keys {
-            let data_type = key.compiled.data_type().clone();
-            let nullable = key.compiled.columns().iter().any(|column| nullable(groups, *column));
-            let column = key.compiled.as_column();
-            let interval = key.lane.and_then(|lane| intervals[lane]);
-            let of_texts = column.filter(|_| schema::is_bytes(&data_type));
-            let texts = of_texts.and_then(|column| dictionaries(groups, column));
-            let bounds = match (&texts, interval) {
-                (Some(_), _) => Some((0, 0)),
-                (None, Some(interval)) => Some(interval),
-                (None, None) => bounds_of_type(&data_type),
-            };
-            let Some(bounds) = bounds else { return Ok(()) };
-            // What is computed may be NULL where no column is.
-            let nullable = nullable || (column.is_none() && interval.is_none());
-            known.push((KeyBounds { data_type, bounds, nullable, texts: None }, texts.unwrap_or_default()));
-        }
-        for (key, dictionaries) in &mut known {
-            key.texts = TextCodes::of(dictionaries)?;
-            if let Some(texts) = &key.texts {
-                key.bounds.1 = texts.len() as i64 - 1;
-            }
-        }
-        self.packing = Packing::of(known.into_iter().map(|(key, _)| key)).map(Arc::new);
         Ok(())
     }
 
@@ -305,33 +269,9 @@ impl Aggregation {
     }
 }
 
-fn nullable(groups: &[&RowGroup], column: usize) -> bool {
+/// Whether a column has NULLs.
+pub(super) fn nullable(groups: &[&RowGroup], column: usize) -> bool {
     groups.iter().any(|group| group.chunks[column].null_count() > 0)
-}
-
-/// The least and the greatest value that a key of up to 64 bits can have on a lane.
-fn bounds_of_type(data_type: &DataType) -> Option<(i64, i64)> {
-    match data_type {
-        DataType::Boolean => Some((0, 1)),
-        DataType::Float32 => Some((0, i64::from(u32::MAX))),
-        // The least of all bits are those of -0.0, which is the key 0.0: that leaves a place for NULL.
-        DataType::Float64 => Some((i64::MIN + 1, i64::MAX)),
-        other => {
-            let (min, max) = integer_range(other)?;
-            Some((i64::try_from(min).ok()?, i64::try_from(max).ok()?))
-        }
-    }
-}
-
-/// The dictionaries of a column, if they are small and all row groups that have strings have one.
-fn dictionaries(groups: &[&RowGroup], column: usize) -> Option<Vec<ArrayRef>> {
-    let chunks =
-        groups.iter().map(|group| &group.chunks[column]).filter(|chunk| chunk.null_count() < chunk.rows());
-    let values = chunks.map(|chunk| chunk.dictionary().map(|dictionary| Arc::clone(dictionary.values())));
-    let values = values.collect::<Option<Vec<ArrayRef>>>()?;
-    let rows: usize = groups.iter().map(|group| group.rows).sum();
-    let texts: usize = values.iter().map(|values| values.len()).sum();
-    (texts <= limits::TEXTS_NUMBERED_MAX.min(rows / ROWS_PER_TEXT_MIN) && texts > 0).then_some(values)
 }
 
 impl Builder<'_> {
