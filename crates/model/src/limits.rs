@@ -100,6 +100,9 @@ pub const QUEUED_BATCHES_MAX: usize = 8;
 /// told apart by the numbers: that takes one or two milliseconds, whether many rows are grouped or few.
 pub const TEXTS_NUMBERED_MAX: usize = 32 << 10;
 
+/// Bytes of those dictionaries: a program holds their strings two or three times, beside the memory for groups.
+pub const TEXTS_NUMBERED_BYTES_MAX: usize = 8 << 20;
+
 /// Distinct values of a column up to which the exact count is kept with the table's statistics.
 pub const DISTINCT_TRACKED_MAX: usize = 64 << 10;
 

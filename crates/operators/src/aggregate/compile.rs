@@ -208,7 +208,7 @@ impl Aggregation {
         let rows: usize = groups.iter().map(|group| group.rows).sum();
         if rows > self.paths.groups_direct_max {
             let intervals = self.lanes.intervals(|column| whole::bounds_of(groups, column));
-            self.radix = Shape::fit(self, &intervals, &|column| nullable(groups, column), bytes_max);
+            self.radix = Shape::fit(self, &intervals, &|column| whole::nullable(groups, column), bytes_max);
         }
     }
 
@@ -267,11 +267,6 @@ impl Aggregation {
     pub(super) fn argument_type(&self, accumulator: &Accumulator) -> Option<&DataType> {
         accumulator.argument.map(|a| self.arguments[a].compiled.data_type())
     }
-}
-
-/// Whether a column has NULLs.
-pub(super) fn nullable(groups: &[&RowGroup], column: usize) -> bool {
-    groups.iter().any(|group| group.chunks[column].null_count() > 0)
 }
 
 impl Builder<'_> {

@@ -95,15 +95,7 @@ impl<'a> DenseKeys<'a> {
                 Some(product) if product <= limit => product,
                 _ => return Ok(None),
             };
-            let data_type = key.compiled.data_type().clone();
-            dense.keys.push(DenseKey {
-                codes,
-                data_type,
-                domain,
-                stride,
-                nullable,
-                text_numbers: OnceCell::new(),
-            });
+            dense.keys.push(DenseKey::new(codes, key.compiled.data_type(), (domain, stride), nullable));
         }
         Ok(Some(dense))
     }
@@ -126,15 +118,7 @@ impl<'a> DenseKeys<'a> {
             let KeyFrame { domain, stride, ref data_type, .. } = *frame;
             dense.base += u32_checked(first * stride);
             dense.domain *= domain;
-            let data_type = data_type.clone();
-            dense.keys.push(DenseKey {
-                codes,
-                data_type,
-                domain,
-                stride,
-                nullable,
-                text_numbers: OnceCell::new(),
-            });
+            dense.keys.push(DenseKey::new(codes, data_type, (domain, stride), nullable));
         }
         Ok(dense)
     }
@@ -279,7 +263,23 @@ impl KeyFrame {
     }
 }
 
-impl DenseKey<'_> {
+impl<'a> DenseKey<'a> {
+    fn new(
+        codes: Codes<'a>,
+        data_type: &DataType,
+        (domain, stride): (usize, usize),
+        nullable: Vec<&'a Chunk>,
+    ) -> Self {
+        DenseKey {
+            codes,
+            data_type: data_type.clone(),
+            domain,
+            stride,
+            nullable,
+            text_numbers: OnceCell::new(),
+        }
+    }
+
     /// Adds the values of some group numbers to packed keys.
     fn pack(&self, index: usize, packing: &Packing, numbers: &[u32], packed: &mut [i64]) -> Result<()> {
         let (stride, domain) = (u32_checked(self.stride), u32_checked(self.domain));

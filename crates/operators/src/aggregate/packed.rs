@@ -1,11 +1,11 @@
 //! Whether keys are packed, and the packed keys of the rows of one row group.
 
-use super::compile::{Aggregation, Key, nullable};
+use super::compile::{Aggregation, Key};
 use super::mixed::valid_bits;
-use super::whole::bounds_of;
+use super::whole::{bounds_of, nullable};
 use crate::bits;
 use crate::evaluate::Frame;
-use crate::group::{KeyBounds, Packing, TextCodes, lanes_of_array};
+use crate::group::{KeyBounds, Packing, TextCodes, lanes_of_array, text_bytes};
 use crate::lanes::{BoundLanes, LaneBuffers, LaneId, RowSet};
 use arrow_array::{Array, ArrayRef};
 use arrow_schema::DataType;
@@ -205,5 +205,7 @@ fn dictionaries(groups: &[&RowGroup], column: usize) -> Option<Vec<ArrayRef>> {
     let values = values.collect::<Option<Vec<ArrayRef>>>()?;
     let rows: usize = groups.iter().map(|group| group.rows).sum();
     let texts: usize = values.iter().map(|values| values.len()).sum();
-    (texts <= limits::TEXTS_NUMBERED_MAX.min(rows / ROWS_PER_TEXT_MIN) && texts > 0).then_some(values)
+    let are_few = texts > 0 && texts <= limits::TEXTS_NUMBERED_MAX.min(rows / ROWS_PER_TEXT_MIN);
+    let are_small = || values.iter().map(text_bytes).sum::<usize>() <= limits::TEXTS_NUMBERED_BYTES_MAX;
+    (are_few && are_small()).then_some(values)
 }

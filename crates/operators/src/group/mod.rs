@@ -26,7 +26,7 @@ use std::sync::Arc;
 pub(crate) use ints::hash_of;
 pub(crate) use packed::{KeyBounds, Packing};
 pub(crate) use rows::Rows;
-pub(crate) use text_codes::TextCodes;
+pub(crate) use text_codes::{TextCodes, text_bytes};
 pub(crate) use values::{KeyValues, lanes_of_array};
 
 /// The groups seen so far.

@@ -70,6 +70,15 @@ impl TextCodes {
     }
 }
 
+/// Bytes of the strings of an array without NULLs.
+pub(crate) fn text_bytes(array: &ArrayRef) -> usize {
+    let views = match array.data_type() {
+        DataType::Utf8View => array.as_string_view().views(),
+        _ => array.as_binary_view().views(),
+    };
+    views.iter().map(|view| *view as u32 as usize).sum()
+}
+
 fn bytes_at(array: &ArrayRef, row: usize) -> &[u8] {
     match array.data_type() {
         DataType::Utf8View => array.as_string_view().value(row).as_bytes(),

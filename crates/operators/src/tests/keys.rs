@@ -1,15 +1,19 @@
 //! Groups of strings, floats and wide keys: packed where a table has few strings, rows of words otherwise.
 
 use super::random::Random;
-use super::{Paths, TestTable, check, fitted_with, run_plan, sorted};
+use super::{POOL, Paths, TestTable, check, fitted_with, run_plan, sorted};
 use crate::aggregate::Aggregation;
 use crate::plan::Plan;
 use arrow_array::{
     ArrayRef, BinaryViewArray, Decimal128Array, Float32Array, Float64Array, Int64Array, StringViewArray,
+    UInt32Array,
 };
 use arrow_schema::{DataType, Field, Schema};
-use farpool_columns::RowGroup;
-use farpool_model::{Aggregate, AggregateFunction, Expr, NamedExpr, Output, Program, TableName, Value};
+use arrow_select::take::take;
+use farpool_columns::{RowGroup, encode_row_group};
+use farpool_model::{
+    Aggregate, AggregateFunction, Expr, NamedExpr, Output, Program, TableName, TenantName, Value, limits,
+};
 use std::collections::HashMap;
 use std::sync::Arc;
 
@@ -142,6 +146,36 @@ fn keys_of_all_kinds_agree_with_the_interpreter() {
             check(&program, &table);
         }
     }
+}
+
+#[test]
+fn strings_are_numbered_only_where_they_are_short() {
+    let schema = Schema::new(vec![
+        Field::new("few", DataType::Utf8View, true),
+        Field::new("int", DataType::Int64, true),
+    ]);
+    let rows = 600;
+    let ints: ArrayRef = Arc::new(Int64Array::from_iter_values((0..rows).map(|row| row % 7)));
+    let numbers = UInt32Array::from_iter_values((0..rows).map(|row| row as u32 % 10));
+    let output = Output::Aggregate {
+        keys: [0, 1].map(|key| NamedExpr::column(&schema, key)).to_vec(),
+        aggregates: Vec::new(),
+    };
+    let program = Program { output, ..program(&schema, &[]) };
+    let schema = Arc::new(schema);
+    let numbered = |bytes: usize| {
+        let values = (0..10).map(|text| format!("{text}{}", "x".repeat(bytes / 10)));
+        // Views of ten strings.
+        let texts = take(&StringViewArray::from_iter_values(values), &numbers, None).unwrap();
+        let group = encode_row_group(&POOL, &TenantName::default(), &schema, &[texts, ints.clone()]);
+        fitted(
+            &program,
+            &TestTable { schema: schema.clone(), groups: vec![group.unwrap()], rows: Vec::new() },
+        )
+        .is_packed()
+    };
+    assert!(numbered(1000));
+    assert!(!numbered(limits::TEXTS_NUMBERED_BYTES_MAX));
 }
 
 #[test]
