@@ -7,6 +7,7 @@
 
 pub mod answer;
 pub mod cast;
+mod clock;
 pub mod error;
 pub mod expr;
 pub mod form;
@@ -31,6 +32,7 @@ mod weaken;
 mod tests;
 
 pub use answer::{Answer, OperatorAnswer, Prepared};
+pub use clock::Clock;
 pub use error::{Error, ErrorKind, Result};
 pub use expr::{ArithmeticOp, CompareOp, Expr};
 pub use form::{Compression, Encoding, ResultForm};
