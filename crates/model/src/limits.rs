@@ -157,6 +157,14 @@ pub const SPREAD_VALUE_BYTES_MAX: usize = 64;
 /// Milliseconds a peer may take to say hello, and to accept a connection.
 pub const HANDSHAKE_MS_MAX: u64 = 10_000;
 
+/// Milliseconds without a byte from a peer after which it is sent a `Ping`, if something is expected of it. A
+/// small multiple of the longest pause of a healthy peer on a busy machine.
+pub const PING_AFTER_MS: u64 = 15_000;
+
+/// Milliseconds that may then pass without a byte from the peer before the connection is given up: several
+/// retransmissions of a lost packet, and less than a person waits.
+pub const PONG_MS_MAX: u64 = 30_000;
+
 const _: () = assert!(ROW_GROUP_ROWS.is_multiple_of(BATCH_ROWS));
 const _: () = assert!(BATCH_ROWS.is_multiple_of(BLOCK_ROWS));
 const _: () = assert!(PLAN_BYTES_MAX <= MESSAGE_BYTES_MAX);

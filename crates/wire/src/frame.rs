@@ -48,6 +48,7 @@ impl FrameHeader {
     pub fn decode(bytes: &[u8; FRAME_HEADER_BYTES]) -> Result<Self> {
         let [l0, l1, l2, l3, kind, flags, r0, r1, s0, s1, s2, s3] = *bytes;
         let length = u32::from_le_bytes([l0, l1, l2, l3]);
+        let stream = u32::from_le_bytes([s0, s1, s2, s3]);
         let damaged = |what: String| Err(Error::corrupt(format!("a damaged frame: {what}")));
         let Some(kind) = FrameKind::from_number(kind) else {
             return damaged(format!("kind {kind} does not exist"));
@@ -68,7 +69,10 @@ impl FrameHeader {
         if more && length == 0 {
             return damaged("an empty frame says that more follow".into());
         }
-        Ok(FrameHeader { length, kind, more, stream: u32::from_le_bytes([s0, s1, s2, s3]) })
+        if kind.is_keepalive() && stream != 0 {
+            return damaged(format!("{} belongs on stream 0, not {stream}", kind.name()));
+        }
+        Ok(FrameHeader { length, kind, more, stream })
     }
 }
 
@@ -124,6 +128,8 @@ frame_kinds! {
     Status = 12,
     /// What do the rows of a table hold?
     Statistics = 13,
+    /// Are you there? Both ways, on stream 0.
+    Ping = 14,
     /// Who the node is; answers `Hello`.
     Welcome = 129,
     /// The answers to a plan; answers `Prepare`, and comes first after `Execute`.
@@ -150,6 +156,8 @@ frame_kinds! {
     TableStatistics = 140,
     /// Answers `Table` where the client knows the newest version.
     Unchanged = 141,
+    /// Answers `Ping`. Both ways, on stream 0.
+    Pong = 142,
 }
 
 impl FrameKind {
@@ -166,17 +174,22 @@ impl FrameKind {
     /// Whether messages of this kind consist of one frame, which may come between the frames of another
     /// message of its stream.
     pub fn is_control(self) -> bool {
-        matches!(self, FrameKind::Cancel | FrameKind::Credit | FrameKind::Error)
+        matches!(self, FrameKind::Cancel | FrameKind::Credit | FrameKind::Error) || self.is_keepalive()
+    }
+
+    /// Whether messages of this kind ask or tell whether a peer is there, which concerns no stream.
+    pub fn is_keepalive(self) -> bool {
+        matches!(self, FrameKind::Ping | FrameKind::Pong)
     }
 
     /// Whether a client sends this kind.
     pub fn is_from_client(self) -> bool {
-        self.number() < 128
+        self.number() < 128 || self == FrameKind::Pong
     }
 
     /// Whether a node sends this kind.
     pub fn is_from_node(self) -> bool {
-        self.number() >= 128 || self == FrameKind::Credit
+        self.number() >= 128 || matches!(self, FrameKind::Credit | FrameKind::Ping)
     }
 
     /// Bytes that a message of this kind may have when put together.
@@ -185,6 +198,7 @@ impl FrameKind {
             FrameKind::Hello | FrameKind::Welcome => 64 << 10,
             FrameKind::Table | FrameKind::Drop | FrameKind::Statistics => 64 << 10,
             FrameKind::Cancel | FrameKind::Credit | FrameKind::Tables => 64,
+            FrameKind::Ping | FrameKind::Pong => 64,
             FrameKind::LoadEnd | FrameKind::Status | FrameKind::Dropped | FrameKind::Unchanged => 64,
             FrameKind::Error => limits::FRAME_BYTES_MAX,
             // The envelope around a plan or a schema is small.

@@ -81,6 +81,10 @@ pub enum Request {
     },
     /// Report the state of the pool.
     Status,
+    /// Is the node there? On stream 0; answered by `Pong` at once, whatever else is under way.
+    Ping,
+    /// Answers the node's `Ping`.
+    Pong,
 }
 
 impl Request {
@@ -100,6 +104,8 @@ impl Request {
             Request::Drop { .. } => FrameKind::Drop,
             Request::Statistics { .. } => FrameKind::Statistics,
             Request::Status => FrameKind::Status,
+            Request::Ping => FrameKind::Ping,
+            Request::Pong => FrameKind::Pong,
         }
     }
 
@@ -131,6 +137,7 @@ impl Request {
                 rows_hint: *rows_hint,
             }),
             Request::Cancel | Request::Tables | Request::LoadEnd | Request::Status => Bytes::new(),
+            Request::Ping | Request::Pong => Bytes::new(),
         };
         Ok(vec![Outgoing::new(self.kind(), vec![body])?])
     }
@@ -179,6 +186,8 @@ impl Request {
             FrameKind::Drop => Request::Drop { table: read_name(body)? },
             FrameKind::Statistics => read_statistics_request(body)?,
             FrameKind::Status => read(body).map(|proto::Empty {}| Request::Status)?,
+            FrameKind::Ping => read(body).map(|proto::Empty {}| Request::Ping)?,
+            FrameKind::Pong => read(body).map(|proto::Empty {}| Request::Pong)?,
             _ => return Err(Error::invalid("not a request")),
         })
     }

@@ -59,6 +59,10 @@ pub enum Response {
     },
     /// The state of the pool.
     Status(Status),
+    /// Is the client there? On stream 0; answered by `Pong` at once, whatever else is under way.
+    Ping,
+    /// Answers the client's `Ping`.
+    Pong,
     /// The request failed: the last message of its stream. On stream 0, the last of the connection.
     Error(Error),
 }
@@ -80,6 +84,8 @@ impl Response {
             Response::Dropped => FrameKind::Dropped,
             Response::Credit { .. } => FrameKind::Credit,
             Response::Status(_) => FrameKind::StatusInfo,
+            Response::Ping => FrameKind::Ping,
+            Response::Pong => FrameKind::Pong,
             Response::Error(_) => FrameKind::Error,
         }
     }
@@ -108,7 +114,7 @@ impl Response {
             }
             Response::Table(table) | Response::Loaded(table) => body(&write_table(table)?),
             Response::Statistics(statistics) => body(&write_statistics(statistics)?),
-            Response::Dropped | Response::Unchanged => Bytes::new(),
+            Response::Dropped | Response::Unchanged | Response::Ping | Response::Pong => Bytes::new(),
             Response::Credit { bytes } => body(&proto::Credit { bytes: *bytes }),
             Response::Status(status) => body(&write_status(status)),
             Response::Error(error) => body(&write_error(error)),
@@ -153,6 +159,8 @@ impl Response {
             FrameKind::Unchanged => read(body).map(|proto::Empty {}| Response::Unchanged)?,
             FrameKind::Credit => read(body).map(|proto::Credit { bytes }| Response::Credit { bytes })?,
             FrameKind::StatusInfo => Response::Status(read_status(read(body)?)?),
+            FrameKind::Ping => read(body).map(|proto::Empty {}| Response::Ping)?,
+            FrameKind::Pong => read(body).map(|proto::Empty {}| Response::Pong)?,
             FrameKind::Error => Response::Error(read_error(read(body)?)),
             _ => return Err(Error::invalid("not a response")),
         })

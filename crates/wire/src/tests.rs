@@ -51,6 +51,11 @@ fn send(outgoing: Vec<Outgoing>, stream: u32) -> Vec<u8> {
     bytes
 }
 
+/// The connection itself for what concerns no stream.
+fn stream_for(kind: FrameKind) -> u32 {
+    if kind.is_keepalive() { 0 } else { 7 }
+}
+
 #[test]
 fn every_request_round_trips() {
     let requests = [
@@ -79,11 +84,14 @@ fn every_request_round_trips() {
         Request::Statistics { table: name("t"), columns: None },
         Request::Statistics { table: name("t"), columns: Some(vec![0, 7, limits::COLUMNS_MAX as u32 - 1]) },
         Request::Status,
+        Request::Ping,
+        Request::Pong,
     ];
     for request in requests {
-        let messages = receive(&send(request.encode().unwrap(), 7)).unwrap();
+        let stream = stream_for(request.kind());
+        let messages = receive(&send(request.encode().unwrap(), stream)).unwrap();
         assert_eq!(messages.len(), 1);
-        assert_eq!((messages[0].kind, messages[0].stream), (request.kind(), 7));
+        assert_eq!((messages[0].kind, messages[0].stream), (request.kind(), stream));
         assert_eq!(Request::decode(&messages[0], Some(&rows().schema())).unwrap(), request);
         assert!(!format!("{request:?}").contains("secret"));
     }
@@ -248,12 +256,15 @@ fn every_response_round_trips() {
         Response::Unchanged,
         Response::Credit { bytes: 0 },
         Response::Status(status),
+        Response::Ping,
+        Response::Pong,
     ];
     responses.extend(ErrorKind::ALL.map(|kind| {
         Response::Error(Error { kind, message: format!("{kind:?} happened"), advice: Some("do this".into()) })
     }));
     for response in responses {
-        let messages = receive(&send(response.encode().unwrap(), 9)).unwrap();
+        let stream = stream_for(response.kind());
+        let messages = receive(&send(response.encode().unwrap(), stream)).unwrap();
         assert_eq!(Response::decode(&messages[0], Some(&rows().schema())).unwrap(), response);
     }
 }
@@ -358,6 +369,8 @@ fn damaged_headers_say_what_is_wrong() {
     }
     assert!(FrameHeader::decode(&header(FrameKind::Cancel, 1, 0, true).encode()).is_err());
     assert!(FrameHeader::decode(&header(FrameKind::Batch, 1, 0, true).encode()).is_err());
+    let error = FrameHeader::decode(&header(FrameKind::Ping, 3, 0, false).encode()).unwrap_err();
+    assert!(error.message.contains("Ping belongs on stream 0, not 3"), "{error}");
 }
 
 #[test]
