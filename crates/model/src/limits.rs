@@ -13,6 +13,14 @@ pub const BLOCK_ROWS: usize = 1024;
 /// of a morsel disappears, small enough that two workers stay busy on a million rows.
 pub const ROW_GROUP_ROWS: usize = 64 * BLOCK_ROWS;
 
+/// Bytes of plain values, strings included, from which on a row group is cut before it has all its rows (it has one
+/// row at least), so that what waits to be encoded stays within bounds: 4 KiB a row, as 512 columns of 64 bits have.
+pub const ROW_GROUP_BYTES_MAX: usize = MESSAGE_BYTES_MAX;
+
+/// Bytes that rows may hold beyond twice their plain size while they wait for their row group to fill: small
+/// batches have a header for each column and buffer, and strings may lie in buffers of which they are a small part.
+pub const PLAIN_EXCESS_BYTES_MAX: usize = 1 << 20;
+
 /// Rows that the operators work on at a time: a handful of 64-bit columns of it stay in the L2 cache.
 pub const BATCH_ROWS: usize = 8 * BLOCK_ROWS;
 
@@ -23,8 +31,18 @@ pub const FRAME_BYTES_MAX: usize = 512 << 10;
 /// Bytes that a peer may have under way on one stream before it must wait for credit.
 pub const STREAM_WINDOW_BYTES: usize = 4 << 20;
 
-/// Bytes of one whole message put together from frames (a record batch with long strings, a plan).
+/// Bytes of one whole message put together from frames (a record batch with long strings, a plan). Also those of a
+/// batch when its buffers are inflated, and those of its strings when each row's is counted, however many rows
+/// share one: that is what reading, checking and encoding the batch may cost.
 pub const MESSAGE_BYTES_MAX: usize = 256 << 20;
+
+/// Rows of one record batch on the wire. A batch without columns has no bytes that would bound them, yet costs
+/// its reader something for each row group that they fill: 256 at most.
+pub const MESSAGE_ROWS_MAX: usize = 256 * ROW_GROUP_ROWS;
+
+/// Buffers of one record batch on the wire: two for each column, and for the bytes behind views as many as a
+/// writer makes that gives each at least 16 KiB. A reader keeps some 50 bytes for each, however short it is.
+pub const MESSAGE_BUFFERS_MAX: usize = 64 << 10;
 
 /// Bytes of one encoded plan.
 pub const PLAN_BYTES_MAX: usize = 4 << 20;
@@ -106,6 +124,13 @@ pub const TEXTS_NUMBERED_BYTES_MAX: usize = 8 << 20;
 /// Distinct values of a column up to which the exact count is kept with the table's statistics.
 pub const DISTINCT_TRACKED_MAX: usize = 64 << 10;
 
+/// Bytes of those values, where they are strings: as many of 80 bytes. Of longer ones there is an estimate.
+pub const DISTINCT_TRACKED_BYTES_MAX: usize = 8 << 20;
+
+/// Bytes of those values of all columns of one table. They lie outside the pool: where they take more, the columns
+/// that take most are only estimated.
+pub const TABLE_DISTINCT_BYTES_MAX: usize = 64 << 20;
+
 /// Hash bits that one item has for all its sketches: those of Murmur3 x64 128. Rows of counters that would
 /// share bits would collide together, and all but one of them be of no use.
 pub const SKETCH_HASH_BITS: u32 = 128;
@@ -172,7 +197,12 @@ const _: () = assert!(2 * KEY_SET_BYTES_MAX < PLAN_BYTES_MAX);
 const _: () = assert!(FRAME_BYTES_MAX <= STREAM_WINDOW_BYTES);
 const _: () = assert!(STREAM_WINDOW_BYTES <= MESSAGE_BYTES_MAX);
 const _: () = assert!(STRING_BYTES_MAX <= MESSAGE_BYTES_MAX);
+const _: () = assert!(MESSAGE_ROWS_MAX <= i32::MAX as usize && ROW_GROUP_ROWS <= MESSAGE_ROWS_MAX);
+const _: () = assert!(2 * COLUMNS_MAX + MESSAGE_BYTES_MAX / (16 << 10) <= MESSAGE_BUFFERS_MAX);
 const _: () = assert!(PATTERN_BYTES_MAX <= PLAN_BYTES_MAX);
+const _: () = assert!(
+    STRING_BYTES_MAX <= ROW_GROUP_BYTES_MAX && DISTINCT_TRACKED_BYTES_MAX <= TABLE_DISTINCT_BYTES_MAX
+);
 const _: () = assert!(SORT_KEYS_MAX <= COLUMNS_MAX);
 const _: () = assert!(TAP_COLUMNS_MAX <= COLUMNS_MAX && TAP_MOMENT_COLUMNS_MAX <= TAP_COLUMNS_MAX);
 const _: () = assert!(MOMENT_COLUMNS_MAX <= COLUMNS_MAX);

@@ -94,6 +94,14 @@ impl Intake {
         }
     }
 
+    /// Bytes of memory that hold what has come and is no complete message yet: for a budget over all connections.
+    /// Between two calls of [`Intake::next`] that need more bytes they grow by one frame, or one read, and by what a
+    /// message like the largest so far takes.
+    pub fn bytes_held(&self) -> usize {
+        let direct = self.direct.as_ref().map_or(0, |direct| direct.message.body.capacity());
+        self.buffer.capacity() + direct + self.assembler.bytes_held()
+    }
+
     /// Forgets the incomplete message of a stream that has ended, if there is one.
     pub fn forget(&mut self, stream: u32) {
         self.assembler.forget(stream);
@@ -125,6 +133,35 @@ mod tests {
     use crate::{FrameKind, Outgoing};
     use bytes::Bytes;
     use proptest::prelude::*;
+
+    #[test]
+    fn what_is_held_is_told_and_a_short_message_holds_no_more_than_itself() {
+        let batch = Outgoing::new(FrameKind::LoadBatch, vec![Bytes::from(vec![7; 3 << 20])]).unwrap();
+        let frames = batch.frames(1).concat();
+        let mut intake = Intake::default();
+        let mut at = 0;
+        while at < frames.len() - 1 {
+            let (buffer, most) = intake.room();
+            let count = most.min(frames.len() - 1 - at);
+            buffer.extend_from_slice(&frames[at..at + count]);
+            intake.read(count);
+            at += count;
+            assert_eq!(intake.next(|_| true).unwrap(), None);
+            assert!(intake.bytes_held() >= at - at.div_ceil(limits::FRAME_BYTES_MAX) * FRAME_HEADER_BYTES);
+        }
+        intake.forget(1);
+        intake.room().0.extend_from_slice(&frames[at..]);
+        intake.read(1);
+        assert!(intake.next(|stream| stream == 2).unwrap().is_none());
+        assert!(intake.bytes_held() <= 2 * READ_BYTES, "{}", intake.bytes_held());
+
+        let short = Outgoing::new(FrameKind::LoadBatch, vec![Bytes::from_static(b"abc")]).unwrap();
+        let mut read = BytesMut::with_capacity(READ_BYTES);
+        read.extend_from_slice(&short.frames(3).concat());
+        let place = read.as_ptr_range();
+        let message = Intake::new(read).next(|_| true).unwrap().unwrap();
+        assert!(!place.contains(&message.body.as_ptr()), "it holds what was read with it");
+    }
 
     proptest! {
         #![proptest_config(ProptestConfig::with_cases(64))]

@@ -19,7 +19,7 @@ pub mod split;
 pub mod substrait;
 mod table;
 
-pub use batch::{EncodedBatch, decode_batch, decode_schema, encode_batch, encode_schema};
+pub use batch::{EncodedBatch, bytes_to_decode, decode_batch, decode_schema, encode_batch, encode_schema};
 pub use flow::{Grants, Window};
 pub use frame::{FRAME_HEADER_BYTES, FrameHeader, FrameKind};
 pub use intake::Intake;

@@ -2,6 +2,7 @@
 //!
 //! Invariant: what an [`Assembler`] holds is bounded, for each message by its kind and for the connection
 //! as a whole, whatever the peer sends; memory grows with the bytes received, not with what was announced.
+//! A short message has memory of its own: kept, it does not keep the buffer that a socket was read into.
 
 use crate::frame::{FRAME_HEADER_BYTES, FrameHeader, FrameKind};
 use bytes::{Bytes, BytesMut};
@@ -12,6 +13,9 @@ use std::collections::HashMap;
 /// window for each stream.
 const INCOMPLETE_BYTES_MAX: usize =
     limits::MESSAGE_BYTES_MAX + limits::STREAMS_PER_CONNECTION_MAX * limits::STREAM_WINDOW_BYTES;
+
+/// Payloads below this are copied out of the buffer that the socket was read into, which is many times as large.
+const COPIED_BYTES_MAX: usize = 16 << 10;
 
 /// A complete message as it came in.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -171,10 +175,17 @@ impl Assembler {
         self.incomplete_bytes
     }
 
+    /// Bytes of memory that incomplete messages take, which is more than [`Assembler::incomplete_bytes`]: for a budget
+    /// over all connections, to be asked after each frame.
+    pub fn bytes_held(&self) -> usize {
+        self.incomplete.values().map(|message| message.body.capacity()).sum()
+    }
+
     fn whole(&self, kind: FrameKind, stream: u32, body: Bytes) -> Result<Message> {
         if body.len() > kind.message_bytes_max() {
             return Err(too_large(kind));
         }
+        let body = if body.len() < COPIED_BYTES_MAX { Bytes::copy_from_slice(&body) } else { body };
         let bytes_on_wire = cast::u64_from(body.len() + FRAME_HEADER_BYTES);
         Ok(Message { kind, stream, body, bytes_on_wire })
     }

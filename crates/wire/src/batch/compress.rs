@@ -1,8 +1,11 @@
 //! Buffers that are compressed one by one (the Arrow columnar format, "Buffer compression"): before each stands
 //! its length without compression, in 8 bytes, or -1 when it is there as it is because that takes less.
+//!
+//! Invariant: what inflating takes is known, and within [`limits::MESSAGE_BYTES_MAX`], before anything is inflated;
+//! a buffer that is longer or shorter than it says is refused.
 
-use super::write::Body;
-use super::{ALIGNMENT, ZEROS, encapsulate};
+use super::write::Layout;
+use super::{ALIGNMENT, encapsulate};
 use arrow_buffer::Buffer;
 use arrow_ipc::CompressionType;
 use bytes::Bytes;
@@ -51,76 +54,130 @@ pub(super) fn compress(buffer: &[u8], compression: Compression) -> Result<Buffer
     Ok(Buffer::from_vec(out))
 }
 
-/// The message with the same batch, none of its buffers compressed. Whether they fit the batch is for whoever
-/// reads that.
-///
-/// # Errors
-/// `Corrupt` when a buffer is damaged, or all of them have more than a message may.
-pub(super) fn inflate(header: &arrow_ipc::RecordBatch<'_>, data: &[u8]) -> Result<Bytes> {
-    let codec = header.compression().map(|compression| compression.codec());
-    let compression = match codec {
-        Some(CompressionType::LZ4_FRAME) => Compression::Lz4,
-        Some(CompressionType::ZSTD) => Compression::Zstd,
-        other => return Err(damaged(format!("its buffers are compressed by {other:?}"))),
-    };
-    let mut body = Body::default();
-    body.nodes.extend(header.nodes().into_iter().flatten());
-    body.variadic_counts.extend(header.variadicBufferCounts().into_iter().flatten());
-    for place in header.buffers().into_iter().flatten() {
-        let range = usize::try_from(place.offset()).ok().zip(usize::try_from(place.length()).ok());
-        let compressed = range.and_then(|(start, length)| data.get(start..)?.get(..length));
-        let compressed = compressed.ok_or_else(|| damaged("a buffer lies outside its body".to_string()))?;
-        body.add_buffer(inflate_buffer(compressed, compression, limits::MESSAGE_BYTES_MAX - body.bytes)?);
-        if body.bytes > limits::MESSAGE_BYTES_MAX {
-            return Err(too_large());
-        }
-    }
-    let mut message = encapsulate(&body.metadata(header.length(), None)).to_vec();
-    message.reserve(body.bytes);
-    for buffer in &body.buffers {
-        message.extend_from_slice(buffer);
-        message.extend_from_slice(&ZEROS[..buffer.len().next_multiple_of(ALIGNMENT) - buffer.len()]);
-    }
-    Ok(message.into())
+/// The compressed buffers of a batch, found in its body and measured, but not inflated.
+pub(super) struct Compressed<'a> {
+    compression: Compression,
+    buffers: Vec<Place<'a>>,
+    /// Bytes of all buffers once they are inflated, padding included.
+    pub(super) bytes_inflated: usize,
 }
 
-fn inflate_buffer(bytes: &[u8], compression: Compression, bytes_max: usize) -> Result<Buffer> {
-    if bytes.is_empty() {
-        return Ok(Buffer::default());
-    }
-    let Some((prefix, bytes)) = bytes.split_first_chunk::<PREFIX_BYTES>() else {
-        return Err(damaged("a compressed buffer is shorter than its prefix".to_string()));
-    };
-    let length = match i64::from_le_bytes(*prefix) {
-        AS_IT_IS => return Ok(Buffer::from(bytes)),
-        length => usize::try_from(length).map_err(|_| damaged(format!("a buffer of {length} bytes")))?,
-    };
-    if length > bytes_max {
-        return Err(too_large());
-    }
-    let failed = |error: std::io::Error| damaged(format!("a compressed buffer: {error}"));
-    let mut out = Vec::with_capacity(length);
-    // One byte more, to notice what is longer than it says.
-    let read = match compression {
-        Compression::Lz4 => {
-            lz4_flex::frame::FrameDecoder::new(bytes).take(length as u64 + 1).read_to_end(&mut out)
+/// One of them.
+struct Place<'a> {
+    bytes: &'a [u8],
+    length: usize,
+    is_compressed: bool,
+}
+
+impl<'a> Compressed<'a> {
+    /// Finds the buffers of a batch, whose body is `data`.
+    ///
+    /// # Errors
+    /// `Corrupt` when a buffer is damaged; `OverLimit` when the buffers say that they have more bytes together
+    /// than a message may.
+    pub(super) fn of(header: &arrow_ipc::RecordBatch<'_>, data: &'a [u8]) -> Result<Self> {
+        let codec = header.compression().map(|compression| compression.codec());
+        let compression = match codec {
+            Some(CompressionType::LZ4_FRAME) => Compression::Lz4,
+            Some(CompressionType::ZSTD) => Compression::Zstd,
+            other => return Err(damaged(format!("its buffers are compressed by {other:?}"))),
+        };
+        let mut compressed = Compressed { compression, buffers: Vec::new(), bytes_inflated: 0 };
+        for place in header.buffers().into_iter().flatten() {
+            let range = usize::try_from(place.offset()).ok().zip(usize::try_from(place.length()).ok());
+            let bytes = range.and_then(|(start, length)| data.get(start..)?.get(..length));
+            let bytes = bytes.ok_or_else(|| damaged("a buffer lies outside its body".to_string()))?;
+            compressed.add(Place::of(bytes)?)?;
         }
-        Compression::Zstd => {
-            let decoder = zstd::stream::Decoder::with_buffer(bytes).map_err(failed)?;
-            decoder.take(length as u64 + 1).read_to_end(&mut out)
-        }
-    };
-    read.map_err(failed)?;
-    if out.len() != length {
-        return Err(damaged(format!("a buffer that says it has {length} bytes has others")));
+        Ok(compressed)
     }
-    Ok(Buffer::from_vec(out))
+
+    fn add(&mut self, place: Place<'a>) -> Result<()> {
+        let bytes = place.length.checked_next_multiple_of(ALIGNMENT);
+        let bytes = bytes.and_then(|bytes| bytes.checked_add(self.bytes_inflated));
+        let bytes = bytes.filter(|bytes| *bytes <= limits::MESSAGE_BYTES_MAX).ok_or_else(|| {
+            let most = limits::MESSAGE_BYTES_MAX;
+            Error::over_limit(format!("a batch may have {most} bytes without compression, this one has more"))
+                .advise("send fewer rows in a batch")
+        })?;
+        self.bytes_inflated = bytes;
+        self.buffers.push(place);
+        Ok(())
+    }
+
+    /// The message with the same batch, none of its buffers compressed. Whether they fit the batch is for whoever
+    /// reads that.
+    ///
+    /// # Errors
+    /// `Corrupt` when a buffer is damaged, or is not as long as it says.
+    pub(super) fn inflate(&self, header: &arrow_ipc::RecordBatch<'_>) -> Result<Bytes> {
+        let mut layout = Layout::default();
+        layout.nodes.extend(header.nodes().into_iter().flatten());
+        layout.variadic_counts.extend(header.variadicBufferCounts().into_iter().flatten());
+        self.buffers.iter().for_each(|place| layout.add(place.length));
+        let metadata = encapsulate(&layout.metadata(header.length(), None));
+        let mut message = vec![0; metadata.len() + self.bytes_inflated];
+        message[..metadata.len()].copy_from_slice(&metadata);
+        let mut rest = &mut message[metadata.len()..];
+        for place in &self.buffers {
+            let (out, behind) = rest.split_at_mut(place.length.next_multiple_of(ALIGNMENT));
+            place.inflate(self.compression, &mut out[..place.length])?;
+            rest = behind;
+        }
+        Ok(message.into())
+    }
+}
+
+impl<'a> Place<'a> {
+    fn of(bytes: &'a [u8]) -> Result<Self> {
+        if bytes.is_empty() {
+            return Ok(Place { bytes, length: 0, is_compressed: false });
+        }
+        let Some((prefix, bytes)) = bytes.split_first_chunk::<PREFIX_BYTES>() else {
+            return Err(damaged("a compressed buffer is shorter than its prefix".to_string()));
+        };
+        match i64::from_le_bytes(*prefix) {
+            AS_IT_IS => Ok(Place { bytes, length: bytes.len(), is_compressed: false }),
+            length => {
+                let length =
+                    usize::try_from(length).map_err(|_| damaged(format!("a buffer of {length} bytes")))?;
+                Ok(Place { bytes, length, is_compressed: true })
+            }
+        }
+    }
+
+    /// Fills `out`, which is as long as the buffer says that it is.
+    fn inflate(&self, compression: Compression, out: &mut [u8]) -> Result<()> {
+        let wrong_length = || damaged(format!("a buffer that says it has {} bytes has others", self.length));
+        if !self.is_compressed {
+            out.copy_from_slice(self.bytes);
+            return Ok(());
+        }
+        match compression {
+            Compression::Lz4 => {
+                let mut decoder = lz4_flex::frame::FrameDecoder::new(self.bytes);
+                decoder.read_exact(out).map_err(|error| match error.kind() {
+                    std::io::ErrorKind::UnexpectedEof => wrong_length(),
+                    _ => damaged(format!("a compressed buffer: {error}")),
+                })?;
+                // One byte more, to notice what is longer than it says.
+                if decoder.read(&mut [0]).map_or(true, |more| more > 0) {
+                    return Err(wrong_length());
+                }
+            }
+            // At once, into memory of the length that is said: the window of a stream could take 128 MiB more.
+            Compression::Zstd => {
+                let written = zstd::bulk::decompress_to_buffer(self.bytes, out)
+                    .map_err(|error| damaged(format!("a compressed buffer: {error}")))?;
+                if written != self.length {
+                    return Err(wrong_length());
+                }
+            }
+        }
+        Ok(())
+    }
 }
 
 fn damaged(what: String) -> Error {
     Error::corrupt(format!("a damaged batch: {what}"))
-}
-
-fn too_large() -> Error {
-    damaged(format!("without compression it has more than {} bytes", limits::MESSAGE_BYTES_MAX))
 }

@@ -1,90 +1,135 @@
 //! Batches from IPC messages. Arrow's decoder validates values (UTF-8, views, null counts) but panics when
 //! buffers lie outside the body or counts do not fit the schema; so those are checked here first.
 
-use super::compress::inflate;
-use super::metadata;
+use super::compress::Compressed;
+use super::{metadata, string_bytes};
 use arrow_array::RecordBatch;
 use arrow_buffer::Buffer;
 use arrow_ipc::reader::RecordBatchDecoder;
 use arrow_schema::{DataType, SchemaRef};
 use bytes::Bytes;
-use farpool_model::{Error, Result, schema};
+use farpool_model::{Error, Result, limits, schema};
 use std::collections::HashMap;
 use std::sync::Arc;
 
-/// Rows of one batch: what Arrow's offsets and most engines can count.
-const ROWS_MAX: i64 = i32::MAX as i64;
+/// Addresses that hold values of any width in place.
+const VALUE_ALIGNMENT: usize = align_of::<i128>();
+
+/// Bytes of memory that [`decode_batch`] takes beside the message: none where its arrays share the message's
+/// memory, and those of all buffers without compression where these are compressed. Nothing is decoded to know it.
+///
+/// # Errors
+/// `Corrupt` when the message is damaged; `OverLimit` when its buffers are too large without compression.
+pub fn bytes_to_decode(body: &Bytes) -> Result<usize> {
+    let (header, data, _) = parts(body)?;
+    match header.compression() {
+        Some(_) => Ok(Compressed::of(&header, &data)?.bytes_inflated),
+        None if (data.as_ptr() as usize).is_multiple_of(VALUE_ALIGNMENT) => Ok(0),
+        None => Ok(data.len()),
+    }
+}
 
 /// Reads the IPC message of a batch in `schema`, which is canonical. The arrays share the memory of `body`, unless
 /// its buffers are compressed.
 ///
 /// # Errors
-/// `Corrupt`, saying what is damaged; `Invalid` when the schema is not canonical.
+/// `Corrupt`, saying what is damaged; `OverLimit` when there are too many rows or buffers, or the strings of all
+/// rows or the buffers without compression are too long; `Invalid` when the schema is not canonical.
 pub fn decode_batch(schema: &SchemaRef, body: &Bytes) -> Result<RecordBatch> {
-    let (start, message) = metadata(body)?;
-    let Some(header) = message.header_as_record_batch() else {
-        return Err(damaged("it is not a batch"));
-    };
-    let data = body.slice(start..);
-    if usize::try_from(message.bodyLength()).ok() != Some(data.len()) {
-        return Err(damaged(format!(
-            "it says that {} bytes follow, but {} do",
-            message.bodyLength(),
-            data.len()
-        )));
-    }
+    let (header, data, version) = parts(body)?;
     if header.compression().is_some() {
-        return decode_batch(schema, &inflate(&header, &data)?);
+        let inflated = Compressed::of(&header, &data)?.inflate(&header)?;
+        return decode_batch(schema, &inflated);
     }
-    check(&header, schema, data.len())?;
-    let version = message.version();
+    check(&header, schema, &data)?;
     let dictionaries = HashMap::new();
     RecordBatchDecoder::try_new(&Buffer::from(data), header, Arc::clone(schema), &dictionaries, &version)
         .and_then(RecordBatchDecoder::read_record_batch)
         .map_err(damaged)
 }
 
-/// Everything that Arrow's decoder takes for granted.
-fn check(header: &arrow_ipc::RecordBatch, schema: &SchemaRef, data_bytes: usize) -> Result<()> {
-    let rows = header.length();
-    if !(0..=ROWS_MAX).contains(&rows) {
+/// The header of a batch, its body, and the version of the metadata.
+fn parts(message: &Bytes) -> Result<(arrow_ipc::RecordBatch<'_>, Bytes, arrow_ipc::MetadataVersion)> {
+    let (start, parsed) = metadata(message)?;
+    let Some(header) = parsed.header_as_record_batch() else {
+        return Err(damaged("it is not a batch"));
+    };
+    let data = message.slice(start..);
+    if usize::try_from(parsed.bodyLength()).ok() != Some(data.len()) {
+        return Err(damaged(format!(
+            "it says that {} bytes follow, but {} do",
+            parsed.bodyLength(),
+            data.len()
+        )));
+    }
+    check_counts(&header)?;
+    Ok((header, data, parsed.version()))
+}
+
+/// Refuses what would cost more than its bytes say.
+fn check_counts(header: &arrow_ipc::RecordBatch<'_>) -> Result<()> {
+    let (rows, rows_max) = (header.length(), limits::MESSAGE_ROWS_MAX);
+    if rows < 0 {
         return Err(damaged(format!("it says that it has {rows} rows")));
     }
+    if rows > rows_max as i64 {
+        return Err(Error::over_limit(format!("a batch may have {rows_max} rows, this one has {rows}"))
+            .advise("send fewer rows in a batch"));
+    }
+    let (buffers, buffers_max) = (header.buffers().map_or(0, |b| b.len()), limits::MESSAGE_BUFFERS_MAX);
+    if buffers > buffers_max {
+        return Err(Error::over_limit(format!(
+            "a batch may have {buffers_max} buffers, this one has {buffers}"
+        ))
+        .advise("send the bytes of strings in fewer, longer buffers"));
+    }
+    Ok(())
+}
+
+/// Everything that Arrow's decoder takes for granted.
+fn check(header: &arrow_ipc::RecordBatch<'_>, schema: &SchemaRef, data: &[u8]) -> Result<()> {
+    let rows = header.length();
     let nodes = header.nodes().ok_or_else(|| damaged("it has no list of columns"))?;
     let buffers = header.buffers().ok_or_else(|| damaged("it has no list of buffers"))?;
     if nodes.len() != schema.fields().len() {
         return Err(damaged(format!("it has {} columns, the schema {}", nodes.len(), schema.fields().len())));
     }
-    let lies_within = |buffer: &arrow_ipc::Buffer| {
-        let end = buffer.offset().checked_add(buffer.length());
-        buffer.offset() >= 0 && buffer.length() >= 0 && end.is_some_and(|end| end <= data_bytes as i64)
+    let bytes_of = |buffer: &arrow_ipc::Buffer| {
+        let range = usize::try_from(buffer.offset()).ok().zip(usize::try_from(buffer.length()).ok());
+        range.and_then(|(start, length)| data.get(start..)?.get(..length)).ok_or_else(|| {
+            let (start, length) = (buffer.offset(), buffer.length());
+            damaged(format!("bytes {start} + {length} lie outside its body of {}", data.len()))
+        })
     };
-    if let Some(buffer) = buffers.iter().find(|buffer| !lies_within(buffer)) {
-        return Err(damaged(format!(
-            "bytes {} + {} lie outside its body of {data_bytes}",
-            buffer.offset(),
-            buffer.length()
-        )));
-    }
+    let buffers = buffers.iter().map(bytes_of).collect::<Result<Vec<&[u8]>>>()?;
+    let mut buffers = buffers.into_iter();
     let mut variadic_counts = header.variadicBufferCounts().into_iter().flatten();
-    let mut lengths = buffers.iter().map(|buffer| buffer.length());
+    let mut strings = 0;
     for (field, node) in schema.fields().iter().zip(nodes) {
-        check_column(field.data_type(), node, rows, &mut lengths, &mut variadic_counts)
+        strings += check_column(field.data_type(), node, rows, &mut buffers, &mut variadic_counts)
             .map_err(|e| e.at(field.name()))?;
     }
-    if lengths.next().is_some() || variadic_counts.next().is_some() {
+    if buffers.next().is_some() || variadic_counts.next().is_some() {
         return Err(damaged("it has more buffers than its columns need"));
+    }
+    if strings > limits::MESSAGE_BYTES_MAX {
+        let most = limits::MESSAGE_BYTES_MAX;
+        return Err(Error::over_limit(format!(
+            "the strings of all rows of a batch may have {most} bytes, these have {strings}"
+        ))
+        .advise("send fewer rows in a batch"));
     }
     Ok(())
 }
 
-fn check_column(
+/// Checks the next column; gives the bytes of the strings of all its rows.
+fn check_column<'a>(
     data_type: &DataType,
     node: &arrow_ipc::FieldNode,
     rows: i64,
-    lengths: &mut impl Iterator<Item = i64>,
+    buffers: &mut impl Iterator<Item = &'a [u8]>,
     variadic_counts: &mut impl Iterator<Item = i64>,
-) -> Result<()> {
+) -> Result<usize> {
     if node.length() != rows || !(0..=rows).contains(&node.null_count()) {
         return Err(damaged(format!(
             "the column has {} rows and {} NULLs, the batch {rows} rows",
@@ -92,9 +137,10 @@ fn check_column(
             node.null_count()
         )));
     }
-    let mut next = || lengths.next().ok_or_else(|| damaged("it has fewer buffers than its columns need"));
-    let bitmap_bytes = (rows + 7) / 8;
-    if next()? < bitmap_bytes && node.null_count() > 0 {
+    let mut next = || buffers.next().ok_or_else(|| damaged("it has fewer buffers than its columns need"));
+    let rows = rows as usize;
+    let bitmap_bytes = rows.div_ceil(8);
+    if next()?.len() < bitmap_bytes && node.null_count() > 0 {
         return Err(damaged("the validity bitmap is too short"));
     }
     let is_view = schema::is_bytes(data_type);
@@ -102,24 +148,26 @@ fn check_column(
         DataType::Boolean => (bitmap_bytes, 1),
         _ if is_view => (rows * 16, 16),
         _ => match data_type.primitive_width() {
-            Some(width) => (rows * width as i64, width as i64),
+            Some(width) => (rows * width, width),
             None => return Err(Error::invalid(format!("{data_type} does not go over the wire"))),
         },
     };
     let values = next()?;
-    if values < needed || values % width != 0 {
-        return Err(damaged(format!("{values} bytes of values do not make {rows} rows")));
+    if values.len() < needed || !values.len().is_multiple_of(width) {
+        return Err(damaged(format!("{} bytes of values do not make {rows} rows", values.len())));
     }
-    if is_view {
-        let count = variadic_counts.next().ok_or_else(|| damaged("a count of data buffers is missing"))?;
-        for _ in 0..count {
-            next()?;
-        }
-        if count < 0 {
-            return Err(damaged(format!("a column has {count} data buffers")));
-        }
+    if !is_view {
+        return Ok(0);
     }
-    Ok(())
+    let count = variadic_counts.next().ok_or_else(|| damaged("a count of data buffers is missing"))?;
+    if count < 0 {
+        return Err(damaged(format!("a column has {count} data buffers")));
+    }
+    for _ in 0..count {
+        next()?;
+    }
+    // Arrow checks all views that there are, those of NULLs and behind the last row as well.
+    Ok(string_bytes(values))
 }
 
 fn damaged(what: impl std::fmt::Display) -> Error {

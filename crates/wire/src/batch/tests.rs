@@ -236,25 +236,105 @@ fn compressed_batches_are_small_and_say_what_they_were() {
 }
 
 #[test]
-fn a_compressed_batch_that_would_grow_beyond_a_message_is_refused() {
+fn what_inflating_takes_is_known_before_and_no_buffer_is_longer_than_it_says() {
     // A few kilobytes that say they are zeros without end.
     let schema = Schema::new(vec![Field::new("n", DataType::Int64, false)]);
     let zeros: ArrayRef = Arc::new(Int64Array::from(vec![0; 1 << 20]));
     let batch = RecordBatch::try_new(Arc::new(schema), vec![zeros]).unwrap();
     for form in [Compression::Lz4, Compression::Zstd] {
         let sound = message(&batch, Some(form));
+        assert!(sound.len() < 64 << 10);
+        assert_eq!(bytes_to_decode(&sound).unwrap(), 8 << 20);
         let length = (8_u64 << 20).to_le_bytes();
         let at = sound.windows(8).position(|window| window == length).unwrap();
-        for (claimed, said) in
-            [(300_u64 << 20, "more than"), (8 << 19, "has others"), (1 << 63, "a buffer of")]
-        {
-            let mut damaged = sound.to_vec();
-            damaged[at..at + 8].copy_from_slice(&claimed.to_le_bytes());
-            let error = decode_batch(batch.schema_ref(), &damaged.into()).unwrap_err();
-            assert_eq!(error.kind, ErrorKind::Corrupt);
-            assert!(error.message.contains(said), "{form:?}: {error}");
+        for (claimed, kind) in [
+            (300_u64 << 20, ErrorKind::OverLimit),
+            (u64::MAX >> 1, ErrorKind::OverLimit),
+            (1 << 63, ErrorKind::Corrupt),
+        ] {
+            let damaged = with_length(&sound, at, claimed);
+            assert_eq!(bytes_to_decode(&damaged).unwrap_err().kind, kind, "{form:?} {claimed}");
+            assert_eq!(decode_batch(batch.schema_ref(), &damaged).unwrap_err().kind, kind);
+        }
+        for claimed in [(8 << 20) - 1, (8 << 20) + 1, 200 << 20] {
+            let damaged = with_length(&sound, at, claimed);
+            assert_eq!(bytes_to_decode(&damaged).unwrap(), claimed.next_multiple_of(64) as usize);
+            let error = decode_batch(batch.schema_ref(), &damaged).unwrap_err();
+            assert_eq!(error.kind, ErrorKind::Corrupt, "{form:?}: {error}");
         }
     }
+    let plain = message(&batch, None);
+    let shifted = Bytes::from([&[0][..], &plain].concat()).slice(1..);
+    let sum = [&plain, &shifted].map(|message| bytes_to_decode(message).unwrap());
+    assert!(sum.contains(&0) && sum.contains(&(8 << 20)), "one of them has to be copied: {sum:?}");
+}
+
+fn with_length(message: &Bytes, at: usize, length: u64) -> Bytes {
+    let mut damaged = message.to_vec();
+    damaged[at..at + 8].copy_from_slice(&length.to_le_bytes());
+    damaged.into()
+}
+
+/// A message of one column made of these buffers, `data` of which lie behind its views.
+fn handmade(rows: usize, buffers: &[Vec<u8>], data: usize) -> Bytes {
+    let mut layout = write::Layout::default();
+    layout.nodes.push(arrow_ipc::FieldNode::new(rows as i64, 0));
+    layout.variadic_counts.push(data as i64);
+    buffers.iter().for_each(|buffer| layout.add(buffer.len()));
+    let mut message = encapsulate(&layout.metadata(rows as i64, None)).to_vec();
+    for buffer in buffers {
+        message.extend_from_slice(buffer);
+        message.resize(message.len().next_multiple_of(ALIGNMENT), 0);
+    }
+    message.into()
+}
+
+#[test]
+fn views_that_share_bytes_cost_no_more_than_a_message() {
+    let schema = Arc::new(Schema::new(vec![Field::new("s", DataType::Utf8View, true)]));
+    let text = vec![b'x'; 64 << 10];
+    let view = arrow_data::ByteView::new(text.len() as u32, b"xxxx").as_u128().to_le_bytes();
+    let fits = farpool_model::limits::MESSAGE_BYTES_MAX / text.len();
+    let batch_of = |rows: usize| handmade(rows, &[vec![], view.repeat(rows), text.clone()], 1);
+    let batch = decode_batch(&schema, &batch_of(fits)).unwrap();
+    assert_eq!(batch.num_rows(), fits);
+    let error = decode_batch(&schema, &batch_of(fits + 1)).unwrap_err();
+    assert_eq!(error.kind, ErrorKind::OverLimit, "{error}");
+    assert!(error.message.contains(&((fits + 1) * text.len()).to_string()), "{error}");
+
+    // An honest writer of such rows sends them in several messages.
+    let views = batch.column(0).as_string_view();
+    let twice: Vec<u128> = views.views().iter().chain(views.views().iter()).copied().collect();
+    let array = StringViewArray::new(twice.into(), views.data_buffers(), None);
+    let batch = RecordBatch::try_new(schema.clone(), vec![Arc::new(array)]).unwrap();
+    let messages = encode_batch(FrameKind::Batch, &batch, None).unwrap().messages;
+    assert_eq!(messages.len(), 2);
+    let rows = messages.iter().map(|message| decode_batch(&schema, &join(message)).unwrap().num_rows());
+    assert_eq!(rows.sum::<usize>(), 2 * fits);
+}
+
+#[test]
+fn rows_and_buffers_that_take_no_bytes_are_bounded() {
+    let rows = farpool_model::limits::MESSAGE_ROWS_MAX;
+    let empty = Arc::new(Schema::empty());
+    let of = |rows| {
+        let options = RecordBatchOptions::new().with_row_count(Some(rows));
+        RecordBatch::try_new_with_options(empty.clone(), vec![], &options).unwrap()
+    };
+    assert_eq!(round_trip(&of(rows)).num_rows(), rows);
+    assert_eq!(encode_batch(FrameKind::Batch, &of(rows + 1), None).unwrap().messages.len(), 2);
+    let message = encapsulate(&write::Layout::default().metadata(rows as i64 + 1, None));
+    assert_eq!(decode_batch(&empty, &message).unwrap_err().kind, ErrorKind::OverLimit);
+
+    let schema = Arc::new(Schema::new(vec![Field::new("s", DataType::Utf8View, true)]));
+    let of = |buffers: usize| handmade(1, &vec![vec![]; 2 + buffers], buffers);
+    let most = farpool_model::limits::MESSAGE_BUFFERS_MAX;
+    assert_eq!(decode_batch(&schema, &of(most - 1)).unwrap_err().kind, ErrorKind::OverLimit);
+    assert_eq!(
+        decode_batch(&schema, &of(most - 2)).unwrap_err().kind,
+        ErrorKind::Corrupt,
+        "no view is there"
+    );
 }
 
 #[test]

@@ -2,7 +2,7 @@
 
 use super::compact::compact;
 use super::compress::{codec, compress};
-use super::{ALIGNMENT, ZEROS, encapsulate};
+use super::{ALIGNMENT, ZEROS, encapsulate, string_bytes};
 use crate::frame::FrameKind;
 use crate::message::Outgoing;
 use arrow_array::cast::AsArray;
@@ -10,7 +10,7 @@ use arrow_array::{Array, RecordBatch};
 use arrow_buffer::Buffer;
 use arrow_schema::DataType;
 use bytes::{Bytes, BytesMut};
-use farpool_model::{Compression, Error, Result, cast};
+use farpool_model::{Compression, Error, Result, cast, limits};
 use flatbuffers::FlatBufferBuilder;
 
 /// Buffers below this size are copied into one piece with their neighbours: a system call takes a limited
@@ -64,25 +64,31 @@ pub(super) fn encode_within(
     encode_within(kind, &batch.slice(half, rows - half), bytes_max, compression, encoded)
 }
 
-/// The pieces of the message and the bytes that its buffers have without compression, or `None` when it would
-/// have more than `bytes_max` bytes.
+/// The pieces of the message and the bytes that its buffers have without compression, or `None` when a reader
+/// would refuse it: it has more than `bytes_max` bytes, or the strings of its rows do, or it has too many rows.
 fn encode_pieces(
     batch: &RecordBatch,
     bytes_max: usize,
     compression: Option<Compression>,
 ) -> Result<Option<(Vec<Bytes>, usize)>> {
+    if batch.num_rows() > limits::MESSAGE_ROWS_MAX {
+        return Ok(None);
+    }
     let mut body = Body::default();
     for (field, column) in batch.schema_ref().fields().iter().zip(batch.columns()) {
         if !body.add_column(column.as_ref(), bytes_max).map_err(|e| e.at(field.name()))? {
             return Ok(None);
         }
     }
-    let bytes_plain = body.bytes;
+    let bytes_plain = body.layout.bytes;
     if let Some(compression) = compression {
         body = body.compressed(compression)?;
     }
-    let metadata = encapsulate(&body.metadata(batch.num_rows() as i64, compression));
-    if metadata.len() + body.bytes > bytes_max {
+    if body.buffers.len() > limits::MESSAGE_BUFFERS_MAX {
+        return Ok(None);
+    }
+    let metadata = encapsulate(&body.layout.metadata(batch.num_rows() as i64, compression));
+    if metadata.len() + body.layout.bytes > bytes_max {
         return Ok(None);
     }
     let mut pieces = Vec::with_capacity(body.buffers.len() + 1);
@@ -117,20 +123,30 @@ impl AsRef<[u8]> for Owner {
     }
 }
 
+/// The buffers of a message, and where each lies in its body.
 #[derive(Default)]
-pub(super) struct Body {
+struct Body {
+    layout: Layout,
+    buffers: Vec<Buffer>,
+    /// Bytes of the strings of all rows, however many share one.
+    string_bytes: usize,
+}
+
+/// What the metadata of a batch says about its body.
+#[derive(Default)]
+pub(super) struct Layout {
     pub(super) nodes: Vec<arrow_ipc::FieldNode>,
-    pub(super) buffers: Vec<Buffer>,
     pub(super) variadic_counts: Vec<i64>,
+    places: Vec<arrow_ipc::Buffer>,
     /// Bytes so far, padding included.
-    pub(super) bytes: usize,
+    bytes: usize,
 }
 
 impl Body {
     /// Adds a column; false when the body outgrows `bytes_max`.
     fn add_column(&mut self, column: &dyn Array, bytes_max: usize) -> Result<bool> {
         let node = arrow_ipc::FieldNode::new(column.len() as i64, column.null_count() as i64);
-        self.nodes.push(node);
+        self.layout.nodes.push(node);
         let nulls = column.nulls().filter(|nulls| nulls.null_count() > 0);
         self.add_buffer(nulls.map(|nulls| nulls.inner().sliced()).unwrap_or_default());
         match column.data_type() {
@@ -141,7 +157,8 @@ impl Body {
                     None => (column.as_binary_view().views(), column.as_binary_view().data_buffers()),
                 };
                 let Some(compacted) = compact(views, nulls, data, bytes_max) else { return Ok(false) };
-                self.variadic_counts.push(compacted.data.len() as i64);
+                self.string_bytes += string_bytes(&compacted.views);
+                self.layout.variadic_counts.push(compacted.data.len() as i64);
                 self.add_buffer(compacted.views);
                 compacted.data.into_iter().for_each(|buffer| self.add_buffer(buffer));
             }
@@ -158,36 +175,39 @@ impl Body {
                 self.add_buffer(values.slice_with_length(data.offset() * width, data.len() * width));
             }
         }
-        Ok(self.bytes <= bytes_max)
+        Ok(self.layout.bytes.max(self.string_bytes) <= bytes_max)
     }
 
     /// The same, each buffer compressed.
     fn compressed(self, compression: Compression) -> Result<Self> {
-        let (buffers, bytes) = (Vec::with_capacity(self.buffers.len()), 0);
-        let mut body = Body { buffers, bytes, nodes: self.nodes, variadic_counts: self.variadic_counts };
+        let Layout { nodes, variadic_counts, .. } = self.layout;
+        let layout = Layout { nodes, variadic_counts, ..Layout::default() };
+        let mut body = Body { layout, ..Body::default() };
         for buffer in self.buffers {
             body.add_buffer(compress(&buffer, compression)?);
         }
         Ok(body)
     }
 
-    pub(super) fn add_buffer(&mut self, buffer: Buffer) {
-        self.bytes += buffer.len().next_multiple_of(ALIGNMENT);
+    fn add_buffer(&mut self, buffer: Buffer) {
+        self.layout.add(buffer.len());
         self.buffers.push(buffer);
+    }
+}
+
+impl Layout {
+    /// Places a buffer of `length` bytes behind the others.
+    pub(super) fn add(&mut self, length: usize) {
+        self.places.push(arrow_ipc::Buffer::new(self.bytes as i64, length as i64));
+        self.bytes += length.next_multiple_of(ALIGNMENT);
     }
 
     /// The flatbuffer that describes the body.
     pub(super) fn metadata(&self, rows: i64, compression: Option<Compression>) -> Vec<u8> {
-        let mut offset = 0;
-        let place = |buffer: &Buffer| {
-            let placed = arrow_ipc::Buffer::new(offset, buffer.len() as i64);
-            offset += buffer.len().next_multiple_of(ALIGNMENT) as i64;
-            placed
-        };
-        let places: Vec<arrow_ipc::Buffer> = self.buffers.iter().map(place).collect();
+        let places = &self.places;
         let mut builder = FlatBufferBuilder::with_capacity(256 + 16 * (places.len() + self.nodes.len()));
         let nodes = builder.create_vector(&self.nodes);
-        let places = builder.create_vector(&places);
+        let places = builder.create_vector(places);
         let variadic_counts = builder.create_vector(&self.variadic_counts);
         let compression = compression.map(|compression| {
             let mut table = arrow_ipc::BodyCompressionBuilder::new(&mut builder);
