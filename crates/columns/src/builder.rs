@@ -6,6 +6,7 @@
 
 use crate::chunk::RowGroup;
 use crate::distinct::Distinct;
+use crate::plain::{self, PlainGroup};
 use crate::table::{Encoder, Table};
 use crate::views;
 use arrow_array::cast::AsArray;
@@ -14,14 +15,10 @@ use arrow_cast::CastOptions;
 use arrow_schema::{DataType, Schema, SchemaRef};
 use farpool_memory::{Pool, size_text};
 use farpool_model::cast::u64_from;
-use farpool_model::limits::{MESSAGE_BYTES_MAX, ROW_GROUP_ROWS};
+use farpool_model::limits::ROW_GROUP_ROWS;
 use farpool_model::{Error, Result, TenantName, schema};
 use std::collections::VecDeque;
 use std::sync::Arc;
-
-/// Bytes of strings from which on a row group is cut before it has all its rows, so that what waits to be
-/// encoded stays within bounds, and a column's strings within what a view array can address.
-const GROUP_STRING_BYTES: usize = MESSAGE_BYTES_MAX;
 
 /// Row groups after which the size of the whole table is projected.
 const PROJECTION_GROUPS_MIN: usize = 2;
@@ -38,14 +35,6 @@ pub struct TableBuilder {
     groups_before: usize,
     waiting: PlainGroup,
     full: VecDeque<PlainGroup>,
-}
-
-/// The rows of a row group as they came: each column in pieces, of the table's canonical types.
-#[derive(Debug, Default)]
-pub struct PlainGroup {
-    pieces: Vec<Vec<ArrayRef>>,
-    rows: usize,
-    string_bytes: usize,
 }
 
 impl TableBuilder {
@@ -122,20 +111,34 @@ impl TableBuilder {
     /// `Invalid` when the columns are not those of the schema, or a value does not fit its canonical type.
     pub fn buffer(&mut self, batch: &RecordBatch) -> Result<()> {
         let columns = self.canonical_columns(batch)?;
+        if batch.num_rows() == 0 {
+            return Ok(());
+        }
         let mut row = 0;
         while row < batch.num_rows() {
-            let room = (ROW_GROUP_ROWS - self.waiting.rows).min(batch.num_rows() - row);
+            let room = (ROW_GROUP_ROWS - self.waiting.rows()).min(batch.num_rows() - row);
             let piece: Vec<ArrayRef> = columns.iter().map(|column| column.slice(row, room)).collect();
             let (rows, bytes) = self.waiting.fitting(&piece, room);
             if rows > 0 {
                 self.waiting.add(piece.iter().map(|column| column.slice(0, rows)), rows, bytes);
             }
-            if self.waiting.rows == ROW_GROUP_ROWS || rows < room {
+            if row + rows == batch.num_rows() {
+                // Row groups are encoded in order: with this one the last of the batch's memory goes.
+                self.waiting.hold(plain::bytes_held(&columns));
+            }
+            if self.waiting.rows() == ROW_GROUP_ROWS || rows < room {
                 self.cut();
             }
             row += rows;
         }
+        self.waiting.tidy();
         Ok(())
+    }
+
+    /// Bytes of memory that the rows hold which were buffered and not yet taken: less than three times what they
+    /// have as plain values, and [`farpool_model::limits::PLAIN_EXCESS_BYTES_MAX`].
+    pub fn bytes_held(&self) -> usize {
+        self.full.iter().map(PlainGroup::bytes_held).sum::<usize>() + self.waiting.bytes_held()
     }
 
     fn canonical_columns(&self, batch: &RecordBatch) -> Result<Vec<ArrayRef>> {
@@ -158,7 +161,7 @@ impl TableBuilder {
     /// Makes a row group of the rows that wait.
     fn cut(&mut self) {
         let waiting = std::mem::take(&mut self.waiting);
-        if waiting.rows > 0 {
+        if waiting.rows() > 0 {
             self.full.push_back(waiting);
         }
     }
@@ -184,6 +187,7 @@ impl TableBuilder {
         for (distinct, chunk) in self.distinct.iter_mut().zip(&group.chunks) {
             distinct.observe(chunk);
         }
+        Distinct::bound(&mut self.distinct);
         self.row_groups.push(group);
         self.check_projection()
     }
@@ -222,77 +226,6 @@ impl TableBuilder {
         }
         Ok(Table::new(self.schema, self.row_groups, self.distinct))
     }
-}
-
-impl PlainGroup {
-    /// A row group of these columns, which have the same number of rows.
-    pub(crate) fn of(columns: &[ArrayRef]) -> PlainGroup {
-        PlainGroup {
-            pieces: columns.iter().map(|column| vec![Arc::clone(column)]).collect(),
-            rows: columns.first().map_or(0, |column| column.len()),
-            string_bytes: 0,
-        }
-    }
-
-    /// Rows.
-    pub fn rows(&self) -> usize {
-        self.rows
-    }
-
-    /// Each column in one piece. It is put together only when it is asked for, by the thread that encodes it,
-    /// and so still lies in that core's cache when it is encoded.
-    pub fn columns(&self) -> impl ExactSizeIterator<Item = ArrayRef> {
-        self.pieces.iter().map(|pieces| concatenate(pieces))
-    }
-
-    /// How many of the first `rows` rows of `piece` still fit, and the bytes of their strings. At least one
-    /// row fits where none waits.
-    fn fitting(&self, piece: &[ArrayRef], rows: usize) -> (usize, usize) {
-        let strings: Vec<&ArrayRef> = piece.iter().filter(|c| schema::is_bytes(c.data_type())).collect();
-        let total: usize = strings.iter().map(|column| lengths(column).sum::<usize>()).sum();
-        let left = GROUP_STRING_BYTES.saturating_sub(self.string_bytes);
-        if total <= left {
-            return (rows, total);
-        }
-        let mut by_row = vec![0; rows];
-        for column in strings {
-            by_row.iter_mut().zip(lengths(column)).for_each(|(sum, length)| *sum += length);
-        }
-        let (mut fitting, mut bytes) = (0, 0);
-        for length in by_row {
-            let first = self.rows + fitting == 0;
-            if bytes + length > left && !first {
-                break;
-            }
-            bytes += length;
-            fitting += 1;
-        }
-        (fitting, bytes)
-    }
-
-    fn add(&mut self, columns: impl ExactSizeIterator<Item = ArrayRef>, rows: usize, string_bytes: usize) {
-        self.pieces.resize_with(columns.len(), Vec::new);
-        self.pieces.iter_mut().zip(columns).for_each(|(pieces, column)| pieces.push(column));
-        self.rows += rows;
-        self.string_bytes += string_bytes;
-    }
-}
-
-/// The lengths of strings or binaries.
-fn lengths(column: &ArrayRef) -> impl Iterator<Item = usize> {
-    let views = match column.data_type() {
-        DataType::Utf8View => column.as_string_view().views(),
-        _ => column.as_binary_view().views(),
-    };
-    views.iter().map(|view| *view as u32 as usize)
-}
-
-fn concatenate(pieces: &[ArrayRef]) -> ArrayRef {
-    if let [only] = pieces {
-        return Arc::clone(only);
-    }
-    let pieces: Vec<&dyn Array> = pieces.iter().map(|piece| &**piece).collect();
-    arrow_select::concat::concat(&pieces).expect("there are pieces, and all have the column's type")
 }
 
 /// The values as `data_type`, the canonical form of their own type.

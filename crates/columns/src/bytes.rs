@@ -193,6 +193,11 @@ impl<'a> Reader<'a> {
         }
         let length = views.len() / 16;
         let views = Views { views: ScalarBuffer::new(views, 0, length), data };
+        // Views may share bytes, each of which is checked for all of them.
+        let bytes = views.views.iter().map(|view| *view as u32 as usize).sum::<usize>();
+        if length > ROW_GROUP_ROWS || bytes > CHUNK_BYTES_MAX {
+            return Err(Error::corrupt("a dictionary of more values than a chunk may have"));
+        }
         views.check(data_type)?;
         Ok(views)
     }

@@ -12,6 +12,9 @@ use farpool_model::{Error, Result, schema};
 use std::ops::Range;
 use std::sync::Arc;
 
+/// Bytes of a chunk on the heap: itself, what counts its owners, and a header for each of a few buffers.
+const CHUNK_HEADER_BYTES: usize = size_of::<Chunk>() + 256;
+
 /// One column of one row group, encoded, in memory of the pool. Immutable.
 #[derive(Debug)]
 pub struct Chunk {
@@ -228,6 +231,11 @@ impl RowGroup {
     /// Bytes of the encoded chunks.
     pub fn bytes_encoded(&self) -> usize {
         self.chunks.iter().map(|chunk| chunk.bytes_encoded()).sum()
+    }
+
+    /// Bytes that the row group takes outside the pool: a header and bounds for each chunk.
+    pub fn bytes_outside_pool(&self) -> usize {
+        self.chunks.iter().map(|chunk| CHUNK_HEADER_BYTES + chunk.zone.bytes_held()).sum()
     }
 
     /// Bytes of the chunks as plain Arrow arrays.

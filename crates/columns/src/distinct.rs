@@ -1,13 +1,18 @@
 //! Counts the distinct values of a column while that is cheap: strings as long as every chunk has a
 //! dictionary, integers as long as they span few numbers. The count is exact or not given.
+//!
+//! The values are kept with each version of a table; versions share them, so that an append costs in proportion
+//! to the values that it adds.
 
 use crate::chunk::Chunk;
 use crate::integers::Integers;
+use crate::string_set::StringSet;
 use crate::views::slices;
 use farpool_model::cast::u64_from;
-use farpool_model::limits::{BLOCK_ROWS, DISTINCT_TRACKED_MAX};
-use std::collections::HashSet;
-use std::ops::Range;
+use farpool_model::limits::{
+    BLOCK_ROWS, DISTINCT_TRACKED_BYTES_MAX, DISTINCT_TRACKED_MAX, TABLE_DISTINCT_BYTES_MAX,
+};
+use std::sync::Arc;
 
 /// The distinct values of the chunks seen so far.
 #[derive(Clone, Debug, Default)]
@@ -15,8 +20,8 @@ pub(crate) enum Distinct {
     /// No value yet.
     #[default]
     Empty,
-    Numbers(Numbers),
-    Strings(HashSet<Box<[u8]>>),
+    Numbers(Arc<Numbers>),
+    Strings(StringSet),
     /// Too many, or too dear to find out.
     Unknown,
 }
@@ -38,11 +43,11 @@ impl Distinct {
         *self = match (std::mem::replace(self, Distinct::Unknown), chunk.integers(), chunk.dictionary()) {
             (Distinct::Empty, Some(integers), _) => {
                 let numbers = Numbers { base: integers.min() & !63, words: Vec::new() };
-                numbers.with(chunk, integers)
+                with_numbers(Arc::new(numbers), chunk, integers)
             }
-            (Distinct::Numbers(numbers), Some(integers), _) => numbers.with(chunk, integers),
+            (Distinct::Numbers(numbers), Some(integers), _) => with_numbers(numbers, chunk, integers),
             (Distinct::Empty, None, Some(dictionary)) => {
-                with_strings(HashSet::new(), &slices(dictionary.values()))
+                with_strings(StringSet::default(), &slices(dictionary.values()))
             }
             (Distinct::Strings(strings), None, Some(dictionary)) => {
                 with_strings(strings, &slices(dictionary.values()))
@@ -62,43 +67,71 @@ impl Distinct {
             Distinct::Unknown => None,
         }
     }
-}
 
-fn with_strings(mut strings: HashSet<Box<[u8]>>, values: &[&[u8]]) -> Distinct {
-    for value in values {
-        if !strings.contains(*value) {
-            strings.insert(Box::from(*value));
+    /// Bytes of the values that are kept, whoever shares them.
+    pub fn bytes(&self) -> usize {
+        match self {
+            Distinct::Empty | Distinct::Unknown => 0,
+            Distinct::Numbers(numbers) => numbers.words.len() * size_of::<u64>(),
+            Distinct::Strings(strings) => strings.bytes(),
         }
     }
-    if strings.len() <= DISTINCT_TRACKED_MAX { Distinct::Strings(strings) } else { Distinct::Unknown }
+
+    /// Lets the values of columns go, of those with most bytes first, until what a table may keep suffices.
+    pub fn bound(columns: &mut [Distinct]) {
+        let mut bytes: usize = columns.iter().map(Distinct::bytes).sum();
+        while bytes > TABLE_DISTINCT_BYTES_MAX
+            && let Some(largest) = columns.iter_mut().max_by_key(|column| column.bytes())
+        {
+            bytes -= largest.bytes();
+            *largest = Distinct::Unknown;
+        }
+    }
+}
+
+fn with_strings(mut strings: StringSet, values: &[&[u8]]) -> Distinct {
+    match strings.extend(values, DISTINCT_TRACKED_MAX, DISTINCT_TRACKED_BYTES_MAX) {
+        true => Distinct::Strings(strings),
+        false => Distinct::Unknown,
+    }
+}
+
+fn with_numbers(mut numbers: Arc<Numbers>, chunk: &Chunk, integers: Integers<'_>) -> Distinct {
+    if numbers.has_all(integers.min(), integers.max()) {
+        return Distinct::Numbers(numbers);
+    }
+    // Copied only where another version has them too: they are 8 KiB at most.
+    let own = Arc::make_mut(&mut numbers);
+    if !own.cover(integers.min(), integers.max()) {
+        return Distinct::Unknown;
+    }
+    own.set_values(chunk, integers);
+    Distinct::Numbers(numbers)
 }
 
 impl Numbers {
-    fn with(mut self, chunk: &Chunk, integers: Integers<'_>) -> Distinct {
-        let Some(bits) = self.cover(integers.min(), integers.max()) else { return Distinct::Unknown };
-        if !self.all_set(bits) {
-            self.set_values(chunk, integers);
-        }
-        Distinct::Numbers(self)
+    /// Whether all numbers from `min` to `max` are there.
+    fn has_all(&self, min: i64, max: i64) -> bool {
+        let bit = |number: i64| usize::try_from(i128::from(number) - i128::from(self.base)).ok();
+        let bits = bit(min).zip(bit(max)).filter(|(_, last)| last / 64 < self.words.len());
+        bits.is_some_and(|(first, last)| {
+            (first..last + 1).all(|bit| self.words[bit / 64] >> (bit % 64) & 1 == 1)
+        })
     }
 
-    /// Makes room for the numbers from `min` to `max` and returns their bits; `None` when the span grows
-    /// too long.
-    fn cover(&mut self, min: i64, max: i64) -> Option<Range<usize>> {
+    /// Makes room for the numbers from `min` to `max`; false when the span grows too long.
+    fn cover(&mut self, min: i64, max: i64) -> bool {
         let last = i128::from(self.base) + 64 * self.words.len() as i128 - 1;
         let base = self.base.min(min & !63);
         let span = last.max(i128::from(max)) - i128::from(base) + 1;
-        let words = usize::try_from(span).ok().filter(|span| *span <= DISTINCT_TRACKED_MAX)?.div_ceil(64);
+        let Some(span) = usize::try_from(span).ok().filter(|span| *span <= DISTINCT_TRACKED_MAX) else {
+            return false;
+        };
         let in_front = ((i128::from(self.base) - i128::from(base)) / 64) as usize;
         self.words.splice(0..0, std::iter::repeat_n(0, in_front));
-        self.words.resize(words.max(self.words.len()), 0);
+        self.words.resize(span.div_ceil(64).max(self.words.len()), 0);
         self.base = base;
-        let bit = |number: i64| (i128::from(number) - i128::from(base)) as usize;
-        Some(bit(min)..bit(max) + 1)
-    }
-
-    fn all_set(&self, mut bits: Range<usize>) -> bool {
-        bits.all(|bit| self.words[bit / 64] >> (bit % 64) & 1 == 1)
+        true
     }
 
     fn set_values(&mut self, chunk: &Chunk, integers: Integers<'_>) {

@@ -9,12 +9,12 @@ use crate::body::Body;
 use crate::encode::Encoded;
 use crate::ends::Ends;
 use crate::fsst_text::SymbolTable;
-use crate::packed::{Packed, width_of};
+use crate::packed::{Packed, width_of, with_lane};
 use crate::views::{self, INLINE_BYTES_MAX, Views, view_of};
 use crate::zone::{bounds_of_views, bytes_value};
 use ahash::RandomState;
 use arrow_array::{Array, ArrayRef};
-use arrow_buffer::{Buffer, NullBuffer, ScalarBuffer};
+use arrow_buffer::{ArrowNativeType, BooleanBuffer, Buffer, NullBuffer, ScalarBuffer};
 use arrow_schema::DataType;
 use farpool_model::limits::STRING_BYTES_MAX;
 use farpool_model::{Error, Result, Value};
@@ -100,6 +100,37 @@ fn check_lengths(views: &[u128], nulls: Option<&NullBuffer>) -> Result<usize> {
     Ok(bytes)
 }
 
+/// Whether the strings of all rows of a dictionary from elsewhere are no longer than those of a chunk may be, each
+/// counted as often as rows refer to it: who encodes or copies them works on as many bytes.
+///
+/// # Errors
+/// `OverLimit` when they are.
+pub(crate) fn check_row_bytes(
+    values: &ArrayRef,
+    codes: &Packed,
+    validity: Option<&BooleanBuffer>,
+) -> Result<()> {
+    let lengths: Vec<usize> = views::parts(values).0.iter().map(|view| *view as u32 as usize).collect();
+    let longest = lengths.iter().copied().max().unwrap_or(0);
+    if longest.saturating_mul(codes.rows) <= CHUNK_BYTES_MAX {
+        return Ok(());
+    }
+    let (mut bytes, mut row) = (0_usize, 0);
+    with_lane!(codes.width, L => codes.for_each_piece::<L>(0..codes.rows, |piece| {
+        for code in piece {
+            let is_valid = validity.is_none_or(|bits| bits.value(row));
+            bytes += if is_valid { lengths[ArrowNativeType::as_usize(*code)] } else { 0 };
+            row += 1;
+        }
+    }));
+    if bytes <= CHUNK_BYTES_MAX {
+        return Ok(());
+    }
+    Err(Error::over_limit(format!(
+        "the strings of one column of a row group may have {CHUNK_BYTES_MAX} bytes, not {bytes}"
+    )))
+}
+
 /// The distinct values in order and a code for each row, or `None` when plain bytes would be smaller.
 fn dictionary<'a>(
     array: &'a ArrayRef,
@@ -180,6 +211,8 @@ struct Collector<'a> {
     buffers: &'a [Buffer],
     table: HashTable<u32>,
     hasher: RandomState,
+    /// What the hashes of views depend on; secret, as values may be chosen to collide.
+    hash_key: (u64, u64),
     /// View and hash of each value.
     values: Vec<(u128, u64)>,
     /// The row in which each value came first.
@@ -194,11 +227,13 @@ struct Collector<'a> {
 impl<'a> Collector<'a> {
     fn new(array: &'a ArrayRef) -> Self {
         let (views, buffers) = views::parts(array);
+        let hasher = RandomState::new();
         Collector {
             views,
             buffers,
             table: HashTable::new(),
-            hasher: RandomState::new(),
+            hash_key: (hasher.hash_one(0), hasher.hash_one(1)),
+            hasher,
             values: Vec::new(),
             first_rows: Vec::new(),
             // No view is this one: a string is shorter.
@@ -210,7 +245,7 @@ impl<'a> Collector<'a> {
     #[inline]
     fn code(&mut self, row: usize) -> u32 {
         let view = self.views[row];
-        let mixed = mix(view as u64, (view >> 64) as u64);
+        let mixed = mix(view, self.hash_key);
         match self.recent[mixed as usize % RECENT] {
             (known, code) if known == view => code,
             _ => self.find(row, view, mixed),
@@ -255,8 +290,9 @@ fn is_long(view: u128) -> bool {
 }
 
 /// Folded multiplication, as ahash and wyhash have it; views of equal short values are equal bit by bit.
-fn mix(low: u64, high: u64) -> u64 {
-    let product = u128::from(low ^ 0x2D35_8DCC_AA6C_78A5) * u128::from(high ^ 0x8BB8_4B93_962E_ACC9);
+fn mix(view: u128, hash_key: (u64, u64)) -> u64 {
+    let (low, high) = (view as u64, (view >> 64) as u64);
+    let product = u128::from(low ^ hash_key.0) * u128::from(high ^ hash_key.1);
     product as u64 ^ (product >> 64) as u64
 }
 

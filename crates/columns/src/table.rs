@@ -1,9 +1,9 @@
 //! Tables, their statistics, and the encoding of one row group.
 
 use crate::arena::Arena;
-use crate::builder::PlainGroup;
 use crate::chunk::{Chunk, RowGroup};
 use crate::distinct::Distinct;
+use crate::plain::PlainGroup;
 use arrow_array::{Array, ArrayRef};
 use arrow_schema::{DataType, SchemaRef};
 use bytes::Bytes;
@@ -28,6 +28,9 @@ pub struct Table {
     pub bytes_plain: u64,
     /// Bytes of the encoded chunks.
     pub bytes_encoded: u64,
+    /// Bytes that the table takes outside the pool: headers and bounds of its chunks, and the distinct values that
+    /// are kept. Versions of a table share most of them.
+    pub bytes_outside_pool: u64,
     /// What is needed to go on counting distinct values in an append.
     pub(crate) distinct: Vec<Distinct>,
 }
@@ -42,6 +45,8 @@ impl Table {
             rows: sum(|group| group.rows),
             bytes_plain: sum(RowGroup::bytes_plain),
             bytes_encoded: sum(RowGroup::bytes_encoded),
+            bytes_outside_pool: sum(RowGroup::bytes_outside_pool)
+                + distinct.iter().map(|distinct| u64_from(distinct.bytes())).sum::<u64>(),
             schema,
             row_groups,
             statistics,

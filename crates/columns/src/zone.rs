@@ -34,6 +34,16 @@ impl ZoneMap {
         let (min, max) = bounds.map_or((None, None), |(min, max)| (literal(min), literal(max)));
         ZoneMap { min, max, null_count }
     }
+
+    /// Bytes of the bounds on the heap.
+    pub(crate) fn bytes_held(&self) -> usize {
+        let bytes = |bound: &Literal| match bound.value() {
+            Value::Text(text) => text.len(),
+            Value::Bytes(bytes) => bytes.len(),
+            _ => 0,
+        };
+        self.min.iter().chain(&self.max).map(bytes).sum()
+    }
 }
 
 /// A string or binary as the value of a literal.

@@ -6,8 +6,8 @@
 //! Layout, all numbers little-endian (`docs/wire.md` has the details): a head, which says how each column is
 //! encoded and how long its buffers are, and the buffers, in order, each at a multiple of [`ALIGNMENT`].
 //!
-//! Invariant: whatever the bytes are, [`Parcel::read`] ends in a parcel or in `Corrupt`, and so does
-//! [`Parcel::next`] in sound arrays or in `Corrupt`. Bounds are not checked against the values: nothing here relies on
+//! Invariant: whatever the bytes are, [`Parcel::read`] ends in a parcel or in an error, and so does
+//! [`Parcel::next`] in sound arrays or in an error. Bounds are not checked against the values: nothing here relies on
 //! them, as a kernel on a stored chunk does.
 
 mod array;

@@ -18,13 +18,14 @@ use crate::fsst_text::SymbolTable;
 use crate::lanes::{Lane, pack_block};
 use crate::packed::{Packed, width_of, with_lane};
 use crate::room::Room;
+use crate::strings::check_row_bytes;
 use crate::views::{Views, view_of};
 use crate::zone::ZoneMap;
 use arrow_array::{RecordBatch, RecordBatchOptions, new_null_array};
 use arrow_buffer::{BooleanBuffer, Buffer, MutableBuffer};
 use arrow_schema::{DataType, SchemaRef};
 use bytes::Bytes;
-use farpool_model::limits::{BLOCK_ROWS, ROW_GROUP_ROWS, STRING_BYTES_MAX};
+use farpool_model::limits::{BLOCK_ROWS, MESSAGE_BYTES_MAX, ROW_GROUP_ROWS, STRING_BYTES_MAX};
 use farpool_model::{Error, Result, literal, schema};
 
 /// Rows of a result, encoded.
@@ -47,7 +48,8 @@ impl Parcel {
     /// Reads a parcel of columns of `schema`, whose types are canonical. Keeps `body` where it is.
     ///
     /// # Errors
-    /// `Corrupt` when the bytes are not those of such a parcel.
+    /// `Corrupt` when the bytes are not those of such a parcel; `OverLimit` when the strings of its rows are longer
+    /// together than those of a column may be.
     pub fn read(body: &Bytes, schema: &SchemaRef) -> Result<Parcel> {
         let mut reader = Reader::new(body);
         let head_bytes = number(&mut reader)?;
@@ -79,11 +81,14 @@ impl Parcel {
         self.rows - self.given
     }
 
-    /// The next rows, at most `rows_max`, decoded, in `room` as far as it has room for them.
+    /// The next rows, at most `rows_max`, decoded, in `room` as far as it has room for them. Fewer come of very many
+    /// columns, so that values of fixed width take at most [`MESSAGE_BYTES_MAX`] at once: in a parcel they may take
+    /// nothing.
     ///
     /// # Errors
     /// `Corrupt` when strings are damaged, or a column that may not be NULL is. Nothing may be asked for after that.
     pub fn next(&mut self, rows_max: usize, room: &mut Room) -> Result<RecordBatch> {
+        let rows_max = rows_max.min(rows_at_once(&self.schema));
         let rows = self.given..self.given + rows_max.min(self.rows_left());
         let mut decode = |column: &mut Column| match column {
             Column::Encoded(chunk) => chunk.decode_in(rows.clone(), room),
@@ -95,6 +100,14 @@ impl Parcel {
         RecordBatch::try_new_with_options(self.schema.clone(), columns, &options)
             .map_err(|error| Error::corrupt(format!("a parcel of other columns: {error}")))
     }
+}
+
+/// Rows that are decoded at once, by the width of their values.
+fn rows_at_once(schema: &SchemaRef) -> usize {
+    let width =
+        |field: &arrow_schema::FieldRef| field.data_type().primitive_width().unwrap_or(size_of::<u128>());
+    let row_bytes: usize = schema.fields().iter().map(width).sum();
+    (MESSAGE_BYTES_MAX / row_bytes.max(1)).max(1)
 }
 
 fn cut_off() -> Error {
@@ -131,6 +144,9 @@ impl Parts<'_> {
             (None, _) => 0,
         };
         let body = self.encoded(encoding, data_type)?;
+        if let Body::Dictionary { values, codes } = &body {
+            check_row_bytes(values, codes, validity.as_ref())?;
+        }
         let zone = ZoneMap { null_count, ..ZoneMap::default() };
         Ok(Column::Encoded(Box::new(Chunk::new(data_type.clone(), self.rows, validity, zone, body, 0))))
     }

@@ -116,6 +116,43 @@ fn parcels_of_other_columns_are_refused() {
 }
 
 #[test]
+fn rows_that_refer_to_long_strings_are_bounded_by_what_they_have_together() {
+    let text = "x".repeat(64 << 10);
+    let dictionary: ArrayRef = Arc::new(StringViewArray::from(vec!["", &text]));
+    let rows = 60_000;
+    // The parcel of a dictionary with the long string in `long` rows, then NULLs.
+    let parcel = |long: usize| {
+        let codes: Vec<u32> = vec![1; rows];
+        let validity = arrow_buffer::BooleanBuffer::from_iter((0..rows).map(|row| row < long));
+        let zone = crate::zone::ZoneMap { null_count: rows - long, ..Default::default() };
+        let codes = crate::packed::Packed::pack_u32(&codes, 1);
+        let body = crate::body::Body::Dictionary { values: dictionary.clone(), codes };
+        let chunk = Chunk::new(DataType::Utf8View, rows, Some(validity), zone, body, 0);
+        sent(vec![chunk], rows, 0)
+    };
+    let schema = schema_of(std::slice::from_ref(&dictionary));
+    let fits = i32::MAX as usize / text.len();
+    let mut sound = Parcel::read(&parcel(fits), &schema).unwrap();
+    assert_eq!(sound.next(rows, &mut Room::default()).unwrap().column(0).null_count(), rows - fits);
+    let error = Parcel::read(&parcel(fits + 1), &schema).unwrap_err();
+    assert_eq!(error.kind, farpool_model::ErrorKind::OverLimit);
+}
+
+#[test]
+fn columns_that_take_no_bytes_are_decoded_in_parts() {
+    let rows = farpool_model::limits::ROW_GROUP_ROWS;
+    let null: ArrayRef = new_null_array(&DataType::Decimal128(38, 0), rows);
+    let columns = vec![null; 1000];
+    let sent = sent(columns.iter().map(|c| pack_array(c).unwrap()).collect(), rows, 0);
+    assert!(sent.len() < 4096);
+    let mut parcel = Parcel::read(&sent, &schema_of(&columns)).unwrap();
+    let part = farpool_model::limits::MESSAGE_BYTES_MAX / 16_000;
+    let first = parcel.next(rows, &mut Room::default()).unwrap();
+    assert_eq!((first.num_rows(), parcel.rows_left()), (part, rows - part));
+    assert_eq!(first.column(999).null_count(), part);
+}
+
+#[test]
 fn damaged_parcels_are_refused_or_sound() {
     let columns = sample(1030);
     let schema = schema_of(&columns);

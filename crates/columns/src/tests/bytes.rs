@@ -43,6 +43,31 @@ fn compressed_text_comes_back_from_its_bytes() {
     check(&read(&pool, &chunk.to_bytes()).unwrap(), &array, &mut random);
 }
 
+#[test]
+fn a_dictionary_whose_values_share_bytes_costs_no_more_than_a_chunk() {
+    // Every value is the rest of one text from another place on: distinct, in order, and long.
+    let (text, values) = (vec![b'x'; 4 << 20], 60_000_u32);
+    let view = |start: u32| {
+        let length = text.len() as u32 - start;
+        let view = arrow_data::ByteView::new(length, b"xxxx").with_offset(start);
+        view.as_u128().to_le_bytes()
+    };
+    let short =
+        arrow_array::StringViewArray::from_iter_values((0..99).map(|i| ["a long string", "b"][i % 2]));
+    let short = encoded(&pool(8), &(Arc::new(short) as _));
+    assert_eq!(short.encoding(), crate::EncodingKind::Dictionary);
+    // The same chunk up to its dictionary.
+    let head = short.to_bytes();
+    let at = head.windows(8).position(|window| window == 32_u64.to_le_bytes()).unwrap();
+    let mut bytes = head[..at].to_vec();
+    bytes.extend_from_slice(&(u64::from(values) * 16).to_le_bytes());
+    (0..values).rev().for_each(|start| bytes.extend_from_slice(&view(start)));
+    bytes.extend_from_slice(&(text.len() as u64).to_le_bytes());
+    bytes.extend_from_slice(&text);
+    let error = read(&pool(8), &bytes).unwrap_err();
+    assert!(error.kind == ErrorKind::Corrupt && error.message.contains("more values"), "{error}");
+}
+
 /// Uses a chunk in every way; nothing may panic.
 fn exercise(chunk: &Chunk) {
     let rows = chunk.rows();

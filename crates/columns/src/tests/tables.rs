@@ -6,11 +6,13 @@ use super::{pool, schema_of};
 use crate::{Table, TableBuilder};
 use arrow_array::{
     Array, ArrayRef, Date64Array, Decimal128Array, FixedSizeBinaryArray, Int64Array, LargeStringArray,
-    RecordBatch, StringArray, StringViewArray,
+    RecordBatch, StringArray, StringViewArray, UInt32Array,
 };
 use arrow_schema::{DataType, Field, Schema};
 use farpool_memory::Pool;
-use farpool_model::limits::ROW_GROUP_ROWS;
+use farpool_model::limits::{
+    DISTINCT_TRACKED_BYTES_MAX, PLAIN_EXCESS_BYTES_MAX, ROW_GROUP_ROWS, TABLE_DISTINCT_BYTES_MAX,
+};
 use farpool_model::{ErrorKind, Literal, TenantName};
 use std::cmp::Ordering;
 use std::sync::Arc;
@@ -181,4 +183,89 @@ fn a_row_group_of_long_strings_is_cut_early() {
     let table = builder.finish().unwrap();
     assert_eq!(table.row_groups.iter().map(|group| group.rows).collect::<Vec<_>>(), [8, 2]);
     assert_eq!(&self::column(&table, 0), &columns[0]);
+}
+
+/// A batch of one row with a short string that lies in a buffer of `bytes` bytes.
+fn wasteful(bytes: usize) -> RecordBatch {
+    let text = "a string that is not inline";
+    let mut data = text.as_bytes().to_vec();
+    data.resize(bytes, b'x');
+    let view = arrow_data::ByteView::new(text.len() as u32, &text.as_bytes()[..4]).as_u128();
+    let columns: [ArrayRef; 1] = [Arc::new(StringViewArray::new(vec![view].into(), vec![data.into()], None))];
+    RecordBatch::try_new(schema_of(&columns), columns.to_vec()).unwrap()
+}
+
+#[test]
+fn rows_that_wait_hold_no_more_than_a_few_times_their_bytes() {
+    let pool = pool(8);
+    let batch = wasteful(64 << 20);
+    let mut long = builder(&pool, &batch.schema(), None);
+    for row in 1..=20 {
+        long.buffer(&wasteful(4 << 20)).unwrap();
+        let most = 2 * row * (16 + 27) + PLAIN_EXCESS_BYTES_MAX;
+        assert!((1..=most).contains(&long.bytes_held()), "{} bytes for {row} rows", long.bytes_held());
+    }
+    assert_eq!(column(&long.finish().unwrap(), 0).len(), 20);
+
+    // One row at a time, of many columns.
+    let columns: Vec<ArrayRef> =
+        (0..500).map(|i| Arc::new(Int64Array::from(vec![i; 1000])) as ArrayRef).collect();
+    let whole = RecordBatch::try_new(schema_of(&columns), columns).unwrap();
+    let mut wide = builder(&pool, &whole.schema(), None);
+    for row in 0..1000 {
+        wide.buffer(&whole.slice(row, 1)).unwrap();
+        assert!(wide.bytes_held() <= 2 * (row + 1) * 500 * 8 + PLAIN_EXCESS_BYTES_MAX);
+    }
+    let table = wide.finish().unwrap();
+    assert_eq!((table.rows, &column(&table, 499)), (1000, whole.column(499)));
+}
+
+#[test]
+fn what_row_groups_hold_is_counted_until_they_are_taken() {
+    let pool = pool(8);
+    let columns: [ArrayRef; 1] = [Arc::new(Int64Array::from(vec![7; 2 * ROW_GROUP_ROWS + 9]))];
+    let batch = RecordBatch::try_new(schema_of(&columns), columns.to_vec()).unwrap();
+    let mut builder = builder(&pool, &batch.schema(), None);
+    builder.buffer(&batch).unwrap();
+    let bytes = columns[0].get_buffer_memory_size();
+    // The last nine rows do not keep what the others share with them.
+    assert!(builder.bytes_held() < 4096 + PLAIN_EXCESS_BYTES_MAX && bytes > PLAIN_EXCESS_BYTES_MAX);
+    assert_eq!(std::iter::from_fn(|| builder.take_full_row_group()).count(), 2);
+    assert!((9 * 8..4096).contains(&builder.bytes_held()));
+    assert_eq!(builder.take_last_row_group().unwrap().rows(), 9);
+    assert_eq!(builder.bytes_held(), 0);
+}
+
+#[test]
+fn a_row_group_of_very_many_columns_is_cut_early() {
+    let pool = pool(64);
+    let column: ArrayRef = Arc::new(Decimal128Array::from(vec![5; 10_000]));
+    let columns = vec![column; farpool_model::limits::COLUMNS_MAX];
+    let batch = RecordBatch::try_new(schema_of(&columns), columns).unwrap();
+    let mut builder = builder(&pool, &batch.schema(), None);
+    builder.push(&batch).unwrap();
+    let rows: Vec<usize> = builder.finish().unwrap().row_groups.iter().map(|group| group.rows).collect();
+    assert_eq!(rows, [4096, 4096, 1808]);
+}
+
+#[test]
+fn distinct_strings_are_kept_within_their_bytes() {
+    let distinct = |length: usize, columns: usize| {
+        let texts: Vec<String> = (0..2000).map(|i| format!("{i:0>length$}")).collect();
+        let texts = StringViewArray::from_iter_values(texts);
+        // Each often enough for a dictionary.
+        let rows: UInt32Array = (0..20_000).map(|row| row % 2000).collect();
+        let column = arrow_select::take::take(&texts, &rows, None).unwrap();
+        let columns = vec![column; columns];
+        let batch = RecordBatch::try_new(schema_of(&columns), columns).unwrap();
+        let mut builder = builder(&pool(256), &batch.schema(), None);
+        builder.push(&batch).unwrap();
+        let table = builder.finish().unwrap();
+        assert!(table.bytes_outside_pool < TABLE_DISTINCT_BYTES_MAX as u64 + (1 << 20));
+        table.statistics.iter().filter(|column| column.distinct_count == Some(2000)).count()
+    };
+    assert_eq!(distinct(100, 1), 1);
+    assert_eq!(distinct(DISTINCT_TRACKED_BYTES_MAX / 2000, 1), 0);
+    let each = 2000 * 3000;
+    assert_eq!(distinct(2900, 12), TABLE_DISTINCT_BYTES_MAX / each);
 }

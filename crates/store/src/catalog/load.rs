@@ -84,6 +84,12 @@ impl Load {
         self.keep_failure(pushed)
     }
 
+    /// Bytes of memory that the rows hold which wait to be encoded: up to a row group for each worker and the one that
+    /// is not full yet, each of at most [`limits::ROW_GROUP_BYTES_MAX`] as plain values.
+    pub fn bytes_held(&self) -> usize {
+        self.builder.bytes_held() + self.waiting.iter().map(PlainGroup::bytes_held).sum::<usize>()
+    }
+
     /// Makes the rows visible as the table's new version, all at once.
     ///
     /// # Errors

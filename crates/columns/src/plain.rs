@@ -1,0 +1,166 @@
+//! The rows of a row group before they are encoded, in the pieces in which they came.
+//!
+//! Pieces share memory with the batches that they were cut from, which costs nothing as long as rows make up most of
+//! it. A batch may hold far more: strings of a few bytes in a buffer of many megabytes, or a header for each of
+//! thousands of columns around one row. [`PlainGroup::tidy`] copies the values where that is so.
+//!
+//! Invariant: after it, a row group that waits for rows holds at most twice the bytes of its plain values, and
+//! [`PLAIN_EXCESS_BYTES_MAX`].
+
+use crate::encode::fixed_bytes;
+use arrow_array::cast::AsArray;
+use arrow_array::{Array, ArrayRef, new_empty_array};
+use arrow_buffer::Buffer;
+use arrow_schema::DataType;
+use farpool_model::limits::{PLAIN_EXCESS_BYTES_MAX, ROW_GROUP_BYTES_MAX};
+use farpool_model::schema;
+use std::sync::Arc;
+
+/// Bytes of an array beside its values: its header, its type, and what counts its owners and those of its buffers.
+const ARRAY_BYTES: usize = 256;
+
+/// The rows of a row group as they came: each column in pieces, of the table's canonical types.
+#[derive(Debug, Default)]
+pub struct PlainGroup {
+    pieces: Vec<Vec<ArrayRef>>,
+    rows: usize,
+    bytes_plain: usize,
+    bytes_held: usize,
+}
+
+impl PlainGroup {
+    /// A row group of these columns, which have the same number of rows.
+    pub(crate) fn of(columns: &[ArrayRef]) -> PlainGroup {
+        PlainGroup {
+            pieces: columns.iter().map(|column| vec![Arc::clone(column)]).collect(),
+            rows: columns.first().map_or(0, |column| column.len()),
+            bytes_plain: 0,
+            bytes_held: 0,
+        }
+    }
+
+    /// Rows.
+    pub fn rows(&self) -> usize {
+        self.rows
+    }
+
+    /// Bytes of memory that the rows hold. Where a batch was cut, its memory counts with the last of its rows.
+    pub fn bytes_held(&self) -> usize {
+        self.bytes_held
+    }
+
+    /// Each column in one piece. It is put together only when it is asked for, by the thread that encodes it,
+    /// and so still lies in that core's cache when it is encoded.
+    pub fn columns(&self) -> impl ExactSizeIterator<Item = ArrayRef> {
+        self.pieces.iter().map(|pieces| concatenate(pieces))
+    }
+
+    /// How many of the first `rows` rows of `piece` still fit, and their bytes as plain values. At least one row
+    /// fits where none waits.
+    pub(crate) fn fitting(&self, piece: &[ArrayRef], rows: usize) -> (usize, usize) {
+        let fixed: usize = piece.iter().map(|column| bytes_fixed(column.data_type())).sum();
+        let strings: Vec<&ArrayRef> = piece.iter().filter(|c| schema::is_bytes(c.data_type())).collect();
+        let total = rows * fixed + strings.iter().map(|column| lengths(column).sum::<usize>()).sum::<usize>();
+        let left = ROW_GROUP_BYTES_MAX.saturating_sub(self.bytes_plain);
+        if total <= left {
+            return (rows, total);
+        }
+        let mut by_row = vec![fixed; rows];
+        for column in strings {
+            by_row.iter_mut().zip(lengths(column)).for_each(|(sum, length)| *sum += length);
+        }
+        let (mut fitting, mut bytes) = (0, 0);
+        for length in by_row {
+            let first = self.rows + fitting == 0;
+            if bytes + length > left && !first {
+                break;
+            }
+            bytes += length;
+            fitting += 1;
+        }
+        (fitting, bytes)
+    }
+
+    /// Adds `rows` rows, which have `bytes_plain` bytes as plain values.
+    pub(crate) fn add(
+        &mut self,
+        columns: impl ExactSizeIterator<Item = ArrayRef>,
+        rows: usize,
+        bytes_plain: usize,
+    ) {
+        self.pieces.resize_with(columns.len(), Vec::new);
+        self.pieces.iter_mut().zip(columns).for_each(|(pieces, column)| pieces.push(column));
+        self.rows += rows;
+        self.bytes_plain += bytes_plain;
+    }
+
+    /// Counts `bytes` more that the rows hold.
+    pub(crate) fn hold(&mut self, bytes: usize) {
+        self.bytes_held += bytes;
+    }
+
+    /// Copies the values if they hold much more than they have. That takes time in proportion to the bytes that came
+    /// since it was last done.
+    pub(crate) fn tidy(&mut self) {
+        if self.bytes_held <= 2 * self.bytes_plain + PLAIN_EXCESS_BYTES_MAX {
+            return;
+        }
+        for pieces in &mut self.pieces {
+            *pieces = vec![copied(pieces)];
+        }
+        let columns: Vec<ArrayRef> = self.pieces.iter().flatten().cloned().collect();
+        self.bytes_held = bytes_held(&columns);
+    }
+}
+
+/// Bytes of memory that arrays hold, buffers that they share counted once.
+pub(crate) fn bytes_held(columns: &[ArrayRef]) -> usize {
+    let mut buffers: Vec<(usize, usize)> = Vec::new();
+    let mut add = |buffer: &Buffer| buffers.push((buffer.data_ptr().as_ptr() as usize, buffer.capacity()));
+    for column in columns {
+        let data = column.to_data();
+        data.buffers().iter().for_each(&mut add);
+        data.nulls().into_iter().for_each(|nulls| add(nulls.buffer()));
+    }
+    buffers.sort_unstable();
+    buffers.dedup();
+    columns.len() * ARRAY_BYTES + buffers.iter().map(|(_, bytes)| bytes).sum::<usize>()
+}
+
+/// Bytes of a value of a type, without those of its string.
+fn bytes_fixed(data_type: &DataType) -> usize {
+    match data_type {
+        _ if schema::is_bytes(data_type) => size_of::<u128>(),
+        other => fixed_bytes(other, 8, false).div_ceil(8),
+    }
+}
+
+/// The lengths of strings or binaries.
+fn lengths(column: &ArrayRef) -> impl Iterator<Item = usize> {
+    let views = match column.data_type() {
+        DataType::Utf8View => column.as_string_view().views(),
+        _ => column.as_binary_view().views(),
+    };
+    views.iter().map(|view| *view as u32 as usize)
+}
+
+fn concatenate(pieces: &[ArrayRef]) -> ArrayRef {
+    if let [only] = pieces {
+        return Arc::clone(only);
+    }
+    let pieces: Vec<&dyn Array> = pieces.iter().map(|piece| &**piece).collect();
+    arrow_select::concat::concat(&pieces).expect("there are pieces, and all have the column's type")
+}
+
+/// The values of pieces, of which there is one at least, in memory of their own.
+fn copied(pieces: &[ArrayRef]) -> ArrayRef {
+    // A single array would be shared; with an empty one beside it, it is copied.
+    let empty = new_empty_array(pieces[0].data_type());
+    let both: Vec<ArrayRef> = pieces.iter().cloned().chain([empty]).collect();
+    let all = concatenate(&both);
+    match all.data_type() {
+        DataType::Utf8View => Arc::new(all.as_string_view().gc()),
+        DataType::BinaryView => Arc::new(all.as_binary_view().gc()),
+        _ => all,
+    }
+}
