@@ -13,9 +13,10 @@ use farpool_memory::{Pool, PoolConfig};
 use farpool_model::{
     Error, Prepared, Program, Receipt, Result, Status, TenantName, cast, limits, status::TenantStatus,
 };
-use farpool_pipeline::{Budget, Region, Run, Scheduler, Sink, WorkerThread};
+use farpool_pipeline::{Budget, HashKey, Region, Run, Scheduler, Sink, WorkerThread};
 use farpool_store::Catalog;
 use parking_lot::Mutex;
+use std::hash::{BuildHasher, RandomState};
 use std::num::NonZero;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
@@ -78,7 +79,12 @@ impl Node {
             scheduler,
             workers: Mutex::new(workers),
             workers_count: config.workers,
-            budget: Budget { state_bytes_max: group_bytes, workers: workers_expected },
+            budget: Budget {
+                state_bytes_max: group_bytes,
+                workers: workers_expected,
+                // The system gives these keys, for hash tables as well.
+                hash_key: HashKey::new(RandomState::new().hash_one(())),
+            },
             tokens: config.tokens,
             totals: Arc::default(),
             connections: AtomicU64::new(0),

@@ -10,7 +10,7 @@ use farpool_model::{
     Aggregate, AggregateFunction, CompareOp, Expr, Literal, NamedExpr, Output, Program, TableName,
     TenantName, Value, limits,
 };
-use farpool_operators::{Memory, Plan, State};
+use farpool_operators::{HashKey, Memory, Plan, State};
 use std::ops::ControlFlow;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -223,7 +223,7 @@ fn main() {
     }
     let table = builder.finish().expect("a table");
     for (name, program) in programs().into_iter().filter(|(name, _)| name.contains(&wanted)) {
-        let memory = Memory { bytes_max: 4 << 30, workers: 2 };
+        let memory = Memory { bytes_max: 4 << 30, workers: 2, hash_key: HashKey::default() };
         let plan = Plan::compile_for(&program, &table, memory).expect("compiles");
         let mut line = format!("{name:24}");
         for threads in [1, 2] {

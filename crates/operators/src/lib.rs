@@ -23,4 +23,5 @@ mod selection;
 mod tests;
 mod topk;
 
+pub use group::HashKey;
 pub use plan::{Memory, Merge, Plan, Shared, State, Verdict, Work};

@@ -2,6 +2,7 @@
 
 use crate::aggregate::{Aggregation, Merging, Partial};
 use crate::bits;
+use crate::group::HashKey;
 use crate::lanes::LaneBuffers;
 use crate::project::{Pending, Projection};
 use crate::select::{BoundFilter, Filter};
@@ -78,6 +79,8 @@ pub struct Memory {
     pub bytes_max: usize,
     /// Workers that there will be.
     pub workers: usize,
+    /// What hashes of groups depend on.
+    pub hash_key: HashKey,
 }
 
 impl Memory {
@@ -201,6 +204,7 @@ impl Plan {
         if let Operator::Aggregate(aggregation) = output {
             let open = |group: &&&RowGroup| filter.as_ref().is_none_or(|f| f.verdict(group) != Verdict::None);
             let groups: Vec<&RowGroup> = groups.iter().filter(open).copied().collect();
+            aggregation.set_hash_key(memory.hash_key);
             aggregation.fit(&groups, memory.share())?;
         }
         Ok(Plan { compiled: Arc::new(compiled) })

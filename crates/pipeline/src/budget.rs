@@ -7,7 +7,7 @@
 use crate::prepare::{prepare, raw_columns};
 use farpool_columns::Table;
 use farpool_model::{Answer, Output, PartialForm, Prepared, Program, Result, Version, limits};
-use farpool_operators::{Memory, Plan};
+use farpool_operators::{HashKey, Memory, Plan};
 
 /// What a run may use.
 #[derive(Clone, Copy, Debug)]
@@ -16,18 +16,20 @@ pub struct Budget {
     pub state_bytes_max: usize,
     /// Threads that are expected to work on a run.
     pub workers: usize,
+    /// What hashes of groups depend on: secret where strangers choose the keys.
+    pub hash_key: HashKey,
 }
 
 impl Default for Budget {
     fn default() -> Self {
-        Budget { state_bytes_max: limits::GROUP_BYTES_MAX, workers: 1 }
+        Budget { state_bytes_max: limits::GROUP_BYTES_MAX, workers: 1, hash_key: HashKey::default() }
     }
 }
 
 impl Budget {
     /// As operators want it.
     pub(crate) fn memory(self) -> Memory {
-        Memory { bytes_max: self.state_bytes_max, workers: self.workers }
+        Memory { bytes_max: self.state_bytes_max, workers: self.workers, hash_key: self.hash_key }
     }
 
     /// Bytes for each of `states` states.

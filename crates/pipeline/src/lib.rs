@@ -18,6 +18,7 @@ mod scheduler;
 mod tally;
 
 pub use budget::{Budget, prepare_within};
+pub use farpool_operators::HashKey;
 pub use prepare::prepare;
 pub use run::{Run, Step};
 pub use scheduler::{Region, Scheduler, Sink, WorkerThread};

@@ -5,7 +5,7 @@ use super::packed;
 use super::radix::Shape;
 use super::whole::{self, Whole};
 use crate::evaluate::Compiled;
-use crate::group::{Groups, Packing};
+use crate::group::{Groups, HashKey, Packing};
 use crate::lanes::{LaneId, Lanes};
 use crate::plan::Paths;
 use crate::select::Filter;
@@ -32,6 +32,7 @@ pub(crate) struct Aggregation {
     pub(super) columns: Vec<usize>,
     pub(super) schema: SchemaRef,
     pub(super) paths: Paths,
+    pub(super) hash_key: HashKey,
     /// For each accumulator, whether it only counts rows to tell whether there are any, and there are.
     pub(super) present: Vec<bool>,
     /// The whole-table way, if the aggregation was fitted to a table that is eligible.
@@ -170,12 +171,18 @@ impl Aggregation {
             columns: columns.into_iter().collect(),
             schema,
             paths: Paths::ALL,
+            hash_key: HashKey::default(),
         })
     }
 
     /// The same, with only these paths allowed.
     pub(crate) fn with_paths(self, paths: Paths) -> Self {
         Aggregation { paths, ..self }
+    }
+
+    /// Has the hashes of groups depend on `hash_key`.
+    pub(crate) fn set_hash_key(&mut self, hash_key: HashKey) {
+        self.hash_key = hash_key;
     }
 
     /// Takes into account what the row groups `groups` are like: the only ones that will be run. A worker
@@ -214,7 +221,7 @@ impl Aggregation {
 
     /// No groups yet (without keys: one).
     pub(super) fn groups(&self) -> Groups {
-        Groups::new(&self.key_types, self.packing.as_ref())
+        Groups::new(&self.key_types, self.packing.as_ref(), self.hash_key)
     }
 
     /// Bytes that the groups of one worker can take, if that is known.

@@ -7,6 +7,7 @@
 //!
 //! Slots hold group numbers only, not keys as well: four times as many groups then fit a cache.
 
+use super::hash::HashKey;
 use farpool_columns::working;
 use farpool_model::cast::u32_checked;
 
@@ -21,6 +22,7 @@ pub(crate) struct IntTable {
     slots: Vec<u32>,
     /// The key of each group.
     keys: Vec<i64>,
+    hash_key: HashKey,
 }
 
 impl IntTable {
@@ -28,8 +30,8 @@ impl IntTable {
     pub(super) const BYTES_PER_GROUP: usize = 2 * size_of::<i64>() + 4 * size_of::<u32>();
 
     /// An empty table.
-    pub(super) fn new() -> Self {
-        IntTable { slots: working::filled(NONE, SLOTS_MIN), keys: Vec::new() }
+    pub(super) fn new(hash_key: HashKey) -> Self {
+        IntTable { slots: working::filled(NONE, SLOTS_MIN), keys: Vec::new(), hash_key }
     }
 
     /// Makes room for `groups` groups in a table that is empty.
@@ -54,8 +56,8 @@ impl IntTable {
     /// Adds the group of each key to `ids`.
     pub(super) fn intern(&mut self, keys: &[i64], ids: &mut Vec<u32>) {
         let first = ids.len();
-        let mask = self.slots.len() - 1;
-        ids.extend(keys.iter().map(|key| self.slots[hash_of(*key) as usize & mask]));
+        let (mask, hash_key) = (self.slots.len() - 1, self.hash_key);
+        ids.extend(keys.iter().map(|key| self.slots[hash_key.of_int(*key) as usize & mask]));
         for (id, key) in ids[first..].iter_mut().zip(keys) {
             if self.keys.get(*id as usize) != Some(key) {
                 *id = self.insert(*key);
@@ -70,7 +72,7 @@ impl IntTable {
 
     /// The hash of a group.
     pub(super) fn hash(&self, group: u32) -> u64 {
-        hash_of(self.key(group))
+        self.hash_key.of_int(self.key(group))
     }
 
     /// The key of a group.
@@ -80,7 +82,7 @@ impl IntTable {
 
     fn insert(&mut self, key: i64) -> u32 {
         let mask = self.slots.len() - 1;
-        let mut slot = hash_of(key) as usize & mask;
+        let mut slot = self.hash_key.of_int(key) as usize & mask;
         loop {
             match self.slots[slot] {
                 NONE => break,
@@ -102,7 +104,7 @@ impl IntTable {
         let mask = self.slots.len() * 2 - 1;
         let mut slots = working::filled(NONE, mask + 1);
         for (group, key) in self.keys.iter().enumerate() {
-            let mut slot = hash_of(*key) as usize & mask;
+            let mut slot = self.hash_key.of_int(*key) as usize & mask;
             while slots[slot] != NONE {
                 slot = (slot + 1) & mask;
             }
@@ -112,15 +114,40 @@ impl IntTable {
     }
 }
 
-/// A well mixed hash: the top bits name partitions, the low bits slots.
-#[inline]
-pub(crate) fn hash_of(key: i64) -> u64 {
-    fold(key.cast_unsigned())
-}
+#[cfg(test)]
+mod tests {
+    use super::*;
 
-/// Folded multiplication, as in wyhash: the halves of a 128-bit product.
-#[inline]
-pub(super) fn fold(value: u64) -> u64 {
-    let product = u128::from(value ^ 0x9e37_79b9_7f4a_7c15) * 0xe703_7ed1_a0b4_28db;
-    (product >> 64) as u64 ^ product as u64
+    const KEYS: usize = 4096;
+
+    /// Keys that all have the same slot in a table of twice as many slots, under the key that is known.
+    fn colliding() -> Vec<i64> {
+        let slots = 2 * KEYS as u64;
+        let collides = |key: &i64| HashKey::default().of_int(*key).is_multiple_of(slots);
+        (0..).filter(collides).take(KEYS).collect()
+    }
+
+    /// Slots between where the groups would be alone and where they are: what looking all of them up costs.
+    fn steps(hash_key: HashKey, keys: &[i64]) -> usize {
+        let mut table = IntTable::new(hash_key);
+        let mut ids = Vec::new();
+        table.intern(keys, &mut ids);
+        assert!(ids.iter().copied().eq(0..KEYS as u32));
+        let mask = table.slots.len() - 1;
+        let taken = table.slots.iter().enumerate().filter(|(_, group)| **group != NONE);
+        taken.map(|(slot, group)| slot.wrapping_sub(table.hash(*group) as usize) & mask).sum()
+    }
+
+    #[test]
+    fn keys_made_to_collide_do_not_under_another_key() {
+        let keys = colliding();
+        assert!(
+            steps(HashKey::default(), &keys) > KEYS * KEYS / 4,
+            "they do not collide under the known key"
+        );
+        for seed in [0, 1, 2, u64::MAX, 1 << 63] {
+            let steps = steps(HashKey::new(seed), &keys);
+            assert!(steps < 4 * KEYS, "{steps} steps for {KEYS} keys");
+        }
+    }
 }

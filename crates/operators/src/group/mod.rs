@@ -9,6 +9,7 @@
 //! Keys that together take 64 bits, as the zone maps and dictionaries of a table have it, are one integer
 //! ([`packed`]); all others are rows of words ([`rows`]) in a table of those ([`row_table`]).
 
+mod hash;
 mod ints;
 mod packed;
 mod row_table;
@@ -23,7 +24,7 @@ use packed::PackedTable;
 use row_table::RowTable;
 use std::sync::Arc;
 
-pub(crate) use ints::hash_of;
+pub use hash::HashKey;
 pub(crate) use packed::{KeyBounds, Packing};
 pub(crate) use rows::Rows;
 pub(crate) use text_codes::{TextCodes, text_bytes};
@@ -41,11 +42,11 @@ pub(crate) enum Groups {
 
 impl Groups {
     /// No groups yet (without keys: one), of keys of these canonical types, packed if `packing` is given.
-    pub(crate) fn new(types: &[DataType], packing: Option<&Arc<Packing>>) -> Groups {
+    pub(crate) fn new(types: &[DataType], packing: Option<&Arc<Packing>>, hash_key: HashKey) -> Groups {
         match packing {
             _ if types.is_empty() => Groups::Single,
-            Some(packing) => Groups::Packed(PackedTable::new(packing.clone())),
-            None => Groups::Rows(Box::new(RowTable::new(types))),
+            Some(packing) => Groups::Packed(PackedTable::new(packing.clone(), hash_key)),
+            None => Groups::Rows(Box::new(RowTable::new(types, hash_key))),
         }
     }
 

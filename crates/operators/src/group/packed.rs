@@ -5,6 +5,7 @@
 //! [`TextCodes`], a float its bits. Two keys are equal where their codes are, so that several keys cost no
 //! more than one.
 
+use super::hash::HashKey;
 use super::ints::IntTable;
 use super::text_codes::TextCodes;
 use super::values::{KeyValues, array_of_lanes, lanes_of_array};
@@ -126,8 +127,8 @@ pub(crate) struct PackedTable {
 
 impl PackedTable {
     /// An empty table.
-    pub(super) fn new(packing: Arc<Packing>) -> Self {
-        PackedTable { packing, table: IntTable::new() }
+    pub(super) fn new(packing: Arc<Packing>, hash_key: HashKey) -> Self {
+        PackedTable { packing, table: IntTable::new(hash_key) }
     }
 
     /// Adds the group of each row to `ids`.

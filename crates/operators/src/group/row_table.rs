@@ -4,6 +4,7 @@
 //! overlap, then the rows. A slot holds half of the hash beside the group, so that most rows are compared
 //! with none but their own.
 
+use super::hash::HashKey;
 use super::rows::{Layout, Rows};
 use super::values::KeyValues;
 use arrow_array::ArrayRef;
@@ -47,9 +48,9 @@ struct Group {
 
 impl RowTable {
     /// An empty table of keys of these canonical types.
-    pub(super) fn new(types: &[DataType]) -> Self {
+    pub(super) fn new(types: &[DataType], hash_key: HashKey) -> Self {
         RowTable {
-            layout: Layout::new(types),
+            layout: Layout::new(types, hash_key),
             rows: Blocks::default(),
             groups: Vec::new(),
             slots: working::filled((0, NONE), SLOTS_MIN),
@@ -80,7 +81,9 @@ impl RowTable {
 
     /// The most bytes that a group of keys of `types` adds, strings aside: vectors and slots, just grown.
     pub(super) fn bytes_per_group(types: &[DataType]) -> usize {
-        2 * Layout::new(types).bytes() + 2 * size_of::<Group>() + 4 * size_of::<(u32, u32)>()
+        2 * Layout::new(types, HashKey::default()).bytes()
+            + 2 * size_of::<Group>()
+            + 4 * size_of::<(u32, u32)>()
     }
 
     /// Replaces `out` by the keys of `rows` rows as rows of this table.

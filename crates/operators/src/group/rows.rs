@@ -6,7 +6,7 @@
 //! words. Rows are equal where their keys are, a hash needs no types, and a partition of rows is read from
 //! front to back.
 
-use super::ints::fold;
+use super::hash::HashKey;
 use super::values::{KeyValues, array_of_lanes};
 use arrow_array::cast::AsArray;
 use arrow_array::types::ByteViewType;
@@ -27,6 +27,7 @@ pub(super) struct Layout {
     keys: Vec<Key>,
     /// Lanes: the strings come behind them.
     lanes: usize,
+    hash_key: HashKey,
 }
 
 struct Key {
@@ -71,7 +72,7 @@ impl Rows {
 
 impl Layout {
     /// Of keys of these canonical types.
-    pub(super) fn new(types: &[DataType]) -> Self {
+    pub(super) fn new(types: &[DataType], hash_key: HashKey) -> Self {
         let lanes_of = |t: &DataType| if matches!(t, DataType::Decimal128(..)) { 2 } else { 1 };
         let null_lane: usize = types.iter().map(lanes_of).sum();
         let (mut lane, mut bits) = (0, 0_u32);
@@ -87,7 +88,7 @@ impl Layout {
             Key { data_type: data_type.clone(), lane: lane - lanes_of(data_type), kind }
         };
         let keys = types.iter().map(&mut key).collect();
-        Layout { keys, lanes: null_lane + bits.div_ceil(u64::BITS) as usize }
+        Layout { keys, lanes: null_lane + bits.div_ceil(u64::BITS) as usize, hash_key }
     }
 
     /// The most bytes of a row, but for those of its strings.
@@ -126,7 +127,7 @@ impl Layout {
             fill_texts(text_array(values)?, key.lane, out, &mut cursors);
         }
         out.hashes.clear();
-        let row = |ends: &[usize]| hash_of(&out.words[ends[0]..ends[1]]);
+        let row = |ends: &[usize]| self.hash_key.of_row(&out.words[ends[0]..ends[1]]);
         out.hashes.extend(out.starts.windows(2).map(row));
         Ok(())
     }
@@ -197,11 +198,6 @@ impl Key {
         }
         Ok(())
     }
-}
-
-/// A hash of a row; equal for equal rows in all tables.
-fn hash_of(row: &[i64]) -> u64 {
-    row.iter().fold(0, |hash, word| fold(hash ^ word.cast_unsigned()))
 }
 
 fn text_array<'a>(values: &'a KeyValues<'_>) -> Result<&'a ArrayRef> {
@@ -340,8 +336,10 @@ mod tests {
         for arrays in
             [vec![texts.clone()], vec![bytes.clone(), texts.clone()], vec![wide, bytes, flags, texts, ints]]
         {
-            let layout =
-                Layout::new(&arrays.iter().map(|array| array.data_type().clone()).collect::<Vec<_>>());
+            let layout = Layout::new(
+                &arrays.iter().map(|array| array.data_type().clone()).collect::<Vec<_>>(),
+                HashKey::default(),
+            );
             let keys: Vec<KeyValues<'_>> = arrays.iter().cloned().map(KeyValues::Array).collect();
             let mut encoded = Rows::default();
             for _ in 0..2 {

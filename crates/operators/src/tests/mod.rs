@@ -11,6 +11,7 @@ mod topk;
 mod verdicts;
 mod whole;
 
+use crate::group::HashKey;
 use crate::plan::{Memory, Paths, Plan};
 use arrow_array::cast::AsArray;
 use arrow_array::types::*;
@@ -114,7 +115,7 @@ pub(crate) fn fitted(program: &Program, table: &TestTable, bytes_max: usize) -> 
 /// The same, with a choice of paths.
 fn fitted_with(program: &Program, table: &TestTable, bytes_max: usize, paths: Paths) -> Result<Plan> {
     let groups: Vec<&RowGroup> = table.groups.iter().collect();
-    let memory = Memory { bytes_max, workers: 1 };
+    let memory = Memory { bytes_max, workers: 1, hash_key: HashKey::new(5) };
     Plan::compile_fitted(program, &table.schema, &groups, memory, paths)
 }
 

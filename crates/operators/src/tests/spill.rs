@@ -1,6 +1,7 @@
 //! Groups that leave in parts because their room is small: merged, they are what the interpreter gives.
 
 use super::{TestTable, fitted_with, naive, run_plan, sorted};
+use crate::group::HashKey;
 use crate::plan::{Memory, Paths, Plan};
 use arrow_array::{ArrayRef, BooleanArray, Float64Array, Int64Array, StringViewArray};
 use arrow_schema::{DataType, Field, Schema};
@@ -138,7 +139,7 @@ fn parts_of_groups_merge_to_the_groups() {
 /// The part of the rows that pass by, in percent, where each worker has `room`.
 fn bypassed(program: &Program, table: &TestTable, room: usize) -> u64 {
     let groups: Vec<&RowGroup> = table.groups.iter().collect();
-    let memory = Memory { bytes_max: 0, workers: 1 };
+    let memory = Memory { bytes_max: 0, workers: 1, hash_key: HashKey::new(5) };
     let plan = Plan::compile_fitted(program, &table.schema, &groups, memory, Paths::ALL).unwrap();
     assert!(!plan.fits(memory));
     let mut state = plan.new_state();

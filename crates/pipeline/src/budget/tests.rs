@@ -47,7 +47,7 @@ fn answer(keys: &[usize], aggregates: Vec<Aggregate>, bytes: usize) -> (Answer, 
         order: Vec::new(),
         limit: Some(9),
     };
-    let budget = Budget { state_bytes_max: bytes, workers: 2 };
+    let budget = Budget { state_bytes_max: bytes, workers: 2, ..Budget::default() };
     let prepared = prepare_within(&program, &table, Version(1), budget).unwrap();
     let answers = prepared.answers.iter().filter(|a| a.name != "scan");
     assert!(answers.clone().all(|a| (a.answer == Answer::Exact) == a.reason.is_none()));

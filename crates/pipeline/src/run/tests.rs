@@ -324,7 +324,7 @@ fn groups_beyond_the_budget_leave_in_parts() {
     let sum = aggregate(AggregateFunction::Sum, Some(0));
     let output = Output::Aggregate { keys, aggregates: vec![sum] };
     for (workers, state_bytes_max) in [(1, 0), (2, 100_000), (4, 400_000)] {
-        let budget = Budget { state_bytes_max, workers };
+        let budget = Budget { state_bytes_max, workers, ..Budget::default() };
         let run = start_within(&table(8), None, output.clone(), None, budget);
         assert!(run.prepared().is_partial());
         let batches = drive(&run, workers).unwrap();

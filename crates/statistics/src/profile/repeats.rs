@@ -4,6 +4,9 @@
 //! Values are compared by their bits, strings by their views: short ones lie in them, long ones are the same
 //! if they lie in the same place, as those of a dictionary page do.
 //!
+//! The hash has no key, so that equal states come of equal rows: values may be made to collide. Where walks to free slots
+//! grow long the count is given up, as it is where few values repeat, and each value is hashed for the sketches.
+//!
 //! Invariant: the counts add up to the values that are not NULL, and a value may be given more than once.
 
 use arrow_array::cast::AsArray;
@@ -13,6 +16,10 @@ use arrow_schema::DataType;
 
 /// Rows after which it is first decided whether values repeat enough.
 const TRIAL_ROWS: usize = 4096;
+
+/// Slots that are walked past for each row on average before the count is given up: a table that is half full has
+/// one or two.
+const STEPS_PER_ROW_MAX: usize = 16;
 
 /// Values of an array, and how often each occurs.
 pub(super) struct Counted {
@@ -28,7 +35,7 @@ pub(super) struct Repeats {
 }
 
 impl Repeats {
-    /// How often each value occurs; `None` where not even every second row repeats another.
+    /// How often each value occurs; `None` where not even every second row repeats another, or values collide.
     pub fn count(&mut self, values: &ArrayRef) -> Option<Counted> {
         if values.len() < 2 || u32::try_from(values.len()).is_err() {
             return None;
@@ -60,7 +67,7 @@ impl Repeats {
                     entries.add(*key, row);
                 }
             }
-            if entries.keys.len() > end / 2 {
+            if entries.keys.len() > end / 2 || entries.steps > STEPS_PER_ROW_MAX * end {
                 return None;
             }
         }
@@ -82,11 +89,13 @@ struct Entries<'a, K> {
     keys: Vec<K>,
     rows: Vec<u32>,
     counts: Vec<u64>,
+    /// Slots that were walked past.
+    steps: usize,
 }
 
 impl<'a, K: Key> Entries<'a, K> {
     fn new(slots: &'a mut Vec<u32>, rows: usize) -> Self {
-        let mut entries = Entries { slots, keys: Vec::new(), rows: Vec::new(), counts: Vec::new() };
+        let mut entries = Entries { slots, keys: Vec::new(), rows: Vec::new(), counts: Vec::new(), steps: 0 };
         entries.make_room(rows);
         entries
     }
@@ -95,23 +104,26 @@ impl<'a, K: Key> Entries<'a, K> {
     fn make_room(&mut self, rows: usize) {
         self.slots.clear();
         self.slots.resize((rows + 2 * TRIAL_ROWS).next_power_of_two(), 0);
-        for (number, key) in (1..).zip(&self.keys) {
-            if let Err(free) = self.find(*key) {
-                self.slots[free] = number;
+        for entry in 0..self.keys.len() {
+            if let Err(free) = self.find(self.keys[entry]) {
+                self.slots[free] = entry as u32 + 1;
             }
         }
     }
 
     /// The entry of a value, or the free slot for it.
     #[inline]
-    fn find(&self, key: K) -> Result<usize, usize> {
+    fn find(&mut self, key: K) -> Result<usize, usize> {
         let mask = self.slots.len() - 1;
         let mut slot = key.mixed() as usize & mask;
         loop {
             match self.slots[slot] {
                 0 => return Err(slot),
                 found if self.keys[found as usize - 1] == key => return Ok(found as usize - 1),
-                _ => slot = (slot + 1) & mask,
+                _ => {
+                    slot = (slot + 1) & mask;
+                    self.steps += 1;
+                }
             }
         }
     }
@@ -164,5 +176,29 @@ impl Key for u128 {
 impl Key for i128 {
     fn mixed(self) -> u64 {
         (self as u128).mixed()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use arrow_array::UInt64Array;
+    use std::sync::Arc;
+
+    /// Whether a thousand values that each come eight times are counted.
+    fn are_counted(values: &[u64]) -> bool {
+        let rows = UInt64Array::from_iter_values(values.iter().copied().cycle().take(8 * values.len()));
+        let rows: ArrayRef = Arc::new(rows);
+        let Some(counted) = Repeats::default().count(&rows) else { return false };
+        counted.counts == [8; 1000]
+    }
+
+    #[test]
+    fn values_made_to_collide_are_not_counted() {
+        let slots = (3_u64 * TRIAL_ROWS as u64).next_power_of_two();
+        let colliding: Vec<u64> =
+            (0..).filter(|value| mix(*value).is_multiple_of(slots)).take(1000).collect();
+        assert!(are_counted(&(0..1000).collect::<Vec<_>>()));
+        assert!(!are_counted(&colliding));
     }
 }

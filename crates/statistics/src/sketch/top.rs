@@ -9,7 +9,6 @@ use super::block::{BLOCK, Block};
 use crate::hash::Hash;
 use farpool_model::Literal;
 use std::collections::HashMap;
-use std::hash::{BuildHasherDefault, Hasher};
 
 /// Values at the start that are all looked at.
 const ALL: u64 = 8 << 10;
@@ -25,8 +24,9 @@ pub(crate) struct Candidates {
     /// How many are wanted.
     top: usize,
     seen: u64,
-    /// By the hash, which makes two values one with a chance of 2^-128 only.
-    found: HashMap<Hash, Candidate, BuildHasherDefault<Given>>,
+    /// By the hash, which makes two values one with a chance of 2^-128 only. It is hashed again, by a key that nobody
+    /// knows: values with hashes that are alike can be chosen.
+    found: HashMap<Hash, Candidate>,
     /// A count that a value must pass to become a candidate.
     floor: u64,
 }
@@ -146,23 +146,5 @@ impl Candidates {
     /// All, with their hashes.
     pub fn iter(&self) -> impl Iterator<Item = (Hash, &Literal)> {
         self.found.iter().map(|(hash, candidate)| (*hash, &candidate.value))
-    }
-}
-
-/// Takes hashes for what they are.
-#[derive(Clone, Copy, Debug, Default)]
-struct Given(u64);
-
-impl Hasher for Given {
-    fn write(&mut self, bytes: &[u8]) {
-        bytes.iter().for_each(|byte| self.0 = self.0.rotate_left(8) ^ u64::from(*byte));
-    }
-
-    fn write_u64(&mut self, word: u64) {
-        self.0 ^= word;
-    }
-
-    fn finish(&self) -> u64 {
-        self.0
     }
 }

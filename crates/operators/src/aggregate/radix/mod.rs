@@ -55,7 +55,7 @@ pub(super) struct Radix {
 impl Radix {
     /// Nothing yet.
     pub(super) fn new(shape: &Shape) -> Self {
-        Radix { records: Records::new(shape.words, shape.bytes_max), parts: Vec::new() }
+        Radix { records: Records::new(shape.words, shape.bytes_max, shape.hash_key), parts: Vec::new() }
     }
 
     /// Bytes held.

@@ -5,7 +5,7 @@
 //! for those that are too long for a chunk. Skew does no harm: a partition takes as many chunks as it needs.
 
 use super::{PARTITION_BITS, PARTITIONS};
-use crate::group::{Rows, hash_of};
+use crate::group::{HashKey, Rows};
 use farpool_columns::working;
 use std::ops::Range;
 
@@ -20,6 +20,7 @@ const WORDS_ALONE: usize = CHUNK_WORDS / 2;
 pub(crate) struct Records {
     /// Words of a record, but for a key in words.
     width: usize,
+    hash_key: HashKey,
     /// What chunks have been made of. Its room is there from the beginning and is first written when it is used.
     words: Vec<i64>,
     /// The chunk of each partition that is being filled.
@@ -47,11 +48,12 @@ pub(super) fn partition_of(hash: u64) -> usize {
 
 impl Records {
     /// None yet, of `width` words each, keys in words aside. There will be room for `bytes_max` bytes of them.
-    pub(super) fn new(width: usize, bytes_max: usize) -> Self {
+    pub(super) fn new(width: usize, bytes_max: usize, hash_key: HashKey) -> Self {
         let mut words = Vec::new();
         working::reserve(&mut words, bytes_max / size_of::<i64>());
         Records {
             width,
+            hash_key,
             words,
             open: vec![Open::default(); PARTITIONS],
             full: vec![Vec::new(); PARTITIONS],
@@ -92,7 +94,7 @@ impl Records {
             4 => self.push_all::<4>(codes, words),
             _ => {
                 for (row, code) in codes.iter().enumerate() {
-                    let record = self.place(hash_of(*code), self.width);
+                    let record = self.place(self.hash_key.of_int(*code), self.width);
                     record[0] = *code;
                     record[1..].iter_mut().zip(words).for_each(|(to, word)| *to = word[row]);
                 }
@@ -106,7 +108,7 @@ impl Records {
         let words: [&[i64]; WIDTH] =
             std::array::from_fn(|word| if word == 0 { codes } else { &words[word - 1][..rows] });
         for (row, code) in codes.iter().enumerate() {
-            let record = self.place(hash_of(*code), WIDTH);
+            let record = self.place(self.hash_key.of_int(*code), WIDTH);
             for (to, word) in record.iter_mut().zip(&words) {
                 *to = word[row];
             }
@@ -195,7 +197,7 @@ mod tests {
         let mut held: HashMap<i64, Vec<Vec<i64>>> = HashMap::new();
         for partition in 0..PARTITIONS {
             for record in records.of(partition).flat_map(|piece| piece.chunks(width)) {
-                assert_eq!(partition_of(hash_of(record[0])), partition);
+                assert_eq!(partition_of(records.hash_key.of_int(record[0])), partition);
                 held.entry(record[0]).or_default().push(record[1..].to_vec());
             }
         }
@@ -205,7 +207,7 @@ mod tests {
     #[test]
     fn records_come_back_in_order_from_their_partition() {
         for width in 1..7 {
-            let mut records = Records::new(width, 8 << 20);
+            let mut records = Records::new(width, 8 << 20, HashKey::new(width as u64));
             // One key in two rows, so that one partition is much larger.
             let code = |row: i64| if row % 2 == 0 { 5 } else { row * 7919 % 3001 };
             let columns: Vec<Vec<i64>> =

@@ -2,6 +2,7 @@
 
 use super::PARTITIONS;
 use crate::aggregate::compile::{Accumulator, Aggregation, Kind};
+use crate::group::HashKey;
 use crate::lanes::LaneId;
 
 /// Bytes of the records of one worker. With less, tables of groups are fetched into the caches more often
@@ -40,6 +41,8 @@ pub(crate) struct Shape {
     pub(super) sources: Vec<Source>,
     /// Bytes that the records of a worker may take.
     pub(super) bytes_max: usize,
+    /// That of the groups that the records become.
+    pub(super) hash_key: HashKey,
 }
 
 /// Where the value that a record has for an accumulator is.
@@ -73,6 +76,7 @@ impl Shape {
             masked: Vec::new(),
             sources: Vec::new(),
             bytes_max,
+            hash_key: aggregation.hash_key,
         };
         for accumulator in &aggregation.accumulators {
             let source = shape.source(aggregation, accumulator, intervals, nullable)?;
