@@ -10,6 +10,7 @@
 
 mod chunk;
 mod histogram;
+mod load;
 mod messages;
 mod moments;
 mod parcel;
@@ -18,6 +19,7 @@ mod sketch;
 
 pub use chunk::chunk_decoder;
 pub use histogram::histogram_decoder;
+pub use load::load_rows;
 pub use messages::native_messages;
 pub use moments::moments_decoder;
 pub use parcel::parcel_decoder;

@@ -7,7 +7,7 @@ use farpool_columns::{encode_row_group, pack_array, pack_chunks};
 use farpool_memory::{Pool, PoolConfig};
 use farpool_model::*;
 use farpool_statistics::{Histogram, Sketch};
-use farpool_wire::{FrameKind, PREFACE, Request, Response, encode_batch, substrait};
+use farpool_wire::{FRAME_HEADER_BYTES, FrameKind, PREFACE, Request, Response, encode_batch, substrait};
 use std::path::PathBuf;
 use std::sync::Arc;
 
@@ -30,6 +30,11 @@ fn messages() {
 #[test]
 fn chunks() {
     run("chunk_decoder", chunk_decoder);
+}
+
+#[test]
+fn loads() {
+    run("load_rows", load_rows);
 }
 
 #[test]
@@ -141,6 +146,7 @@ fn write_the_seeds() {
         ("plan_decoder", plan_seeds()),
         ("native_messages", message_seeds()),
         ("chunk_decoder", chunk_seeds()),
+        ("load_rows", load_seeds()),
         ("parcel_decoder", parcel_seeds()),
         ("sketch_decoder", sketch_seeds()),
         ("moments_decoder", moments_seeds()),
@@ -433,6 +439,40 @@ fn parcel_seeds() -> Vec<Vec<u8>> {
         )
         .concat(),
     ]
+}
+
+/// Loads of several batches: plain, compressed, of rows that share strings, of one row, of none.
+fn load_seeds() -> Vec<Vec<u8>> {
+    let (few, many) = (rows(), more_rows());
+    let text = strings_that_share_bytes();
+    let forms = [None, Some(Compression::Lz4), Some(Compression::Zstd)];
+    vec![
+        load_of(&[few.clone(), few.slice(1, 1), few.slice(0, 0), few.clone()], None),
+        load_of(std::slice::from_ref(&few), forms[1]),
+        load_of(&[few.clone(), few], forms[2]),
+        load_of(&[many.slice(0, 300), many.slice(7, 20)], forms[1]),
+        load_of(&[many.slice(0, 99)], forms[0]),
+        load_of(std::slice::from_ref(&text), forms[0]),
+        load_of(&[text.clone(), text], forms[2]),
+    ]
+}
+
+fn strings_that_share_bytes() -> RecordBatch {
+    let values = StringViewArray::from_iter_values(["a string that many rows refer to", "b"]);
+    let views: Vec<u128> = values.views().iter().copied().cycle().take(50).collect();
+    let text: ArrayRef = Arc::new(StringViewArray::new(views.into(), values.data_buffers(), None));
+    RecordBatch::try_from_iter_with_nullable([("s", text, true)]).unwrap()
+}
+
+fn load_of(batches: &[RecordBatch], compression: Option<Compression>) -> Vec<u8> {
+    let table = TableName::new("items").unwrap();
+    let schema = batches[0].schema();
+    let begin = Request::LoadBegin { table, mode: LoadMode::Create, schema, rows_hint: Some(9) };
+    let batches = batches.iter().map(|batch| encode_batch(FrameKind::LoadBatch, batch, compression).unwrap());
+    let messages = begin.encode().unwrap().into_iter().chain(batches.flat_map(|batch| batch.messages));
+    // Each is a single frame.
+    let body = |message: farpool_wire::Outgoing| message.frames(1).concat().split_off(FRAME_HEADER_BYTES);
+    messages.map(body).flat_map(|body| [&(body.len() as u32).to_le_bytes()[..], &body].concat()).collect()
 }
 
 /// States without their checksums, of small tables so that a mutation is likely to matter.

@@ -1,0 +1,4 @@
+//! Loads under libFuzzer; see `farpool_fuzz`.
+#![no_main]
+
+libfuzzer_sys::fuzz_target!(|data: &[u8]| farpool_fuzz::load_rows(data));
