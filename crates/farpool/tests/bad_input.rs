@@ -52,6 +52,21 @@ fn stuck_query(server: &Server) -> std::process::Child {
 }
 
 #[test]
+fn what_a_terminal_would_obey_is_shown_to_people_and_given_to_programs() {
+    let hostile = "\u{1b}[2J\u{202e}";
+    let statement = format!("select '{hostile}' as \"{hostile}\"");
+    let table = sql(&statement).ok();
+    assert_eq!(table.matches("\\u{1b}[2J\\u{202e}").count(), 2, "{table}");
+    assert!(!table.contains(['\u{1b}', '\u{202e}']), "{table}");
+    assert_eq!(sql_csv(&statement), format!("{hostile}\n{hostile}\n"));
+    let explained = sql(&format!("explain {statement}")).ok();
+    assert!(explained.contains("\\u{1b}[2J") && !explained.contains('\u{1b}'), "{explained}");
+    let failed = sql(&format!("select \"{hostile}\""));
+    failed.fails(1, &["\\u{1b}[2J"]);
+    assert!(!failed.stderr.contains(['\u{1b}', '\u{202e}']), "{}", failed.stderr);
+}
+
+#[test]
 fn a_missing_file_is_named() {
     sql("select * from '/nonexistent/x.parquet'").fails(1, &["/nonexistent/x.parquet", "there is no file"]);
     sql("select * from '/nonexistent/*.parquet'").fails(1, &["/nonexistent/*.parquet"]);

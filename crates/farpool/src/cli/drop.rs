@@ -1,9 +1,9 @@
 //! `farpool drop`: removes tables from a node.
 
+use super::output::print_text;
 use super::pool_args::PoolArgs;
-use super::stop::{Outcome, Stop};
+use super::stop::Outcome;
 use farpool::TableName;
-use std::io::Write;
 
 /// Drop tables of a memory node
 ///
@@ -26,7 +26,7 @@ pub fn run(args: Args) -> Outcome {
         let pool = args.pool.connect().await?;
         for name in &names {
             pool.drop_table(name).await?;
-            writeln!(std::io::stdout(), "dropped {name}").map_err(Stop::output)?;
+            print_text(&format!("dropped {name}\n"))?;
         }
         Ok(())
     })

@@ -1,11 +1,11 @@
 //! `farpool load`: puts files into a node as a table.
 
+use super::output::print_text;
 use super::pool_args::PoolArgs;
 use super::progress::{Progress, Unit};
 use super::size;
-use super::stop::{Outcome, Stop};
+use super::stop::Outcome;
 use farpool::{Error, ErrorKind, FileLoad, LoadMode, TableInfo, TableName};
-use std::io::Write;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
@@ -68,8 +68,7 @@ pub fn run(args: Args) -> Outcome {
         let info = load.run(&*pool, &name, args.mode()).await.map_err(advise)?;
         drop(bar);
         let rows = rows_read.load(std::sync::atomic::Ordering::Relaxed);
-        let text = summary(&info, rows, start.elapsed());
-        std::io::stdout().write_all(text.as_bytes()).map_err(Stop::output)
+        print_text(&summary(&info, rows, start.elapsed()))
     })
 }
 

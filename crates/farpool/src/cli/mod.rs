@@ -18,6 +18,7 @@ mod sql;
 mod status;
 mod stop;
 mod tables;
+mod terminal;
 
 use clap::{Parser, Subcommand};
 use std::future::Future;
@@ -88,7 +89,7 @@ fn start_log() {
         .unwrap_or_else(|_| tracing_subscriber::EnvFilter::new("warn"));
     tracing_subscriber::fmt()
         .with_env_filter(filter)
-        .with_writer(std::io::stderr)
+        .with_writer(|| terminal::LogWriter)
         .with_ansi(false)
         .with_target(false)
         .without_time()

@@ -1,5 +1,6 @@
 //! Progress bars on standard error: only on a terminal, and only for what takes more than half a second.
 
+use super::terminal::printable;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -39,7 +40,7 @@ impl Progress {
     ) -> Self {
         let bar = ProgressBar::with_draw_target(Some(total), ProgressDrawTarget::hidden());
         bar.set_style(style(unit, rows.is_some()));
-        bar.set_prefix(label);
+        bar.set_prefix(printable(&label.into()).into_owned());
         let stop = Arc::new(AtomicBool::new(false));
         let painter = console_is_there().then(|| {
             let (bar, stop) = (bar.clone(), stop.clone());

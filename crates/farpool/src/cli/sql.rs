@@ -4,6 +4,7 @@ use super::output::{self, Format};
 use super::pool_args::TokenArgs;
 use super::size;
 use super::stop::{Outcome, Stop, file_error};
+use super::terminal::printable_lines;
 use farpool::{Error, PoolUrl, Receipt, ResultForm, Session, SessionOptions, Statement};
 use futures::StreamExt;
 use std::fs::File;
@@ -153,7 +154,7 @@ async fn run_statement(
     let start = Instant::now();
     let query = session.sql(statement.clone()).await.map_err(|error| advise(error, args))?;
     if args.explain {
-        eprintln!("{}", query.explain().trim_end());
+        eprintln!("{}", printable_lines(query.explain().trim_end()));
     }
     let mut batches = query.execute().await?;
     let schema = query.schema().clone();
@@ -170,7 +171,7 @@ async fn run_statement(
     drop(batches);
     add_receipt(receipt, &query.receipt());
     if args.explain {
-        eprint!("{}", query.outcome());
+        eprint!("{}", printable_lines(&query.outcome()));
     }
     if args.format == Format::Table && !schema.fields().is_empty() {
         let rows = size::counted(farpool::model::cast::u64_from(rows), "row");

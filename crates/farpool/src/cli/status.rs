@@ -4,9 +4,8 @@ use super::output::TextFormat;
 use super::output::grid::{Align, Grid};
 use super::pool_args::PoolArgs;
 use super::size;
-use super::stop::{Outcome, Stop};
+use super::stop::Outcome;
 use farpool::Status;
-use std::io::Write;
 use std::time::Duration;
 
 /// Show the memory, load and tenants of a memory node
@@ -36,7 +35,7 @@ pub fn run(args: Args) -> Outcome {
                 json + "\n"
             }
         };
-        std::io::stdout().write_all(text.as_bytes()).map_err(Stop::output)
+        args.format.print(&text)
     })
 }
 

@@ -1,5 +1,6 @@
 //! Why a command ends other than well, what it says then, and the exit status that goes with it.
 
+use super::terminal::printable_lines;
 use farpool::Error;
 use std::io;
 use std::process::ExitCode;
@@ -61,9 +62,9 @@ impl Stop {
 }
 
 fn say(error: &Error) {
-    eprintln!("error: {}", error.message);
+    eprintln!("error: {}", printable_lines(&error.message));
     if let Some(advice) = &error.advice {
-        advice.lines().for_each(|line| eprintln!("  {line}"));
+        printable_lines(advice).lines().for_each(|line| eprintln!("  {line}"));
     }
 }
 

@@ -3,10 +3,9 @@
 use super::output::grid::{Align, Grid};
 use super::pool_args::PoolArgs;
 use super::size;
-use super::stop::{Outcome, Stop};
+use super::stop::Outcome;
 use farpool::{TableInfo, TableName};
 use serde_json::{Value, json};
-use std::io::Write;
 
 /// List the tables of a memory node, or the columns of one
 #[derive(clap::Args, Debug)]
@@ -40,7 +39,7 @@ pub fn run(args: Args) -> Outcome {
         if tables.is_empty() {
             eprintln!("no tables yet; 'farpool load TABLE FILE' adds one");
         }
-        std::io::stdout().write_all(text.as_bytes()).map_err(Stop::output)
+        args.format.print(&text)
     })
 }
 

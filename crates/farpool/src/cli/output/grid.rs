@@ -1,5 +1,6 @@
 //! Aligned columns of text under a header, as wide as they need to be.
 
+use crate::cli::terminal::printable;
 use std::fmt;
 use unicode_width::UnicodeWidthStr;
 
@@ -25,7 +26,7 @@ impl Grid {
     /// A table with these columns and no rows.
     pub fn new(columns: &[(&str, Align)]) -> Self {
         Grid {
-            header: columns.iter().map(|(name, _)| printable(name)).collect(),
+            header: columns.iter().map(|(name, _)| printable(name).into_owned()).collect(),
             aligns: columns.iter().map(|(_, align)| *align).collect(),
             widths: columns.iter().map(|(name, _)| printable(name).width()).collect(),
             rows: Vec::new(),
@@ -35,7 +36,7 @@ impl Grid {
     /// Adds a row, which has as many cells as there are columns.
     pub fn row(&mut self, cells: Vec<String>) {
         debug_assert_eq!(cells.len(), self.header.len(), "a cell for each column");
-        let cells: Vec<String> = cells.iter().map(|cell| printable(cell)).collect();
+        let cells: Vec<String> = cells.iter().map(|cell| printable(cell).into_owned()).collect();
         for (width, cell) in self.widths.iter_mut().zip(&cells) {
             *width = (*width).max(cell.width());
         }
@@ -82,15 +83,6 @@ impl fmt::Display for Grid {
         f.write_str(&self.head())?;
         self.rows.iter().try_for_each(|row| f.write_str(&self.line(row, " │ ")))
     }
-}
-
-/// The text on one line, without characters that would move the cursor or change the terminal.
-fn printable(text: &str) -> String {
-    if !text.contains(char::is_control) {
-        return text.to_string();
-    }
-    let shown = |c: char| if c.is_control() { c.escape_default().to_string() } else { c.to_string() };
-    text.chars().map(shown).collect()
 }
 
 #[cfg(test)]

@@ -5,10 +5,11 @@ mod rows;
 mod table;
 
 use super::stop::{Outcome, Stop};
+use super::terminal::printable_lines;
 use arrow::array::RecordBatch;
 use arrow::datatypes::SchemaRef;
 use clap::ValueEnum;
-use std::io::{self, BufWriter, IsTerminal, Stdout};
+use std::io::{self, BufWriter, IsTerminal, Stdout, Write};
 
 /// How the rows of a query are printed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -30,6 +31,27 @@ pub enum TextFormat {
     Table,
     /// For programs
     Json,
+}
+
+impl TextFormat {
+    /// Prints `text`, which is in this format.
+    pub fn print(self, text: &str) -> Outcome {
+        match self {
+            TextFormat::Table => print_text(text),
+            TextFormat::Json => print_exactly(text),
+        }
+    }
+}
+
+/// Prints lines for people.
+pub fn print_text(text: &str) -> Outcome {
+    print_exactly(&printable_lines(text))
+}
+
+/// Prints what is for programs.
+pub fn print_exactly(text: &str) -> Outcome {
+    let mut out = io::stdout().lock();
+    out.write_all(text.as_bytes()).and_then(|()| out.flush()).map_err(Stop::output)
 }
 
 /// Standard output, buffered.

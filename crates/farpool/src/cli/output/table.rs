@@ -4,6 +4,7 @@
 use super::grid::{Align, Grid};
 use super::{Out, RowWriter, stop};
 use crate::cli::stop::{Outcome, Stop};
+use crate::cli::terminal::{printable, printable_lines};
 use arrow::array::RecordBatch;
 use arrow::datatypes::SchemaRef;
 use arrow::util::display::{ArrayFormatter, FormatOptions};
@@ -64,8 +65,9 @@ impl RowWriter for PlanWriter {
         let texts = |i: usize| ArrayFormatter::try_new(batch.column(i), &options).map_err(stop);
         let (kinds, plans) = (texts(0)?, texts(1)?);
         for row in 0..batch.num_rows() {
-            let plan = plans.value(row).to_string();
-            writeln!(self.out, "{}:\n{}\n", kinds.value(row), plan.trim_end()).map_err(Stop::output)?;
+            let (kind, plan) = (kinds.value(row).to_string(), plans.value(row).to_string());
+            let (kind, plan) = (printable(&kind), printable_lines(plan.trim_end()));
+            writeln!(self.out, "{kind}:\n{plan}\n").map_err(Stop::output)?;
         }
         Ok(())
     }

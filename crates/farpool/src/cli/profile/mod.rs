@@ -5,12 +5,12 @@ mod report;
 mod terminal;
 mod text;
 
+use super::output::{print_exactly, print_text};
 use super::pool_args::PoolArgs;
 use super::progress::{Progress, Unit};
-use super::stop::{Outcome, Stop};
+use super::stop::Outcome;
 use farpool::{Error, FileLoad, Profiling, TableName};
 use report::{Report, Source};
-use std::io::Write;
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
@@ -75,13 +75,11 @@ pub fn run(args: Args) -> Outcome {
             target if names_a_file(target) => of_files(target, &args).await?,
             target => of_table(target, &args).await?,
         };
-        let text = match args.format {
-            Format::Table => terminal::render(&report),
-            Format::Json => report.to_json(),
-            Format::Html => html::render(&report),
-        };
-        let mut out = std::io::stdout().lock();
-        out.write_all(text.as_bytes()).and_then(|()| out.flush()).map_err(Stop::output)
+        match args.format {
+            Format::Table => print_text(&terminal::render(&report)),
+            Format::Json => print_exactly(&report.to_json()),
+            Format::Html => print_exactly(&html::render(&report)),
+        }
     })
 }
 

@@ -1,0 +1,72 @@
+//! What is printed for people: texts of a peer, a file or a query may hold characters that move the cursor, change
+//! the terminal or turn the order of what stands beside them; they are shown, not obeyed.
+//!
+//! Formats for programs (CSV, JSON, Arrow) give every text as it is.
+
+use std::borrow::Cow;
+use std::io::{self, Write};
+
+/// The text on one line.
+pub fn printable(text: &str) -> Cow<'_, str> {
+    escape(text, is_obeyed)
+}
+
+/// The text, with its lines as they are.
+pub fn printable_lines(text: &str) -> Cow<'_, str> {
+    escape(text, |c| c != '\n' && is_obeyed(c))
+}
+
+fn escape(text: &str, is_escaped: impl Fn(char) -> bool) -> Cow<'_, str> {
+    if !text.contains(&is_escaped) {
+        return Cow::Borrowed(text);
+    }
+    let mut shown = String::with_capacity(text.len() + 16);
+    for c in text.chars() {
+        match is_escaped(c) {
+            true => shown.extend(c.escape_default()),
+            false => shown.push(c),
+        }
+    }
+    Cow::Owned(shown)
+}
+
+/// Control characters, of C0 and C1, and those that begin and end a change of direction (Unicode Standard Annex 9,
+/// sections 2.1 to 2.5).
+fn is_obeyed(c: char) -> bool {
+    c.is_control() || matches!(c, '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
+}
+
+/// Standard error for the log, which names what peers have said.
+pub struct LogWriter;
+
+impl Write for LogWriter {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        let text = String::from_utf8_lossy(bytes);
+        io::stderr().write_all(printable_lines(&text).as_bytes())?;
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        io::stderr().flush()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_a_terminal_would_obey_is_shown() {
+        for (text, shown) in [
+            ("plain Zürich 東京 ‏עברית", "plain Zürich 東京 ‏עברית"),
+            ("\u{1b}[2J", "\\u{1b}[2J"),
+            ("\u{9b}2J\u{7f}\r\t\0", "\\u{9b}2J\\u{7f}\\r\\t\\u{0}"),
+            ("\u{202e}txt.exe\u{2066}", "\\u{202e}txt.exe\\u{2066}"),
+        ] {
+            assert_eq!(printable(text), shown);
+            assert_eq!(printable_lines(text), shown);
+        }
+        assert_eq!(printable("a\nb"), "a\\nb");
+        assert_eq!(printable_lines("a\n\u{7}b\n"), "a\n\\u{7}b\n");
+    }
+}
