@@ -47,7 +47,7 @@ fn taken_in(mut bytes: &[u8]) -> Vec<Message> {
     let mut intake = Intake::default();
     let mut messages = Vec::new();
     loop {
-        match intake.next(|_| true) {
+        match intake.next(|_| Ok(true)) {
             Ok(Some(message)) => messages.push(message),
             Ok(None) if bytes.is_empty() => return messages,
             Ok(None) => {

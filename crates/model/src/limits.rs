@@ -182,6 +182,17 @@ pub const SPREAD_VALUE_BYTES_MAX: usize = 64;
 /// Milliseconds a peer may take to say hello, and to accept a connection.
 pub const HANDSHAKE_MS_MAX: u64 = 10_000;
 
+/// Columns of all tables in one list of tables: more than the message has room for, unless it is made to take much
+/// memory.
+pub const LISTED_COLUMNS_MAX: usize = 1 << 20;
+
+/// Answers of one program, of which each operator has one.
+pub const ANSWERS_MAX: usize = 64;
+
+/// Bytes of messages from one node that wait at a client, complete or not: four of the largest, or the windows of
+/// a few connections full of results.
+pub const UNREAD_BYTES_MAX: usize = 1 << 30;
+
 /// Milliseconds without a byte from a peer after which it is sent a `Ping`, if something is expected of it. A
 /// small multiple of the longest pause of a healthy peer on a busy machine.
 pub const PING_AFTER_MS: u64 = 15_000;
@@ -199,12 +210,14 @@ const _: () = assert!(STREAM_WINDOW_BYTES <= MESSAGE_BYTES_MAX);
 const _: () = assert!(STRING_BYTES_MAX <= MESSAGE_BYTES_MAX);
 const _: () = assert!(MESSAGE_ROWS_MAX <= i32::MAX as usize && ROW_GROUP_ROWS <= MESSAGE_ROWS_MAX);
 const _: () = assert!(2 * COLUMNS_MAX + MESSAGE_BYTES_MAX / (16 << 10) <= MESSAGE_BUFFERS_MAX);
+const _: () =
+    assert!(MESSAGE_BYTES_MAX + STREAMS_PER_CONNECTION_MAX * STREAM_WINDOW_BYTES < UNREAD_BYTES_MAX);
 const _: () = assert!(PATTERN_BYTES_MAX <= PLAN_BYTES_MAX);
 const _: () = assert!(
     STRING_BYTES_MAX <= ROW_GROUP_BYTES_MAX && DISTINCT_TRACKED_BYTES_MAX <= TABLE_DISTINCT_BYTES_MAX
 );
 const _: () = assert!(SORT_KEYS_MAX <= COLUMNS_MAX);
 const _: () = assert!(TAP_COLUMNS_MAX <= COLUMNS_MAX && TAP_MOMENT_COLUMNS_MAX <= TAP_COLUMNS_MAX);
-const _: () = assert!(MOMENT_COLUMNS_MAX <= COLUMNS_MAX);
+const _: () = assert!(MOMENT_COLUMNS_MAX <= COLUMNS_MAX && COLUMNS_MAX <= LISTED_COLUMNS_MAX);
 const _: () = assert!(PAGE_BYTES.is_power_of_two() && PAGE_BYTES <= RESULT_BYTES_MAX);
 const _: () = assert!(ROW_GROUP_ROWS <= u32::MAX as usize);

@@ -64,14 +64,14 @@ impl Intake {
         }
     }
 
-    /// The next message that is complete; those of streams that are not `wanted` are left out.
+    /// The next message that is complete; frames that are not `wanted` are left out.
     ///
     /// # Errors
-    /// As [`FrameHeader::decode`] and [`Assembler::push`].
-    pub fn next(&mut self, wanted: impl Fn(u32) -> bool) -> Result<Option<Message>> {
+    /// As [`FrameHeader::decode`] and [`Assembler::push`]; those of `wanted`, for a frame that may not come.
+    pub fn next(&mut self, wanted: impl Fn(&FrameHeader) -> Result<bool>) -> Result<Option<Message>> {
         loop {
             if let Some(direct) = self.direct.take_if(|direct| direct.missing == 0) {
-                if !wanted(direct.header.stream) {
+                if !wanted(&direct.header)? {
                     continue;
                 }
                 let bytes = direct.message.body.len();
@@ -85,7 +85,7 @@ impl Intake {
             }
             let Some((header, payload)) = split_frame(&mut self.buffer)? else { return Ok(None) };
             self.more = header.more;
-            if !wanted(header.stream) {
+            if !wanted(&header)? {
                 continue;
             }
             if let Some(message) = self.assembler.push(header, payload)? {
@@ -181,7 +181,7 @@ mod tests {
             let mut at = sent.len().min(5);
             let mut came = Vec::new();
             for step in steps.iter().cycle() {
-                while let Some(message) = intake.next(|stream| stream == 1).unwrap() {
+                while let Some(message) = intake.next(|header| Ok(header.stream == 1)).unwrap() {
                     came.push(message);
                 }
                 if at == sent.len() {

@@ -11,7 +11,7 @@ use bytes::Bytes;
 use farpool_model::status::TenantStatus;
 use farpool_model::{
     Answer, Encoding, Error, ErrorKind, Expr, OperatorAnswer, Prepared, Program, Receipt, Result, Status,
-    TableInfo, TableName, TableStatistics, TenantName, Version,
+    TableInfo, TableName, TableStatistics, TenantName, Version, limits,
 };
 use std::sync::Arc;
 
@@ -150,7 +150,7 @@ impl Response {
             FrameKind::Receipt => Response::Receipt(read_receipt(read(body)?)?),
             FrameKind::TableList => {
                 let proto::TableList { tables } = read(body)?;
-                Response::Tables(tables.iter().map(|t| read_table(read(t)?)).collect::<Result<_>>()?)
+                Response::Tables(read_tables(&tables)?)
             }
             FrameKind::TableInfo => Response::Table(read_table(read(body)?)?),
             FrameKind::Loaded => Response::Loaded(read_table(read(body)?)?),
@@ -223,7 +223,7 @@ fn read_prepared(prepared: proto::Prepared) -> Result<Response> {
     let effective = substrait::decode_program(&prepared.effective, &schema_of)?;
     let prepared = Prepared {
         version: Version(prepared.version),
-        answers: prepared.answers.iter().map(|a| read_answer(read(a)?)).collect::<Result<_>>()?,
+        answers: read_answers(&prepared.answers)?,
         effective,
         schema: batch::decode_schema(&prepared.schema)?,
     };
@@ -241,6 +241,31 @@ fn write_answer(answer: &OperatorAnswer) -> proto::OperatorAnswer {
         detail: answer.detail.clone(),
         answer: number.into(),
         reason: answer.reason.clone(),
+    }
+}
+
+fn read_answers(answers: &[Bytes]) -> Result<Vec<OperatorAnswer>> {
+    check_count("answers of a program", answers.len(), limits::ANSWERS_MAX)?;
+    answers.iter().map(|answer| read_answer(read(answer)?)).collect()
+}
+
+fn read_tables(tables: &[Bytes]) -> Result<Vec<TableInfo>> {
+    check_count("tables", tables.len(), limits::TABLES_PER_TENANT_MAX)?;
+    let mut columns = 0;
+    let mut read_one = |table: &Bytes| {
+        let table = read_table(read(table)?)?;
+        columns += table.columns.len();
+        check_count("columns of all tables", columns, limits::LISTED_COLUMNS_MAX)?;
+        Ok(table)
+    };
+    tables.iter().map(&mut read_one).collect()
+}
+
+/// What takes a few bytes on the wire may take hundreds in memory.
+fn check_count(what: &str, count: usize, most: usize) -> Result<()> {
+    match count <= most {
+        true => Ok(()),
+        false => Err(Error::over_limit(format!("there may be {most} {what}, here are {count}"))),
     }
 }
 
@@ -285,7 +310,7 @@ fn read_receipt(receipt: proto::Receipt) -> Result<Receipt> {
         bytes_on_wire: receipt.bytes_on_wire,
         cpu_ns: receipt.cpu_ns,
         elapsed_ns: receipt.elapsed_ns,
-        operators: receipt.operators.iter().map(|a| read_answer(read(a)?)).collect::<Result<_>>()?,
+        operators: read_answers(&receipt.operators)?,
         bytes_plain: receipt.bytes_plain,
         encoding: Encoding::ALL.get(receipt.encoding as usize).copied().unwrap_or_default(),
     })

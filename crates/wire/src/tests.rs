@@ -196,6 +196,28 @@ fn a_spread_is_small_and_of_its_column() {
     }
 }
 
+#[test]
+fn lists_of_a_node_have_limits() {
+    let decode = |kind, body| Response::decode(&Message { kind, stream: 1, body, bytes_on_wire: 0 }, None);
+    let answer = request::body(&proto::OperatorAnswer { answer: 1, ..Default::default() });
+    let receipt = proto::Receipt { operators: vec![answer; limits::ANSWERS_MAX + 1], ..Default::default() };
+    let error = decode(FrameKind::Receipt, request::body(&receipt)).unwrap_err();
+    assert_eq!(error.kind, ErrorKind::OverLimit);
+    let tables = proto::TableList { tables: vec![Bytes::new(); limits::TABLES_PER_TENANT_MAX + 1] };
+    let error = decode(FrameKind::TableList, request::body(&tables)).unwrap_err();
+    assert_eq!(error.kind, ErrorKind::OverLimit);
+    let wide = Schema::new(vec![Field::new("", DataType::Boolean, true); limits::COLUMNS_MAX]);
+    let wide = TableInfo {
+        schema: Arc::new(wide),
+        columns: vec![ColumnStatistics::default(); limits::COLUMNS_MAX],
+        ..table_info()
+    };
+    let wide = request::body(&crate::table::write_table(&wide).unwrap());
+    let count = limits::LISTED_COLUMNS_MAX / limits::COLUMNS_MAX + 1;
+    let error = decode(FrameKind::TableList, request::body(&proto::TableList { tables: vec![wide; count] }));
+    assert_eq!(error.unwrap_err().kind, ErrorKind::OverLimit);
+}
+
 fn prepared() -> Prepared {
     let filter = Expr::compare(CompareOp::Lt, Expr::Column(0), Expr::Column(0));
     let effective = Program { filter: Some(filter), ..Program::scan(name("t"), &schema(), &[2]) };

@@ -1,22 +1,27 @@
 //! One connection to a node, shared by all requests that are open on it.
 //!
 //! A reader task puts frames together to messages and hands each to the stream it belongs to; whoever
-//! waits for the stream decodes it, so that several streams are decoded in parallel. What lies in a stream
-//! unread is bounded by the credit that its reader gives.
+//! waits for the stream decodes it, so that several streams are decoded in parallel.
 //!
-//! Invariant: a stream that its owner drops before its last message is cancelled at the node.
+//! Invariants: a stream that its owner drops before its last message is cancelled at the node. A node that
+//! sends what does not belong where it comes, or more than it has credit for, ends its connection, and so does
+//! one that is expected to answer and falls silent, even to a `Ping`.
 
+use super::mailbox::{Mailbox, Share, Unread};
 use super::sender::Sender;
-use bytes::{BufMut, BytesMut};
-use farpool_model::{Error, Result, limits};
-use farpool_wire::{FrameKind, Intake, Message, Outgoing, Request, Response};
+use bytes::{BufMut, Bytes, BytesMut};
+use farpool_model::{Error, Result, cast, limits};
+use farpool_wire::{FrameHeader, FrameKind, Intake, Message, Outgoing, Request, Response};
 use parking_lot::Mutex;
+use socket2::SockRef;
 use std::collections::HashMap;
 use std::io;
+use std::net::Shutdown;
 use std::sync::Arc;
+use std::time::Duration;
 use tokio::net::TcpStream;
-use tokio::sync::mpsc::{self, UnboundedReceiver, UnboundedSender};
 use tokio::task::AbortHandle;
+use tokio::time::timeout;
 
 /// A read of so many bytes is followed by a turn for others.
 const YIELD_BYTES: usize = 64 << 10;
@@ -24,6 +29,31 @@ const YIELD_BYTES: usize = 64 << 10;
 /// Streams that a client opens before it makes another connection: fewer than a node allows, because the
 /// node may learn a moment later than the client that a stream has ended.
 const STREAMS_MAX: usize = limits::STREAMS_PER_CONNECTION_MAX - 8;
+
+/// The stream after which another connection is made: numbers are not used twice. So many are left that those who
+/// have just found room cannot use them up.
+const STREAM_LAST: u32 = u32::MAX / 2;
+
+/// Bodies below this are copied out of what was read: a few bytes that wait would keep all of it.
+const COPIED_BYTES_MAX: usize = 16 << 10;
+
+/// How long a node may be silent while something is expected of it.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Patience {
+    /// Until it is asked whether it is there.
+    pub ping_after: Duration,
+    /// From then until the connection is given up.
+    pub pong_max: Duration,
+}
+
+impl Default for Patience {
+    fn default() -> Self {
+        Patience {
+            ping_after: Duration::from_millis(limits::PING_AFTER_MS),
+            pong_max: Duration::from_millis(limits::PONG_MS_MAX),
+        }
+    }
+}
 
 /// A connection whose two sides have said hello. Closes when dropped.
 #[derive(Debug)]
@@ -36,13 +66,15 @@ pub(super) struct Connection {
 struct Shared {
     socket: TcpStream,
     place: String,
+    patience: Patience,
     sender: Sender,
     streams: Mutex<Streams>,
+    unread: Arc<Unread>,
 }
 
-#[derive(Debug)]
+#[derive(Debug, Default)]
 struct Streams {
-    open: HashMap<u32, UnboundedSender<Message>>,
+    open: HashMap<u32, Arc<Mailbox>>,
     last: u32,
     /// Dropped before their end: what has come of their next message is to be forgotten.
     dropped: Vec<u32>,
@@ -60,11 +92,16 @@ enum Closed {
 
 impl Connection {
     /// Takes over a socket after the hello; `received` is what came after it. `place` is how messages to
-    /// people call the node.
-    pub fn start(socket: TcpStream, received: BytesMut, place: String) -> Self {
-        let streams = Streams { open: HashMap::new(), last: 0, dropped: Vec::new(), closed: None };
-        let shared =
-            Arc::new(Shared { socket, place, sender: Sender::default(), streams: Mutex::new(streams) });
+    /// people call the node; `unread` counts what waits on all connections to it.
+    pub fn start(
+        socket: TcpStream,
+        received: BytesMut,
+        place: String,
+        patience: Patience,
+        unread: Arc<Unread>,
+    ) -> Self {
+        let (sender, streams) = Default::default();
+        let shared = Arc::new(Shared { socket, place, patience, sender, streams, unread });
         let reader = shared.clone();
         let writer = shared.clone();
         let tasks = [
@@ -77,7 +114,7 @@ impl Connection {
     /// Whether the connection works, as far as is known, and has a stream left.
     pub fn has_room(&self) -> bool {
         let streams = self.shared.streams.lock();
-        streams.closed.is_none() && streams.open.len() < STREAMS_MAX
+        streams.closed.is_none() && streams.open.len() < STREAMS_MAX && streams.last < STREAM_LAST
     }
 
     /// Whether the connection is known to be broken.
@@ -91,11 +128,10 @@ impl Connection {
     /// `Unavailable` when the connection is broken; what is wrong with the request.
     pub fn open(self: &Arc<Self>, request: &Request, doing: &'static str) -> Result<Channel> {
         let messages = request.encode()?;
-        let (sender, receiver) = mpsc::unbounded_channel();
-        let opened = self.shared.streams.lock().open(sender);
+        let mailbox = Arc::new(Mailbox::new(request.kind(), self.shared.unread.clone()));
+        let opened = self.shared.streams.lock().open(mailbox.clone());
         let id = opened.map_err(|closed| closed.error(&self.shared.place, doing))?;
-        let connection = self.clone();
-        let mut channel = Channel { connection, id, receiver, doing, bytes_on_wire: 0, ended: false };
+        let mut channel = Channel { connection: self.clone(), id, mailbox, doing, bytes_on_wire: 0 };
         messages.into_iter().for_each(|message| channel.send(message));
         Ok(channel)
     }
@@ -108,6 +144,10 @@ impl Drop for Connection {
 }
 
 impl Closed {
+    fn gone(error: &io::Error) -> Self {
+        Closed::Gone(Some(error.to_string()))
+    }
+
     fn error(&self, place: &str, doing: &str) -> Error {
         match self {
             Closed::Gone(why) => {
@@ -121,49 +161,50 @@ impl Closed {
 }
 
 impl Streams {
-    fn open(&mut self, sender: UnboundedSender<Message>) -> Result<u32, Closed> {
+    fn open(&mut self, mailbox: Arc<Mailbox>) -> Result<u32, Closed> {
         if let Some(closed) = &self.closed {
             return Err(closed.clone());
         }
-        loop {
-            // 0 is the connection itself.
-            self.last = self.last.checked_add(1).unwrap_or(1);
-            if !self.open.contains_key(&self.last) {
-                self.open.insert(self.last, sender);
-                return Ok(self.last);
-            }
-        }
+        // The first is 1: 0 is the connection itself.
+        self.last += 1;
+        self.open.insert(self.last, mailbox);
+        Ok(self.last)
     }
 }
 
 impl Shared {
     async fn read(&self, received: BytesMut) {
         let closed = self.read_messages(Intake::new(received)).await.err().unwrap_or(Closed::Gone(None));
+        // A node that was at fault learns that nobody listens any more. One that is gone need not.
+        drop(SockRef::from(&self.socket).shutdown(Shutdown::Both));
         let mut streams = self.streams.lock();
         streams.closed = Some(closed);
         // Whoever waits for a message sees the end of its stream.
-        streams.open.clear();
+        streams.open.drain().for_each(|(_, mailbox)| mailbox.close());
     }
 
     /// Reads until the other side closes the connection.
     async fn read_messages(&self, mut intake: Intake) -> Result<(), Closed> {
-        let wanted = |stream: u32| stream == 0 || self.streams.lock().open.contains_key(&stream);
+        let mut incomplete = Share::new(self.unread.clone());
         loop {
             self.forget_dropped(&mut intake);
-            while let Some(message) = intake.next(wanted).map_err(|e| self.damaged(e))? {
+            while let Some(message) =
+                intake.next(|header| self.is_wanted(header)).map_err(|e| self.at_fault(e))?
+            {
                 self.dispatch(message)?;
             }
-            match self.fill(&mut intake).await {
-                Ok(0) => return Ok(()),
+            let bytes = cast::u64_from(intake.bytes_held());
+            incomplete.resize(bytes).map_err(|e| self.at_fault(e))?;
+            match self.fill(&mut intake).await? {
+                0 => return Ok(()),
                 // Whoever decodes what has come may be waiting for this very thread.
-                Ok(bytes) if bytes >= YIELD_BYTES => tokio::task::yield_now().await,
-                Ok(_) => {}
-                Err(error) => return Err(Closed::Gone(Some(error.to_string()))),
+                bytes if bytes >= YIELD_BYTES => tokio::task::yield_now().await,
+                _ => {}
             }
         }
     }
 
-    async fn fill(&self, intake: &mut Intake) -> io::Result<usize> {
+    async fn fill(&self, intake: &mut Intake) -> Result<usize, Closed> {
         loop {
             let (buffer, most) = intake.room();
             match self.socket.try_read_buf(&mut buffer.limit(most)) {
@@ -171,12 +212,69 @@ impl Shared {
                     intake.read(bytes);
                     return Ok(bytes);
                 }
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
-                    self.socket.readable().await?;
-                }
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => self.readable().await?,
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-                Err(error) => return Err(error),
+                Err(error) => return Err(Closed::gone(&error)),
             }
+        }
+    }
+
+    /// Waits until something comes. A node of which something is expected is asked after a while whether it is
+    /// there, and given up when not even that is answered.
+    async fn readable(&self) -> Result<(), Closed> {
+        let Patience { ping_after, pong_max } = self.patience;
+        let mut asked = false;
+        loop {
+            let patience = if asked { pong_max } else { ping_after };
+            if let Ok(ready) = timeout(patience, self.socket.readable()).await {
+                return ready.map_err(|error| Closed::gone(&error));
+            }
+            match self.is_expecting() {
+                false => asked = false,
+                true if asked => return Err(Closed::Failed(self.silent(ping_after + pong_max))),
+                true => {
+                    self.ping()?;
+                    asked = true;
+                }
+            }
+        }
+    }
+
+    /// Whether a stream waits for the node.
+    fn is_expecting(&self) -> bool {
+        self.streams.lock().open.values().any(|mailbox| !mailbox.has_ended())
+    }
+
+    fn silent(&self, waited: Duration) -> Error {
+        let seconds = waited.as_secs();
+        Error::unavailable(format!(
+            "the pool at {} does not answer: nothing came for {seconds} s",
+            self.place
+        ))
+        .advise("see whether it still runs and the network is up, and try again")
+    }
+
+    fn ping(&self) -> Result<(), Closed> {
+        let messages = Request::Ping.encode().map_err(Closed::Failed)?;
+        messages.into_iter().for_each(|message| self.sender.send(&self.socket, 0, message));
+        Ok(())
+    }
+
+    /// Whether frames like this one are to be put together: not those that were under way when their stream was
+    /// cancelled.
+    fn is_wanted(&self, header: &FrameHeader) -> Result<bool> {
+        let FrameHeader { kind, stream, .. } = *header;
+        if stream == 0 {
+            return match kind.is_keepalive() || kind == FrameKind::Error {
+                true => Ok(true),
+                false => Err(Error::corrupt(format!("{} without a request", kind.name()))),
+            };
+        }
+        let streams = self.streams.lock();
+        match streams.open.get(&stream) {
+            Some(mailbox) => mailbox.check(kind).map(|()| true),
+            None if stream <= streams.last => Ok(false),
+            None => Err(Error::corrupt(format!("{} on stream {stream}, which is not open", kind.name()))),
         }
     }
 
@@ -185,23 +283,31 @@ impl Shared {
         dropped.into_iter().for_each(|stream| intake.forget(stream));
     }
 
-    fn damaged(&self, error: Error) -> Closed {
+    fn at_fault(&self, error: Error) -> Closed {
         Closed::Failed(error.at(&self.place))
     }
 
-    fn dispatch(&self, message: Message) -> Result<(), Closed> {
+    fn dispatch(&self, mut message: Message) -> Result<(), Closed> {
         if message.stream == 0 {
-            return Err(match Response::decode(&message, None) {
-                Ok(Response::Error(error)) => Closed::Failed(error),
-                _ => self.damaged(Error::corrupt(format!("{} without a request", message.kind.name()))),
-            });
+            return self.take_notice(&message);
         }
-        let streams = self.streams.lock();
-        if let Some(sender) = streams.open.get(&message.stream) {
-            // The receiver may be gone a moment before the stream is taken out.
-            drop(sender.send(message));
+        if message.body.len() < COPIED_BYTES_MAX {
+            message.body = Bytes::copy_from_slice(&message.body);
         }
-        Ok(())
+        let mailbox = self.streams.lock().open.get(&message.stream).cloned();
+        mailbox.map_or(Ok(()), |mailbox| mailbox.put(message)).map_err(|error| self.at_fault(error))
+    }
+
+    /// Takes a message about the connection itself.
+    fn take_notice(&self, message: &Message) -> Result<(), Closed> {
+        match Response::decode(message, None).map_err(|error| self.at_fault(error))? {
+            Response::Ping => {
+                self.sender.pong(&self.socket);
+                Ok(())
+            }
+            Response::Error(error) => Err(Closed::Failed(error)),
+            _ => Ok(()),
+        }
     }
 }
 
@@ -210,38 +316,35 @@ impl Shared {
 pub(super) struct Channel {
     connection: Arc<Connection>,
     id: u32,
-    receiver: UnboundedReceiver<Message>,
+    mailbox: Arc<Mailbox>,
     doing: &'static str,
     bytes_on_wire: u64,
-    ended: bool,
 }
 
 impl Channel {
     /// Sends a message.
     pub fn send(&mut self, message: Outgoing) {
         self.bytes_on_wire += message.bytes_on_wire();
+        self.mailbox.sent(message.kind(), message.bytes_on_wire());
         let shared = &self.connection.shared;
         shared.sender.send(&shared.socket, self.id, message);
     }
 
     /// Gives the node credit.
     pub fn grant(&mut self, bytes: u64) -> Result<()> {
+        self.mailbox.granting(bytes)?;
         Request::Credit { bytes }.encode()?.into_iter().for_each(|message| self.send(message));
         Ok(())
     }
 
     /// The next message; an error when the connection broke.
     pub fn poll_receive(&mut self, context: &mut std::task::Context<'_>) -> std::task::Poll<Result<Message>> {
-        self.receiver.poll_recv(context).map(|message| match message {
+        self.mailbox.poll_take(context).map(|message| match message {
             Some(message) => {
                 self.bytes_on_wire += message.bytes_on_wire;
-                self.ended = message.kind == FrameKind::Error;
                 Ok(message)
             }
-            None => {
-                self.ended = true;
-                Err(self.broken())
-            }
+            None => Err(self.broken()),
         })
     }
 
@@ -250,9 +353,9 @@ impl Channel {
         std::future::poll_fn(|context| self.poll_receive(context)).await
     }
 
-    /// Says that the stream's last message has come: there is nothing to cancel.
-    pub fn end(&mut self) {
-        self.ended = true;
+    /// Waits until rows of a load may be sent; false once the load has ended.
+    pub async fn may_send(&mut self) -> bool {
+        std::future::poll_fn(|context| self.mailbox.poll_may_send(context)).await
     }
 
     /// Bytes of the stream, both ways, frames included.
@@ -271,7 +374,7 @@ impl Drop for Channel {
     fn drop(&mut self) {
         let mut streams = self.connection.shared.streams.lock();
         streams.open.remove(&self.id);
-        if self.ended || streams.closed.is_some() {
+        if self.mailbox.has_ended() || streams.closed.is_some() {
             return;
         }
         streams.dropped.push(self.id);

@@ -1,35 +1,69 @@
 //! Getting through to a node: the socket, the preface, the hello; and what to tell a person when any of
 //! it fails.
 
-use super::connection::Connection;
+use super::connection::{Connection, Patience};
+use super::mailbox::Unread;
 use crate::PoolUrl;
 use bytes::{Buf, BytesMut};
 use farpool_model::{Error, Result, limits};
 use farpool_wire::{
-    Assembler, Message, PREFACE, Request, Response, VERSION_MAX, VERSION_MIN, check_preface, split_frame,
+    Assembler, FrameHeader, FrameKind, Message, PREFACE, Request, Response, VERSION_MAX, VERSION_MIN,
+    check_preface, split_frame,
 };
+use socket2::{SockRef, TcpKeepalive};
 use std::io::{self, ErrorKind};
+use std::sync::Arc;
 use std::time::Duration;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio::time::timeout;
 
-/// Connects to the node at `url` and says hello.
-///
-/// # Errors
-/// `Unavailable` when nobody is there or it is somebody else; `Denied` for the token.
-pub(super) async fn dial(url: &PoolUrl, token: Option<&str>) -> Result<Connection> {
-    let patience = Duration::from_millis(limits::HANDSHAKE_MS_MAX);
-    let mut socket = match timeout(patience, TcpStream::connect((url.host(), url.port()))).await {
-        Ok(Ok(socket)) => socket,
-        Ok(Err(error)) => return Err(unreachable(url, &error)),
-        Err(_) => return Err(silent(url, "does not answer")),
-    };
-    socket.set_nodelay(true).map_err(|error| unreachable(url, &error))?;
-    match timeout(patience, hello(&mut socket, url, token)).await {
-        Ok(received) => Ok(Connection::start(socket, received?, url.to_string())),
-        Err(_) => Err(silent(url, "accepts connections but does not say that it is a farpool pool")),
+/// What connections to one node have in common.
+pub(super) struct Dialer {
+    url: PoolUrl,
+    token: Option<String>,
+    pub(super) patience: Patience,
+    unread: Arc<Unread>,
+}
+
+impl Dialer {
+    /// For the node at `url`, to which `token` is shown if there is one.
+    pub fn new(url: &PoolUrl, token: Option<String>) -> Self {
+        Dialer { url: url.clone(), token, patience: Patience::default(), unread: Arc::default() }
     }
+
+    /// The node.
+    pub fn url(&self) -> &PoolUrl {
+        &self.url
+    }
+
+    /// Connects to the node and says hello.
+    ///
+    /// # Errors
+    /// `Unavailable` when nobody is there or it is somebody else; `Denied` for the token.
+    pub async fn dial(&self) -> Result<Connection> {
+        let url = &self.url;
+        let patience = Duration::from_millis(limits::HANDSHAKE_MS_MAX);
+        let mut socket = match timeout(patience, TcpStream::connect((url.host(), url.port()))).await {
+            Ok(Ok(socket)) => socket,
+            Ok(Err(error)) => return Err(unreachable(url, &error)),
+            Err(_) => return Err(silent(url, "does not answer")),
+        };
+        prepare(&socket).map_err(|error| unreachable(url, &error))?;
+        let received = timeout(patience, hello(&mut socket, url, self.token.as_deref())).await;
+        let received = received
+            .map_err(|_| silent(url, "accepts connections but does not say that it is a farpool pool"))??;
+        Ok(Connection::start(socket, received, url.to_string(), self.patience, self.unread.clone()))
+    }
+}
+
+/// Requests leave at once. On a connection that nobody uses the system finds out whether the node is still there,
+/// so that the next request does not have to.
+fn prepare(socket: &TcpStream) -> io::Result<()> {
+    let idle = Duration::from_millis(limits::PING_AFTER_MS);
+    let keepalive = TcpKeepalive::new().with_time(idle).with_interval(idle).with_retries(2);
+    socket.set_nodelay(true)?;
+    SockRef::from(socket).set_tcp_keepalive(&keepalive)
 }
 
 /// Says hello and waits for the welcome; gives what came after it.
@@ -74,6 +108,7 @@ async fn first_message(socket: &mut TcpStream, received: &mut BytesMut, url: &Po
     let mut assembler = Assembler::new();
     loop {
         while let Some((header, payload)) = split_frame(received).map_err(|error| error.at(url))? {
+            check_greeting(header, url)?;
             if let Some(message) = assembler.push(header, payload).map_err(|error| error.at(url))? {
                 return Ok(message);
             }
@@ -81,6 +116,14 @@ async fn first_message(socket: &mut TcpStream, received: &mut BytesMut, url: &Po
         if read(socket, received).await? == 0 {
             return Err(hung_up(url));
         }
+    }
+}
+
+/// Before its welcome a node has nothing else to say, however large.
+fn check_greeting(FrameHeader { kind, stream, .. }: FrameHeader, url: &PoolUrl) -> Result<()> {
+    match kind {
+        FrameKind::Welcome | FrameKind::Error if stream == 0 => Ok(()),
+        _ => Err(Error::corrupt(format!("{url} greets with {} on stream {stream}", kind.name()))),
     }
 }
 

@@ -7,7 +7,7 @@ use arrow_array::RecordBatch;
 use arrow_cast::{CastOptions, cast_with_options};
 use arrow_schema::{DataType, SchemaRef};
 use farpool_model::{Error, Result, TableInfo, limits};
-use farpool_wire::{Outgoing, Request, Response, Window};
+use farpool_wire::{Request, Response};
 use futures::StreamExt;
 
 /// Sends `batches` on `channel`, on which the load has begun; `schema` is the canonical schema.
@@ -19,64 +19,42 @@ pub(super) async fn load(
     schema: &SchemaRef,
     batches: BatchStream,
 ) -> Result<TableInfo> {
-    let mut window = Window::new();
     let mut batches = batches.fuse();
     loop {
         tokio::select! {
             biased;
-            response = receive(&mut channel) => apply(response?, &mut window)?,
+            answer = answer(&mut channel) => return answer,
             batch = batches.next() => match batch {
-                Some(batch) => send(&mut channel, &mut window, schema, &batch?).await?,
+                Some(batch) => send(&mut channel, schema, &batch?).await?,
                 None => break,
             },
         }
     }
     Request::LoadEnd.encode()?.into_iter().for_each(|message| channel.send(message));
-    loop {
-        match receive(&mut channel).await? {
-            Response::Loaded(table) => {
-                channel.end();
-                return Ok(table);
-            }
-            response => apply(response, &mut window)?,
-        }
-    }
+    answer(&mut channel).await
 }
 
-/// Sends one batch, in parts of at most a row group, waiting for credit as needed.
-async fn send(
-    channel: &mut Channel,
-    window: &mut Window,
-    schema: &SchemaRef,
-    batch: &RecordBatch,
-) -> Result<()> {
+/// Sends one batch, in parts of at most a row group, waiting for credit as needed. Once the node has refused the
+/// load, the rest of the batch goes nowhere.
+async fn send(channel: &mut Channel, schema: &SchemaRef, batch: &RecordBatch) -> Result<()> {
     for start in (0..batch.num_rows()).step_by(limits::ROW_GROUP_ROWS) {
         let rows = limits::ROW_GROUP_ROWS.min(batch.num_rows() - start);
         let part = canonical(&batch.slice(start, rows), schema)?;
         for message in Request::LoadBatch(part).encode()? {
-            send_one(channel, window, message).await?;
+            if !channel.may_send().await {
+                return Ok(());
+            }
+            channel.send(message);
         }
     }
     Ok(())
 }
 
-async fn send_one(channel: &mut Channel, window: &mut Window, message: Outgoing) -> Result<()> {
-    while !window.is_open() {
-        apply(receive(channel).await?, window)?;
-    }
-    window.sent(message.bytes_on_wire());
-    channel.send(message);
-    Ok(())
-}
-
-async fn receive(channel: &mut Channel) -> Result<Response> {
+/// What the node says of the load: before all rows are there, only that it refuses it.
+async fn answer(channel: &mut Channel) -> Result<TableInfo> {
     let message = channel.receive().await?;
-    Response::decode(&message, None)
-}
-
-fn apply(response: Response, window: &mut Window) -> Result<()> {
-    match response {
-        Response::Credit { bytes } => window.granted(bytes),
+    match Response::decode(&message, None)? {
+        Response::Loaded(table) => Ok(table),
         Response::Error(error) => Err(error),
         other => Err(unexpected(other.kind())),
     }

@@ -5,8 +5,10 @@
 //! many requests open as a node allows.
 
 mod connection;
+mod conversation;
 mod dial;
 mod load;
+mod mailbox;
 mod memory;
 mod query;
 mod sender;
@@ -15,6 +17,7 @@ use crate::{BatchStream, Execution, Pool, PoolUrl, ReceiptHandle};
 use arrow_schema::SchemaRef;
 use async_trait::async_trait;
 use connection::{Channel, Connection};
+use dial::Dialer;
 use farpool_model::{
     ErrorKind, LoadMode, Prepared, Program, Result, ResultForm, Status, TableInfo, TableName,
     TableStatistics, schema,
@@ -27,9 +30,8 @@ use std::sync::{Arc, Weak};
 
 /// A node reached over TCP.
 pub struct RemotePool {
-    url: PoolUrl,
-    token: Option<String>,
     results: ResultForm,
+    dialer: Dialer,
     connections: tokio::sync::Mutex<Vec<Arc<Connection>>>,
     /// The schemas of tables as they were last described, which the numbers of columns in programs refer to.
     schemas: Mutex<HashMap<TableName, SchemaRef>>,
@@ -44,11 +46,14 @@ impl RemotePool {
     /// # Errors
     /// `Unavailable` when nobody is there or it is somebody else; `Denied` for the token.
     pub async fn connect(url: &PoolUrl, token: Option<String>) -> Result<Self> {
-        let first = dial::dial(url, token.as_deref()).await?;
+        RemotePool::dial(Dialer::new(url, token)).await
+    }
+
+    async fn dial(dialer: Dialer) -> Result<Self> {
+        let first = dialer.dial().await?;
         Ok(RemotePool {
-            url: url.clone(),
-            token,
             results: ResultForm::default(),
+            dialer,
             connections: tokio::sync::Mutex::new(vec![Arc::new(first)]),
             schemas: Mutex::default(),
             described: Mutex::default(),
@@ -69,7 +74,7 @@ impl RemotePool {
         if let Some(connection) = connections.iter().find(|connection| connection.has_room()) {
             return Ok(connection.clone());
         }
-        let connection = Arc::new(dial::dial(&self.url, self.token.as_deref()).await?);
+        let connection = Arc::new(self.dialer.dial().await?);
         connections.push(connection.clone());
         Ok(connection)
     }
@@ -153,7 +158,6 @@ impl RemotePool {
 async fn ask(connection: &Arc<Connection>, request: &Request, doing: &'static str) -> Result<Response> {
     let mut channel = connection.open(request, doing)?;
     let message = channel.receive().await?;
-    channel.end();
     match Response::decode(&message, None)? {
         Response::Error(error) => Err(error),
         response => Ok(response),
@@ -163,7 +167,7 @@ async fn ask(connection: &Arc<Connection>, request: &Request, doing: &'static st
 #[async_trait]
 impl Pool for RemotePool {
     fn url(&self) -> String {
-        self.url.to_string()
+        self.dialer.url().to_string()
     }
 
     fn is_remote(&self) -> bool {
@@ -262,6 +266,9 @@ impl Pool for RemotePool {
 
 impl fmt::Debug for RemotePool {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("RemotePool").field("url", &self.url.to_string()).finish_non_exhaustive()
+        f.debug_struct("RemotePool").field("url", &self.url()).finish_non_exhaustive()
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -150,7 +150,6 @@ impl Open {
         }
         match Response::decode(&message, None)? {
             Response::Receipt(came) => {
-                self.channel.end();
                 receipt.set(Receipt { bytes_on_wire: self.channel.bytes_on_wire(), ..came });
                 Ok(None)
             }

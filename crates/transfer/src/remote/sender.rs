@@ -1,11 +1,11 @@
 //! The sending side of a client's connection: first come, first sent.
 //!
 //! Whoever has something to send writes it at once as far as the socket takes it, so that a small request
-//! costs no change of task; the writer task sends the rest. Little is ever queued: requests are small, and
-//! a load waits for credit.
+//! costs no change of task; the writer task sends the rest. Little is ever queued: requests are small, a load
+//! waits for credit, and of answers to `Ping` there is one at most, whatever the node asks.
 
 use bytes::{Buf, Bytes};
-use farpool_wire::Outgoing;
+use farpool_wire::{Outgoing, Request};
 use parking_lot::Mutex;
 use std::collections::VecDeque;
 use std::io::{self, IoSlice};
@@ -18,19 +18,35 @@ const SEGMENTS_PER_WRITE: usize = 128;
 /// What waits to be sent.
 #[derive(Debug, Default)]
 pub(super) struct Sender {
-    queue: Mutex<VecDeque<Bytes>>,
+    queue: Mutex<Queue>,
     writer: Notify,
+}
+
+#[derive(Debug, Default)]
+struct Queue {
+    segments: VecDeque<Bytes>,
+    /// Whether the node waits for a `Pong`, which goes behind all that is queued.
+    owes_pong: bool,
 }
 
 impl Sender {
     /// Queues a message and sends what the socket takes at once. A socket that fails says so to the
     /// reader, which ends the connection.
     pub fn send(&self, socket: &TcpStream, stream: u32, message: Outgoing) {
+        self.add(socket, |queue| queue.segments.extend(message.frames(stream)));
+    }
+
+    /// Answers all `Ping`s that have come so far.
+    pub fn pong(&self, socket: &TcpStream) {
+        self.add(socket, |queue| queue.owes_pong = true);
+    }
+
+    fn add(&self, socket: &TcpStream, change: impl FnOnce(&mut Queue)) {
         let mut queue = self.queue.lock();
-        let was_empty = queue.is_empty();
-        queue.extend(message.frames(stream));
+        let was_empty = queue.segments.is_empty();
+        change(&mut queue);
         // Otherwise the writer task is waiting for the socket.
-        if was_empty && matches!(flush(&mut queue, socket), Ok(false)) {
+        if was_empty && matches!(queue.flush(socket), Ok(false)) {
             self.writer.notify_one();
         }
     }
@@ -40,7 +56,7 @@ impl Sender {
         loop {
             self.writer.notified().await;
             loop {
-                let blocked = matches!(flush(&mut self.queue.lock(), socket), Ok(false));
+                let blocked = matches!(self.queue.lock().flush(socket), Ok(false));
                 if !blocked {
                     break;
                 }
@@ -52,30 +68,81 @@ impl Sender {
     }
 }
 
-/// Writes what the socket takes; true when nothing is left.
-fn flush(queue: &mut VecDeque<Bytes>, socket: &TcpStream) -> io::Result<bool> {
-    while !queue.is_empty() {
-        let slices: Vec<IoSlice<'_>> =
-            queue.iter().take(SEGMENTS_PER_WRITE).map(|segment| IoSlice::new(segment)).collect();
-        match socket.try_write_vectored(&slices) {
-            Ok(written) => consume(queue, written),
-            Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(false),
-            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-            Err(error) => {
-                queue.clear();
-                return Err(error);
+impl Queue {
+    /// Writes what the socket takes; true when nothing is left.
+    fn flush(&mut self, socket: &TcpStream) -> io::Result<bool> {
+        while !self.is_done() {
+            let segments = self.segments.iter().take(SEGMENTS_PER_WRITE);
+            let slices: Vec<IoSlice<'_>> = segments.map(|segment| IoSlice::new(segment)).collect();
+            match socket.try_write_vectored(&slices) {
+                Ok(written) => self.consume(written),
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(false),
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) => {
+                    self.segments.clear();
+                    return Err(error);
+                }
             }
         }
+        Ok(true)
     }
-    Ok(true)
+
+    /// Whether nothing is left to send, not even the `Pong` that goes last.
+    fn is_done(&mut self) -> bool {
+        if self.segments.is_empty() && std::mem::take(&mut self.owes_pong) {
+            let pong = Request::Pong.encode().into_iter().flatten();
+            self.segments.extend(pong.flat_map(|message| message.frames(0)));
+        }
+        self.segments.is_empty()
+    }
+
+    fn consume(&mut self, mut written: usize) {
+        while let Some(first) = self.segments.front_mut() {
+            if first.len() > written {
+                return first.advance(written);
+            }
+            written -= first.len();
+            self.segments.pop_front();
+        }
+    }
 }
 
-fn consume(queue: &mut VecDeque<Bytes>, mut written: usize) {
-    while let Some(first) = queue.front_mut() {
-        if first.len() > written {
-            return first.advance(written);
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use bytes::{BufMut, BytesMut};
+    use farpool_wire::{FrameKind, Intake};
+    use std::sync::Arc;
+    use tokio::io::AsyncReadExt;
+    use tokio::net::TcpListener;
+
+    #[tokio::test]
+    async fn pings_of_a_node_that_does_not_read_make_no_queue() {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let socket = TcpStream::connect(listener.local_addr().unwrap()).await.unwrap();
+        let (mut node, _) = listener.accept().await.unwrap();
+        let sender = Arc::new(Sender::default());
+        // More than a socket takes.
+        let rows = Bytes::from(vec![0; 64 << 20]);
+        sender.send(&socket, 1, Outgoing::new(FrameKind::LoadBatch, vec![rows]).unwrap());
+        let queued = sender.queue.lock().segments.len();
+        assert!(queued > 0);
+        (0..1000).for_each(|_| sender.pong(&socket));
+        assert_eq!(sender.queue.lock().segments.len(), queued);
+        let writer = sender.clone();
+        let writing = tokio::spawn(async move { writer.run(&socket).await });
+        let mut intake = Intake::new(BytesMut::new());
+        let mut kinds = Vec::new();
+        while kinds.len() < 2 {
+            let (buffer, most) = intake.room();
+            let bytes = node.read_buf(&mut buffer.limit(most)).await.unwrap();
+            intake.read(bytes);
+            while let Some(message) = intake.next(|_| Ok(true)).unwrap() {
+                kinds.push(message.kind);
+            }
         }
-        written -= first.len();
-        queue.pop_front();
+        assert_eq!(kinds, [FrameKind::LoadBatch, FrameKind::Pong]);
+        assert!(sender.queue.lock().segments.is_empty());
+        writing.abort();
     }
 }

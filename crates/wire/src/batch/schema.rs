@@ -12,6 +12,10 @@ use farpool_model::{Error, Result, limits};
 use flatbuffers::FlatBufferBuilder;
 use std::sync::Arc;
 
+/// Bytes that the message has for a field at least, beside its name: its place in the list, its table with name
+/// and type, the name's length and the type's table.
+const FIELD_BYTES_MIN: usize = 24;
+
 /// The IPC message of a schema.
 ///
 /// # Errors
@@ -39,7 +43,8 @@ pub fn encode_schema(schema: &Schema) -> Result<Bytes> {
 }
 
 /// Reads the IPC message of a schema. Arrow's own conversion panics on types it does not know, so this one
-/// is ours.
+/// is ours. Offsets may lead many fields to the same bytes, so that a small message would become a large schema:
+/// fields that take more than the message has are refused.
 ///
 /// # Errors
 /// `Corrupt` when the bytes are damaged, `Invalid` when a type is not canonical, `OverLimit`.
@@ -52,8 +57,12 @@ pub fn decode_schema(bytes: &[u8]) -> Result<SchemaRef> {
     }
     let fields = schema.fields().ok_or_else(|| Error::corrupt("a schema without its list of fields"))?;
     check_count(fields.len())?;
+    let mut spare_bytes = bytes.len();
     let fields = fields.iter().map(|field| {
         let name = field.name().unwrap_or_default();
+        spare_bytes = spare_bytes
+            .checked_sub(FIELD_BYTES_MIN + name.len())
+            .ok_or_else(|| Error::corrupt("a schema whose fields share their bytes"))?;
         if field.dictionary().is_some() {
             return Err(not_canonical(name, "a dictionary"));
         }
@@ -147,4 +156,52 @@ fn type_name(field: &arrow_ipc::Field) -> &'static str {
 fn not_canonical(name: &str, what: &str) -> Error {
     Error::invalid(format!("column {name:?} has a type ({what}) that does not go over the wire"))
         .advise("cast it to its canonical type: strings to Utf8View, binaries to BinaryView")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use arrow_ipc::{FieldBuilder, MessageBuilder, SchemaBuilder};
+    use farpool_model::ErrorKind;
+
+    /// A schema with this many fields, all of which are at one place in the message.
+    fn shared(count: usize, name: &str) -> Bytes {
+        let mut builder = FlatBufferBuilder::new();
+        let name = builder.create_string(name);
+        let data_type = arrow_ipc::Bool::create(&mut builder, &arrow_ipc::BoolArgs {});
+        let mut field = FieldBuilder::new(&mut builder);
+        field.add_name(name);
+        field.add_type_type(arrow_ipc::Type::Bool);
+        field.add_type_(data_type.as_union_value());
+        let field = field.finish();
+        let fields = builder.create_vector(&vec![field; count]);
+        let mut schema = SchemaBuilder::new(&mut builder);
+        schema.add_fields(fields);
+        let schema = schema.finish();
+        let mut message = MessageBuilder::new(&mut builder);
+        message.add_version(arrow_ipc::MetadataVersion::V5);
+        message.add_header_type(arrow_ipc::MessageHeader::Schema);
+        message.add_header(schema.as_union_value());
+        let message = message.finish();
+        builder.finish(message, None);
+        encapsulate(builder.finished_data())
+    }
+
+    #[test]
+    fn a_small_message_does_not_become_a_large_schema() {
+        assert_eq!(decode_schema(&shared(1, "c")).unwrap().fields().len(), 1);
+        for (count, name) in [(limits::COLUMNS_MAX, "c"), (64, "long".repeat(1000).as_str())] {
+            let error = decode_schema(&shared(count, name)).unwrap_err();
+            assert_eq!(error.kind, ErrorKind::Corrupt, "{error}");
+            assert!(error.message.contains("share their bytes"), "{error}");
+        }
+    }
+
+    #[test]
+    fn the_smallest_fields_have_as_many_bytes_as_is_asked_of_them() {
+        let fields: Vec<Field> =
+            (0..limits::COLUMNS_MAX).map(|_| Field::new("", DataType::Boolean, true)).collect();
+        let schema = Schema::new(fields);
+        assert_eq!(*decode_schema(&encode_schema(&schema).unwrap()).unwrap(), schema);
+    }
 }

@@ -1,0 +1,182 @@
+//! A node that speaks the protocol frame by frame.
+
+use crate::remote::RemotePool;
+use crate::remote::connection::Patience;
+use crate::remote::dial::Dialer;
+use arrow_array::{ArrayRef, Int64Array, RecordBatch};
+use arrow_schema::SchemaRef;
+use bytes::{Bytes, BytesMut};
+use farpool_model::{
+    OperatorAnswer, Prepared, Program, Receipt, Result, TableInfo, TableName, TenantName, Version,
+};
+use farpool_wire::{
+    Assembler, FrameHeader, FrameKind, Message, PREFACE, Response, check_preface, split_frame,
+};
+use std::future::Future;
+use std::sync::Arc;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::{TcpListener, TcpStream};
+
+/// The node's side of one connection.
+pub struct Peer {
+    pub socket: TcpStream,
+    buffer: BytesMut,
+    assembler: Assembler,
+}
+
+impl Peer {
+    /// The next message; `None` when the client hangs up.
+    pub async fn receive(&mut self) -> Option<Message> {
+        loop {
+            while let Some((header, payload)) = split_frame(&mut self.buffer).unwrap() {
+                if let Some(message) = self.assembler.push(header, payload).unwrap() {
+                    return Some(message);
+                }
+            }
+            if self.socket.read_buf(&mut self.buffer).await.unwrap_or(0) == 0 {
+                return None;
+            }
+        }
+    }
+
+    /// The next message of this kind.
+    pub async fn receive_kind(&mut self, kind: FrameKind) -> Message {
+        loop {
+            let message = self.receive().await.expect("the client hung up");
+            if message.kind == kind {
+                return message;
+            }
+        }
+    }
+
+    /// Sends bytes; false when the client has hung up.
+    pub async fn write(&mut self, bytes: &[u8]) -> bool {
+        self.socket.write_all(bytes).await.is_ok()
+    }
+
+    pub async fn send(&mut self, stream: u32, response: &Response) -> bool {
+        self.write(&frames(stream, response)).await
+    }
+
+    /// Waits until the client hangs up.
+    pub async fn closed(mut self) {
+        while self.receive().await.is_some() {}
+    }
+
+    async fn greet(&mut self) {
+        while !check_preface(&self.buffer).unwrap() {
+            self.socket.read_buf(&mut self.buffer).await.unwrap();
+        }
+        drop(self.buffer.split_to(PREFACE.len()));
+        assert_eq!(self.receive().await.unwrap().kind, FrameKind::Hello);
+        self.write(&PREFACE).await;
+        let tenant = TenantName::default();
+        self.send(0, &Response::Hello { version: 1, server: "fake".into(), tenant }).await;
+    }
+}
+
+pub fn frame(stream: u32, kind: FrameKind, body: &[u8]) -> Vec<u8> {
+    let header = FrameHeader { length: body.len().try_into().unwrap(), kind, more: false, stream };
+    [&header.encode(), body].concat()
+}
+
+pub fn frames(stream: u32, response: &Response) -> Vec<u8> {
+    let messages = response.encode().unwrap().into_iter();
+    messages.flat_map(|message| message.frames(stream)).collect::<Vec<Bytes>>().concat()
+}
+
+/// A client of a node that does `script` on every connection after the hello.
+pub async fn pool<F>(script: impl Fn(Peer) -> F + Clone + Send + 'static) -> RemotePool
+where
+    F: Future<Output = ()> + Send + 'static,
+{
+    pool_with(Patience::default(), script).await
+}
+
+/// The same with a patience of its own.
+pub async fn pool_with<F>(
+    patience: Patience,
+    script: impl Fn(Peer) -> F + Clone + Send + 'static,
+) -> RemotePool
+where
+    F: Future<Output = ()> + Send + 'static,
+{
+    let greeted = move |mut peer: Peer| {
+        let script = script.clone();
+        async move {
+            peer.greet().await;
+            script(peer).await;
+        }
+    };
+    RemotePool::dial(dialer(patience, greeted).await).await.unwrap()
+}
+
+/// Where a node listens that does `script` on every connection from the beginning.
+pub async fn dialer<F>(patience: Patience, script: impl Fn(Peer) -> F + Send + 'static) -> Dialer
+where
+    F: Future<Output = ()> + Send + 'static,
+{
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let url = listener.local_addr().unwrap().to_string().parse().unwrap();
+    tokio::spawn(async move {
+        while let Ok((socket, _)) = listener.accept().await {
+            tokio::spawn(script(Peer { socket, buffer: BytesMut::new(), assembler: Assembler::new() }));
+        }
+    });
+    let mut dialer = Dialer::new(&url, None);
+    dialer.patience = patience;
+    dialer
+}
+
+pub fn table_name() -> TableName {
+    TableName::new("t").unwrap()
+}
+
+/// As many rows as the number says.
+pub fn rows(count: i64) -> RecordBatch {
+    let values: ArrayRef = Arc::new(Int64Array::from_iter_values(0..count));
+    RecordBatch::try_from_iter_with_nullable([("a", values, true)]).unwrap()
+}
+
+pub fn schema() -> SchemaRef {
+    rows(0).schema()
+}
+
+pub fn table() -> TableInfo {
+    TableInfo {
+        name: table_name(),
+        version: Version(1),
+        schema: schema(),
+        rows: 10,
+        bytes_plain: 80,
+        bytes_encoded: 80,
+        columns: vec![Default::default()],
+        rows_profiled: None,
+    }
+}
+
+pub fn scan() -> Program {
+    Program::scan(table_name(), &schema(), &[0])
+}
+
+pub fn prepared() -> Response {
+    let answers: Vec<OperatorAnswer> = Vec::new();
+    let prepared = Prepared { version: Version(1), answers, effective: scan(), schema: schema() };
+    Response::Prepared { prepared, table_schema: schema() }
+}
+
+pub fn receipt() -> Response {
+    Response::Receipt(Receipt::default())
+}
+
+/// All rows of a result.
+pub async fn count(mut execution: crate::Execution) -> Result<usize> {
+    use futures::StreamExt;
+    let mut rows = 0;
+    for stream in &mut execution.streams {
+        while let Some(batch) = stream.next().await {
+            rows += batch?.num_rows();
+        }
+    }
+    Ok(rows)
+}
