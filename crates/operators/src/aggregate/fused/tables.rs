@@ -123,7 +123,8 @@ impl SumTables {
                 let value = std::mem::take(&mut content[index % WORDS_PER_LINE]);
                 let first = line % self.groups * (self.sums + 1);
                 for field in word {
-                    let mask = u64::MAX >> (u64::BITS - field.bits);
+                    // Sums that are all zero have no bits.
+                    let mask = u64::MAX.checked_shr(u64::BITS - field.bits).unwrap_or(0);
                     let part = value.cast_unsigned() >> field.shift & mask;
                     self.totals[first + field.sum] += part.cast_signed();
                 }
