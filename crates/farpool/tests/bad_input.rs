@@ -272,6 +272,31 @@ fn a_client_that_is_killed_stops_the_query_at_the_node() {
 }
 
 #[test]
+fn a_node_stops_under_a_query_that_nobody_reads() {
+    let server = Server::with_table("large", &LARGE);
+    let mut query = stuck_query(&server);
+    assert_eq!(server.stop("TERM"), (Some(0), "stopped\n".to_string()));
+    query.kill().unwrap();
+    query.wait().unwrap();
+}
+
+#[test]
+fn a_second_signal_ends_a_node_at_once() {
+    for (name, status) in [("INT", 130), ("TERM", 143)] {
+        let server = Server::with_table("large", &LARGE);
+        let mut query = stuck_query(&server);
+        signal(&server.child, "INT");
+        let address = server.url.trim_start_matches("farpool://").to_string();
+        until("the first signal", || std::net::TcpStream::connect(&address).is_err());
+        let (ended, stderr) = server.stop(name);
+        assert_eq!(ended, Some(status), "{stderr}");
+        assert!(stderr.contains("stopped at once"), "{stderr}");
+        query.kill().unwrap();
+        query.wait().unwrap();
+    }
+}
+
+#[test]
 fn a_wrong_or_missing_token_is_refused() {
     let tokens = file("tokens", b"s3cret alice\n");
     let server = Server::start(&["--tokens", text(&tokens)]);

@@ -105,8 +105,12 @@ pub const RESULT_IDLE_MS: u64 = 30_000;
 /// Requests that one connection may have open at once.
 pub const STREAMS_PER_CONNECTION_MAX: usize = 64;
 
-/// Connections that a node serves at once.
+/// Connections of clients that a node serves at once.
 pub const CONNECTIONS_MAX: usize = 1024;
+
+/// Connections that have not said hello yet, beside those of clients: as many may come within a round trip to a
+/// distant client, whose place is taken by others only if that many come behind it in this time.
+pub const GREETINGS_MAX: usize = 256;
 
 /// Tables of one tenant.
 pub const TABLES_PER_TENANT_MAX: usize = 64 << 10;
@@ -197,9 +201,17 @@ pub const UNREAD_BYTES_MAX: usize = 1 << 30;
 /// small multiple of the longest pause of a healthy peer on a busy machine.
 pub const PING_AFTER_MS: u64 = 15_000;
 
+/// Milliseconds without a byte from a client after which a node sends it a `Ping`: a client may well have nothing
+/// to say, so there is no hurry, but what it left behind when it vanished holds memory.
+pub const CLIENT_PING_AFTER_MS: u64 = 60_000;
+
 /// Milliseconds that may then pass without a byte from the peer before the connection is given up: several
 /// retransmissions of a lost packet, and less than a person waits.
 pub const PONG_MS_MAX: u64 = 30_000;
+
+/// Milliseconds that rows of a result may wait for credit, or for room on the connection, before its program is
+/// ended: as long as a person who reads page by page may think about one.
+pub const UNREAD_MS_MAX: u64 = 600_000;
 
 const _: () = assert!(ROW_GROUP_ROWS.is_multiple_of(BATCH_ROWS));
 const _: () = assert!(BATCH_ROWS.is_multiple_of(BLOCK_ROWS));

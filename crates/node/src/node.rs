@@ -201,12 +201,19 @@ impl Node {
         }
     }
 
-    /// Counts a connection for as long as the guard lives, or refuses it.
-    pub(crate) fn connect(self: &Arc<Self>) -> Option<ConnectionGuard> {
+    /// Counts a connection for as long as the guard lives.
+    ///
+    /// # Errors
+    /// `OverLimit` when there are too many.
+    pub(crate) fn connect(self: &Arc<Self>) -> Result<ConnectionGuard> {
         let limit = cast::u64_from(limits::CONNECTIONS_MAX);
         let more = |open: u64| (open < limit).then_some(open + 1);
         let admitted = self.connections.fetch_update(Ordering::Relaxed, Ordering::Relaxed, more);
-        admitted.ok().map(|_| ConnectionGuard(self.clone()))
+        match admitted {
+            Ok(_) => Ok(ConnectionGuard(self.clone())),
+            Err(_) => Err(Error::over_limit(format!("the pool serves {limit} connections at once"))
+                .advise("close some, or try again later")),
+        }
     }
 
     fn tenants(&self, memory: &[(TenantName, u64)]) -> Vec<TenantStatus> {

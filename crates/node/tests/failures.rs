@@ -218,19 +218,6 @@ async fn say(server: &Server, bytes: &[u8]) -> Vec<u8> {
     reply
 }
 
-/// The preface and a hello.
-fn hello() -> Vec<u8> {
-    let hello = Request::Hello { version_min: 1, version_max: 1, token: None, client: "a test".to_string() };
-    let mut bytes = PREFACE.to_vec();
-    bytes.extend(frames(0, &hello));
-    bytes
-}
-
-fn frames(stream: u32, request: &Request) -> Vec<u8> {
-    let messages = request.encode().unwrap();
-    messages.into_iter().flat_map(|message| message.frames(stream)).flatten().collect()
-}
-
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn garbage_ends_its_connection_and_nothing_else() {
     let server = Server::start().await;

@@ -6,7 +6,6 @@ use common::*;
 use farpool_model::{LoadMode, limits};
 use farpool_transfer::Pool;
 use farpool_wire::{FrameKind, Request, Response};
-use tokio::io::AsyncWriteExt;
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_node_sends_no_more_than_the_client_has_room_for() {
@@ -141,23 +140,9 @@ async fn rows_beyond_the_credit_of_a_load_are_not_taken() {
     let server = Server::start().await;
     let mut raw = Raw::connect(&server).await;
     let schema = farpool_model::schema::canonical_schema(&batch(0, 0).schema()).unwrap();
-    let begin = Request::LoadBegin {
-        table: name("t"),
-        mode: LoadMode::Create,
-        schema: schema.clone(),
-        rows_hint: None,
-    };
+    let begin = Request::LoadBegin { table: name("t"), mode: LoadMode::Create, schema, rows_hint: None };
     raw.send(1, &begin).await;
-    let columns = [0, 1, 3].map(|i| (schema.field(i).name().clone(), batch(0, 50_000).column(i).clone()));
-    let words = arrow_array::StringViewArray::from_iter_values((0..50_000).map(|i| format!("word {i}")));
-    let mut columns = columns.to_vec();
-    columns.insert(2, ("word".into(), std::sync::Arc::new(words)));
-    let rows =
-        arrow_array::RecordBatch::try_new(schema, columns.into_iter().map(|(_, c)| c).collect()).unwrap();
-    let part: Vec<u8> = {
-        let messages = Request::LoadBatch(rows).encode().unwrap();
-        messages.into_iter().flat_map(|message| message.frames(1)).flatten().collect()
-    };
+    let part = frames(1, &Request::LoadBatch(canonical_batch(0, 50_000)));
     // Far more than a window, without a look at what the node says; it may hang up in the middle.
     for _ in 0..400 {
         if raw.socket.write_all(&part).await.is_err() {

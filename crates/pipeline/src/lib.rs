@@ -11,6 +11,7 @@
 #![forbid(unsafe_code)]
 
 mod budget;
+mod cancel;
 mod dispenser;
 mod prepare;
 mod run;
@@ -18,6 +19,7 @@ mod scheduler;
 mod tally;
 
 pub use budget::{Budget, prepare_within};
+pub use cancel::Cancel;
 pub use farpool_operators::HashKey;
 pub use prepare::prepare;
 pub use run::{Run, Step};

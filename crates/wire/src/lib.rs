@@ -1,4 +1,5 @@
-//! Bytes to model and back: frames, messages, Substrait plans, Arrow batches. No sockets, no clock.
+//! Bytes to model and back: frames, messages, Substrait plans, Arrow batches; and the socket that carries
+//! them, which comes from outside. No clock.
 //!
 //! Invariant: any byte of a peer may be hostile. Every decoder here returns an error that says what was
 //! wrong, enforces [`farpool_model::limits`] before it allocates or recurses, and never panics. The
@@ -15,6 +16,7 @@ pub mod preface;
 pub mod proto;
 pub mod request;
 pub mod response;
+pub mod socket;
 pub mod split;
 pub mod substrait;
 mod table;
@@ -27,6 +29,7 @@ pub use message::{Assembler, Message, Outgoing};
 pub use preface::{PREFACE, check_preface, reply_to_stranger};
 pub use request::Request;
 pub use response::Response;
+pub use socket::{Interest, Socket};
 pub use split::split_frame;
 
 /// The oldest version of the protocol that this crate speaks.

@@ -13,6 +13,7 @@ mod pool_args;
 mod profile;
 mod progress;
 mod serve;
+mod signals;
 mod size;
 mod sql;
 mod status;

@@ -1,13 +1,15 @@
 //! `farpool serve`: runs a memory node until it is told to stop.
 
+use super::signals::first_signal;
 use super::size;
 use super::stop::{Outcome, Stop, reason};
 use farpool::Error;
 use farpool::node::{Node, NodeConfig, Tokens, server};
-use std::future::Future;
 use std::io::{self, Write};
 use std::net::SocketAddr;
 use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
 use tokio::net::TcpListener;
 
 const EXAMPLES: &str = "\
@@ -17,9 +19,14 @@ Examples:
 
 When it is ready it prints one line on standard output:
   listening on farpool://127.0.0.1:9797, memory 4.0 GiB, huge pages: transparent
-Ctrl-C or SIGTERM ends it. What it holds lives in memory only.
+Ctrl-C or SIGTERM ends it, after at most a few seconds for what is under way; a second one ends it at
+once. What it holds lives in memory only.
 The file of tokens has a token and the name of its tenant on each line, apart by a space; # starts a
 comment. Clients show their token with --token or FARPOOL_TOKEN.";
+
+/// How long the node may take to stop once nobody is connected: a step of each worker, and work on blocking threads.
+/// Beyond that the process ends without them.
+const STOP: Duration = Duration::from_secs(2);
 
 /// Run a memory node
 #[derive(clap::Args, Debug)]
@@ -55,16 +62,34 @@ pub fn run(args: Args) -> Outcome {
         workers: args.workers.map_or_else(farpool::processors, usize::from),
         tokens,
     };
-    super::runtime()?.block_on(async {
-        let stop = stop_signal()?;
+    let stop = first_signal()?;
+    let runtime = super::runtime()?;
+    let outcome = runtime.block_on(async {
         let listener = listen(&args.listen).await?;
         let address = listener.local_addr().map_err(|error| cannot_listen(&args.listen, &error))?;
         let node = Node::start_within(config, args.group_memory)?;
         announce(&node, address, guarded)?;
         server::serve(node.clone(), listener, stop).await?;
+        shut_down(node).await;
         eprintln!("stopped");
         Ok(())
-    })
+    });
+    // Not dropped: that would wait for blocking threads, whatever they do.
+    runtime.shutdown_background();
+    outcome
+}
+
+/// Ends the node's workers, unless one of them is in the middle of something long.
+async fn shut_down(node: Arc<Node>) {
+    let (ended, end) = tokio::sync::oneshot::channel::<()>();
+    // The last owner of a node waits for its workers: here, where nothing waits for that. A thread that is not to
+    // be had ends nothing, but the process is about to.
+    let shut_down = move || {
+        node.shutdown();
+        drop((node, ended));
+    };
+    drop(std::thread::Builder::new().name("farpool-stop".into()).spawn(shut_down));
+    drop(tokio::time::timeout(STOP, end).await);
 }
 
 async fn listen(address: &str) -> Outcome<TcpListener> {
@@ -108,28 +133,4 @@ fn announce(node: &Node, address: SocketAddr, guarded: bool) -> Outcome {
         eprintln!("  ask for tokens with --tokens FILE (see farpool serve --help)");
     }
     Ok(())
-}
-
-/// Completes at the first SIGINT or SIGTERM. The handlers are in place when this returns.
-fn stop_signal() -> Outcome<impl Future<Output = ()>> {
-    let failed = |error: io::Error| Error::internal(format!("cannot wait for signals: {error}"));
-    #[cfg(unix)]
-    {
-        use tokio::signal::unix::{SignalKind, signal};
-        let mut interrupt = signal(SignalKind::interrupt()).map_err(failed)?;
-        let mut terminate = signal(SignalKind::terminate()).map_err(failed)?;
-        Ok(async move {
-            tokio::select! {
-                _ = interrupt.recv() => {}
-                _ = terminate.recv() => {}
-            }
-        })
-    }
-    #[cfg(not(unix))]
-    {
-        let mut interrupt = tokio::signal::windows::ctrl_c().map_err(failed)?;
-        Ok(async move {
-            interrupt.recv().await;
-        })
-    }
 }

@@ -1,28 +1,33 @@
 //! One client's connection: reads requests, hands each to a stream of its own, and takes care that
 //! nothing of it outlives the connection.
 //!
-//! Invariant: the reader never waits for a request to be carried out, so that it sees at once when the
-//! client cancels, gives credit or goes away.
+//! Invariants: the reader never waits for a request to be carried out, so that it sees at once when the
+//! client cancels, gives credit or goes away; a client that always has bytes under way gets no more than its
+//! turn on the thread that reads.
 
 use super::inbox::Inbox;
 use super::outbox::Outbox;
+use super::turn::Turn;
 use super::{load, requests};
 use crate::Node;
-use bytes::BytesMut;
-use farpool_model::{Error, Result, TenantName};
-use farpool_pipeline::{Region, Run};
-use farpool_wire::{Assembler, FrameHeader, FrameKind, Message, Outgoing, Request, Response, split_frame};
+use bytes::{Bytes, BytesMut};
+use farpool_model::{Error, Result, TenantName, cast};
+use farpool_pipeline::{Cancel, Region, Run};
+use farpool_wire::{
+    Assembler, FrameHeader, FrameKind, Interest, Message, Outgoing, Request, Response, Socket, split_frame,
+};
 use std::io;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
-use tokio::net::TcpStream;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 /// Bytes to read at a time: below, system calls cost more; above, the bytes leave the CPU caches.
 const READ_BYTES: usize = 256 << 10;
 
 /// What the connection keeps for an open stream.
 pub(crate) enum Work {
-    /// A request that is being looked at.
-    Request,
+    /// A request that waits to be looked at, or is.
+    Request(Cancel),
     /// A program that runs.
     Run(Arc<Run>),
     /// A load under way.
@@ -33,7 +38,7 @@ impl Work {
     /// Stops what is under way.
     fn abandon(self) {
         match self {
-            Work::Request => {}
+            Work::Request(cancel) => cancel.set(),
             Work::Run(run) => run.cancel(),
             Work::Load(inbox) => inbox.close(),
         }
@@ -47,13 +52,15 @@ pub(crate) struct Connection {
     /// The client's share of the node (Farview, section 4.2).
     pub region: Arc<Region>,
     pub outbox: Outbox<Work>,
-    socket: Arc<TcpStream>,
+    socket: Arc<dyn Socket>,
+    /// Grows with everything that comes: with the bytes of each read, and with each frame, for frames that were read
+    /// at once may wait for their turns.
+    received: AtomicU64,
 }
 
 impl Connection {
     /// The connection of `tenant`.
-    pub fn new(node: Arc<Node>, tenant: TenantName, socket: TcpStream) -> Arc<Self> {
-        let socket = Arc::new(socket);
+    pub fn new(node: Arc<Node>, tenant: TenantName, socket: Arc<dyn Socket>) -> Arc<Self> {
         let scheduler = Arc::downgrade(&node);
         let on_room = move || {
             if let Some(node) = scheduler.upgrade() {
@@ -61,7 +68,8 @@ impl Connection {
             }
         };
         let outbox = Outbox::new(socket.clone(), Box::new(on_room));
-        Arc::new(Connection { node, tenant, region: Arc::default(), outbox, socket })
+        let received = AtomicU64::new(0);
+        Arc::new(Connection { node, tenant, region: Arc::default(), outbox, socket, received })
     }
 
     /// Answers on a stream, which ends with it.
@@ -80,6 +88,39 @@ impl Connection {
         }
     }
 
+    /// Stops what is under way on a stream and tells the client why, in place of whatever was to be sent. False
+    /// when the stream is not open.
+    pub fn give_up(&self, stream: u32, error: Error) -> bool {
+        let Some(message) = Response::Error(error).encode().ok().and_then(|mut messages| messages.pop())
+        else {
+            return false;
+        };
+        let work = self.outbox.with(|lanes| lanes.give_up(stream, message));
+        let was_open = work.is_some();
+        self.abandon(work);
+        self.outbox.wake();
+        was_open
+    }
+
+    /// Does a part of a request, on whichever thread. A panic is a bug in the node: it ends the request alone.
+    ///
+    /// # Errors
+    /// Those of `work`; `Internal` when there is no open stream on which to say so.
+    pub fn guarded(&self, stream: u32, work: impl FnOnce() -> Result<()>) -> Result<()> {
+        if let Ok(outcome) = catch_unwind(AssertUnwindSafe(work)) {
+            return outcome;
+        }
+        let error = Error::internal("a defect in the pool ended this request")
+            .advise("the pool goes on; please report this, with the pool's log");
+        if self.give_up(stream, error.clone()) { Ok(()) } else { Err(error) }
+    }
+
+    /// Numbers that grow with what has come from the client and with what has left on its streams: when neither
+    /// does, the client may be gone.
+    pub fn progress(&self) -> (u64, u64) {
+        (self.received.load(Ordering::Relaxed), self.outbox.with(|lanes| lanes.bytes_left()))
+    }
+
     /// Stops whatever runs for the client; `last` tells it why.
     pub fn close(&self, last: Option<Error>) {
         let last = last.and_then(|error| Response::Error(error).encode().ok());
@@ -89,9 +130,15 @@ impl Connection {
 
     /// Stops what was under way on streams that are closed.
     fn abandon(&self, works: impl IntoIterator<Item = Work>) {
-        works.into_iter().for_each(Work::abandon);
+        let mut runs = false;
+        for work in works {
+            runs |= matches!(work, Work::Run(_));
+            work.abandon();
+        }
         // A program that has made all its rows cannot be cancelled any more; it may wait for room to end.
-        self.node.wake();
+        if runs {
+            self.node.wake();
+        }
     }
 
     /// Serves requests until the client closes the connection.
@@ -100,18 +147,21 @@ impl Connection {
     /// What the client did wrong, so that the connection cannot go on.
     pub async fn serve(self: &Arc<Self>, mut buffer: BytesMut) -> Result<()> {
         let mut assembler = Assembler::new();
+        let mut turn = Turn::new();
         loop {
             while let Some((header, payload)) = split_frame(&mut buffer)? {
-                if !self.is_wanted(header) {
-                    assembler.forget(header.stream);
-                } else if let Some(message) = assembler.push(header, payload)? {
-                    self.receive(message, &mut assembler)?;
+                turn.took(header);
+                self.take_frame(header, payload, &mut assembler)?;
+                if turn.is_over() {
+                    self.outbox.flush();
+                    tokio::task::yield_now().await;
+                    turn = Turn::new();
                 }
             }
             // What was answered on the spot leaves before the next wait.
             self.outbox.flush();
             buffer.reserve(READ_BYTES);
-            if self.read(&mut buffer).await == 0 {
+            if self.read(&mut buffer, &mut turn).await == 0 {
                 return Ok(());
             }
         }
@@ -120,25 +170,45 @@ impl Connection {
     /// Reads until the client closes the connection.
     pub async fn ignore_the_rest(&self) {
         let mut ignored = BytesMut::with_capacity(READ_BYTES);
-        while self.read(&mut ignored).await > 0 {
+        while self.read(&mut ignored, &mut Turn::new()).await > 0 {
             ignored.clear();
+            tokio::task::yield_now().await;
         }
     }
 
-    /// Reads some bytes; a connection that broke has ended.
-    async fn read(&self, buffer: &mut BytesMut) -> usize {
+    /// Reads some bytes; a connection that broke has ended. To wait begins a new turn.
+    async fn read(&self, buffer: &mut BytesMut, turn: &mut Turn) -> usize {
         loop {
-            match self.socket.try_read_buf(buffer) {
-                Ok(bytes) => return bytes,
+            match self.socket.try_read(buffer) {
+                Ok(bytes) => {
+                    self.received.fetch_add(cast::u64_from(bytes), Ordering::Relaxed);
+                    return bytes;
+                }
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
-                    if self.socket.readable().await.is_err() {
+                    *turn = Turn::new();
+                    if self.socket.ready(Interest::Readable).await.is_err() {
                         return 0;
                     }
                 }
                 Err(_) => return 0,
             }
         }
+    }
+
+    fn take_frame(
+        self: &Arc<Self>,
+        header: FrameHeader,
+        payload: Bytes,
+        assembler: &mut Assembler,
+    ) -> Result<()> {
+        self.received.fetch_add(1, Ordering::Relaxed);
+        if !self.is_wanted(header) {
+            assembler.forget(header.stream);
+        } else if let Some(message) = assembler.push(header, payload)? {
+            return self.guarded(header.stream, || self.receive(message, assembler));
+        }
+        Ok(())
     }
 
     /// False for rows of a load that was refused: they need not be put together.
@@ -148,6 +218,12 @@ impl Connection {
 
     fn receive(self: &Arc<Self>, message: Message, assembler: &mut Assembler) -> Result<()> {
         let stream = message.stream;
+        if message.kind.is_keepalive() {
+            if message.kind == FrameKind::Ping {
+                self.outbox.pong();
+            }
+            return Ok(());
+        }
         if stream == 0 {
             return Err(Error::corrupt(format!("{} on stream 0", message.kind.name())));
         }
@@ -204,3 +280,6 @@ impl Connection {
         self.outbox.flush();
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -2,33 +2,45 @@
 //! to part from somebody so that they can still read why.
 
 use crate::Node;
+use crate::node::ConnectionGuard;
 use bytes::{Buf, BytesMut};
 use farpool_model::{Error, Result, TenantName, limits};
 use farpool_wire::{
-    Assembler, Message, Outgoing, PREFACE, Request, Response, check_preface, negotiate, reply_to_stranger,
-    split_frame,
+    Assembler, Message, Outgoing, PREFACE, Request, Response, Socket, check_preface, negotiate,
+    reply_to_stranger, split_frame,
 };
 use std::io;
+use std::sync::Arc;
 use std::time::Duration;
-use tokio::io::{AsyncReadExt, AsyncWriteExt};
-use tokio::net::TcpStream;
 use tokio::time::timeout;
 
 /// How long somebody whose connection is closed may take to read why.
 pub(super) const FAREWELL: Duration = Duration::from_secs(1);
 
+/// Bytes to read at a time: a hello is small.
+const READ_BYTES: usize = 4096;
+
 /// What became of a greeting.
 pub(super) enum Greeting {
-    /// A client of this tenant, and what it has sent since.
-    Welcome(TenantName, BytesMut),
+    /// A client.
+    Welcome(Client),
     /// Somebody to part from, with these last bytes.
     Refused(Vec<u8>, Error),
     /// They left without a word.
     Gone,
 }
 
+/// A client that was let in.
+pub(super) struct Client {
+    pub tenant: TenantName,
+    /// What it has sent after its hello.
+    pub received: BytesMut,
+    /// Its place among the connections of clients.
+    pub guard: ConnectionGuard,
+}
+
 /// Waits for the hello and answers it.
-pub(super) async fn greet(socket: &mut TcpStream, node: &Node) -> Greeting {
+pub(super) async fn greet(socket: &dyn Socket, node: &Arc<Node>) -> Greeting {
     let patience = Duration::from_millis(limits::HANDSHAKE_MS_MAX);
     match timeout(patience, exchange(socket, node)).await {
         Ok(greeting) => greeting.unwrap_or(Greeting::Gone),
@@ -42,12 +54,14 @@ pub(super) async fn greet(socket: &mut TcpStream, node: &Node) -> Greeting {
 
 /// Sends `bytes`, and waits a moment for the other side to close: a socket that is closed with unread
 /// bytes in it takes the last ones sent with it.
-pub(super) async fn part(socket: &mut TcpStream, bytes: &[u8]) {
+pub(super) async fn part(socket: &dyn Socket, bytes: &[u8]) {
     let parting = async {
         socket.write_all(bytes).await?;
-        socket.shutdown().await?;
-        let mut ignored = [0; 4096];
-        while socket.read(&mut ignored).await? > 0 {}
+        socket.end_writing()?;
+        let mut ignored = BytesMut::with_capacity(READ_BYTES);
+        while socket.read(&mut ignored).await? > 0 {
+            ignored.clear();
+        }
         io::Result::Ok(())
     };
     drop(timeout(FAREWELL, parting).await);
@@ -62,32 +76,36 @@ pub(super) fn error_bytes(error: &Error) -> Vec<u8> {
     bytes
 }
 
-async fn exchange(socket: &mut TcpStream, node: &Node) -> io::Result<Greeting> {
-    let mut received = BytesMut::with_capacity(4096);
+async fn exchange(socket: &dyn Socket, node: &Arc<Node>) -> io::Result<Greeting> {
+    let mut received = BytesMut::new();
     loop {
         match check_preface(&received) {
             Ok(true) => break,
-            Ok(false) if socket.read_buf(&mut received).await? == 0 => return Ok(Greeting::Gone),
+            Ok(false) if read(socket, &mut received).await? == 0 => return Ok(Greeting::Gone),
             Ok(false) => {}
             Err(error) => return Ok(Greeting::Refused(reply_to_stranger(&received).to_vec(), error)),
         }
     }
     received.advance(PREFACE.len());
     let mut assembler = Assembler::new();
-    let answer = loop {
+    let (tenant, guard, messages) = loop {
         match next_message(&mut received, &mut assembler).and_then(|m| m.map(|m| hello(&m, node)).transpose())
         {
             Ok(Some(answer)) => break answer,
-            Ok(None) if socket.read_buf(&mut received).await? == 0 => return Ok(Greeting::Gone),
+            Ok(None) if read(socket, &mut received).await? == 0 => return Ok(Greeting::Gone),
             Ok(None) => {}
             Err(error) => return Ok(Greeting::Refused(error_bytes(&error), error)),
         }
     };
-    let (tenant, messages) = answer;
     let mut bytes = PREFACE.to_vec();
     messages.into_iter().for_each(|message| write(&mut bytes, message));
     socket.write_all(&bytes).await?;
-    Ok(Greeting::Welcome(tenant, received))
+    Ok(Greeting::Welcome(Client { tenant, received, guard }))
+}
+
+async fn read(socket: &dyn Socket, received: &mut BytesMut) -> io::Result<usize> {
+    received.reserve(READ_BYTES);
+    socket.read(received).await
 }
 
 /// The first message. Before the hello, nothing larger than a hello is taken in.
@@ -103,16 +121,18 @@ fn next_message(received: &mut BytesMut, assembler: &mut Assembler) -> Result<Op
     Ok(None)
 }
 
-fn hello(message: &Message, node: &Node) -> Result<(TenantName, Vec<Outgoing>)> {
+/// Lets a client in that may come in and for which there is a place.
+fn hello(message: &Message, node: &Arc<Node>) -> Result<(TenantName, ConnectionGuard, Vec<Outgoing>)> {
     let Request::Hello { version_min, version_max, token, client } = Request::decode(message, None)? else {
         return Err(Error::corrupt("the first message is not Hello"));
     };
     let version = negotiate(version_min, version_max)?;
     let tenant = node.tenant(token.as_deref())?;
-    tracing::debug!(%tenant, client, "a client connects");
+    let guard = node.connect()?;
+    tracing::debug!(?tenant, ?client, "a client connects");
     let server = concat!("farpool ", env!("CARGO_PKG_VERSION")).to_string();
     let welcome = Response::Hello { version, server, tenant: tenant.clone() };
-    Ok((tenant, welcome.encode()?))
+    Ok((tenant, guard, welcome.encode()?))
 }
 
 fn write(bytes: &mut Vec<u8>, message: Outgoing) {

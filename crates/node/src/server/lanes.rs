@@ -7,7 +7,7 @@
 use bytes::{Buf, Bytes};
 use farpool_model::{Error, Result, cast, limits};
 use farpool_wire::{FRAME_HEADER_BYTES, Outgoing, Window};
-use std::collections::{HashMap, VecDeque};
+use std::collections::{BTreeMap, VecDeque};
 
 /// A message and what of it has not left.
 #[derive(Debug)]
@@ -52,13 +52,16 @@ const CROWDED_BYTES: u64 = 4 * WINDOW_BYTES;
 
 /// One open stream.
 struct Lane<W> {
-    work: W,
+    /// None once the stream was given up: only the error that says so is still to leave.
+    work: Option<W>,
     queue: VecDeque<Queued>,
     bytes_queued: u64,
     window: Window,
     waiting: bool,
     ended: bool,
     bytes_total: u64,
+    /// Calls of [`Lanes::tick`] since a frame left or the queue was empty.
+    ticks_still: u32,
 }
 
 impl<W> Lane<W> {
@@ -77,9 +80,18 @@ impl<W> Lane<W> {
 
 /// All open streams of a connection. `W` is what the connection keeps for a stream.
 pub(crate) struct Lanes<W> {
-    lanes: HashMap<u32, Lane<W>>,
+    lanes: BTreeMap<u32, Lane<W>>,
     turns: VecDeque<u32>,
     bytes_queued: u64,
+    bytes_left: u64,
+}
+
+/// A stream that does not move.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Stalled {
+    pub stream: u32,
+    /// Bytes that wait to leave on it, beside what its program holds.
+    pub bytes_queued: u64,
 }
 
 /// What leaves next.
@@ -94,7 +106,7 @@ pub(crate) struct Picked {
 impl<W> Lanes<W> {
     /// No streams.
     pub fn new() -> Self {
-        Lanes { lanes: HashMap::new(), turns: VecDeque::new(), bytes_queued: 0 }
+        Lanes { lanes: BTreeMap::new(), turns: VecDeque::new(), bytes_queued: 0, bytes_left: 0 }
     }
 
     /// Opens a stream for a request of `bytes_received`.
@@ -112,13 +124,14 @@ impl<W> Lanes<W> {
             return Err(Error::corrupt(format!("a second request on stream {stream}, which is still open")));
         }
         let lane = Lane {
-            work,
+            work: Some(work),
             queue: VecDeque::new(),
             bytes_queued: 0,
             window: Window::new(),
             waiting: false,
             ended: false,
             bytes_total: bytes_received,
+            ticks_still: 0,
         };
         self.lanes.insert(stream, lane);
         Ok(())
@@ -136,13 +149,16 @@ impl<W> Lanes<W> {
 
     /// What the connection keeps for a stream, while it is open and its last message is not yet queued.
     pub fn work(&mut self, stream: u32) -> Option<&mut W> {
-        self.lanes.get_mut(&stream).filter(|lane| !lane.ended).map(|lane| &mut lane.work)
+        self.lanes.get_mut(&stream).filter(|lane| !lane.ended)?.work.as_mut()
     }
 
     /// Queues a message; false when the stream is not open (any more).
     pub fn push(&mut self, stream: u32, message: Outgoing) -> bool {
         let Some(lane) = self.lanes.get_mut(&stream).filter(|lane| !lane.ended) else { return false };
         let message = Queued::new(stream, message);
+        if lane.queue.is_empty() {
+            lane.ticks_still = 0;
+        }
         lane.bytes_queued += message.bytes_on_wire;
         self.bytes_queued += message.bytes_on_wire;
         lane.bytes_total += message.bytes_on_wire;
@@ -191,14 +207,45 @@ impl<W> Lanes<W> {
     pub fn remove(&mut self, stream: u32) -> Option<W> {
         let lane = self.lanes.remove(&stream)?;
         self.bytes_queued -= lane.bytes_queued;
-        Some(lane.work)
+        lane.work
+    }
+
+    /// Ends a stream with `error` in place of what is queued, even in the middle of a message, and gives what
+    /// the connection kept for it; `None` when the stream is not open.
+    pub fn give_up(&mut self, stream: u32, error: Outgoing) -> Option<W> {
+        let lane = self.lanes.get_mut(&stream)?;
+        let work = lane.work.take()?;
+        self.bytes_queued -= std::mem::take(&mut lane.bytes_queued);
+        lane.queue.clear();
+        lane.ended = false;
+        self.end(stream, error);
+        Some(work)
+    }
+
+    /// Time goes by: a call every so often, by which streams that do not move are found.
+    pub fn tick(&mut self) {
+        for lane in self.lanes.values_mut().filter(|lane| !lane.queue.is_empty()) {
+            lane.ticks_still += 1;
+        }
+    }
+
+    /// The streams that have had something queued for `ticks` calls of [`Lanes::tick`] without a frame leaving:
+    /// their client gives no credit or does not read.
+    pub fn stalled(&self, ticks: u32) -> Vec<Stalled> {
+        let stalled = self.lanes.iter().filter(|(_, lane)| lane.ticks_still >= ticks);
+        stalled.map(|(stream, lane)| Stalled { stream: *stream, bytes_queued: lane.bytes_queued }).collect()
+    }
+
+    /// Bytes that have left, on all streams.
+    pub fn bytes_left(&self) -> u64 {
+        self.bytes_left
     }
 
     /// Closes all streams at once.
     pub fn drain(&mut self) -> Vec<W> {
         self.turns.clear();
         self.bytes_queued = 0;
-        self.lanes.drain().map(|(_, lane)| lane.work).collect()
+        std::mem::take(&mut self.lanes).into_values().filter_map(|lane| lane.work).collect()
     }
 
     /// Whether a program should go on making batches for the stream. True also when the stream is closed:
@@ -232,7 +279,9 @@ impl<W> Lanes<W> {
         }
         let bytes = message.take_frame(&mut picked.segments);
         lane.bytes_queued -= cast::u64_from(bytes);
+        lane.ticks_still = 0;
         self.bytes_queued -= cast::u64_from(bytes);
+        self.bytes_left += cast::u64_from(bytes);
         if message.pieces.is_empty() {
             lane.queue.pop_front();
         }

@@ -1,29 +1,35 @@
 //! The node's socket: who is let in, and how everything ends.
 //!
-//! Each connection is a task that reads and a task's worth of writing; programs run on the node's worker
+//! Each connection is a task that reads, writes and looks after it; programs run on the node's worker
 //! threads, loads encode on threads for blocking work. Nothing here scans.
 
 mod connection;
 mod greeting;
 mod inbox;
 mod lanes;
+mod listener;
 mod load;
+mod lobby;
 mod meter;
 mod outbox;
 mod packing;
+mod pulse;
 mod requests;
 mod sink;
+mod turn;
+
+pub use listener::Listener;
 
 use crate::Node;
 use bytes::BytesMut;
 use connection::Connection;
-use farpool_model::{Error, Result, limits};
-use greeting::Greeting;
-use std::net::SocketAddr;
+use farpool_model::{Error, Result};
+use farpool_wire::Socket;
+use greeting::{Client, Greeting};
+use lobby::{Lobby, Seat};
 use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
-use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::watch;
 use tokio::task::JoinSet;
 use tokio::time::{sleep, timeout};
@@ -31,75 +37,98 @@ use tokio::time::{sleep, timeout};
 /// How long requests that are under way at a shutdown may take to finish.
 const DRAIN: Duration = Duration::from_secs(5);
 
-/// How long to wait before accepting again when the system has no more sockets to give.
-const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
-
 /// How often a connection looks whether its last request has been answered, while it waits to close.
 const IDLE_CHECK: Duration = Duration::from_millis(10);
+
+/// How far a server is from its end.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Phase {
+    Serving,
+    /// Connections close when nothing is under way on them.
+    Draining,
+    /// Connections close.
+    Ending,
+}
 
 /// Serves clients until `shutdown` resolves; then takes no new ones, gives requests that are under way a
 /// moment to finish, and ends the rest. The node itself is left running.
 ///
 /// # Errors
 /// None at present: what goes wrong with one connection ends that connection.
-pub async fn serve(node: Arc<Node>, listener: TcpListener, shutdown: impl Future<Output = ()>) -> Result<()> {
-    let (drain, draining) = watch::channel(false);
+pub async fn serve(
+    node: Arc<Node>,
+    listener: impl Listener,
+    shutdown: impl Future<Output = ()>,
+) -> Result<()> {
+    serve_ticking(node, listener, shutdown, Duration::from_millis(pulse::TICK_MS)).await
+}
+
+/// The same with ticks of another length, by which keepalive and results that are not read are timed: tests
+/// have minutes pass in a moment.
+///
+/// # Errors
+/// As [`serve`].
+#[doc(hidden)]
+pub async fn serve_ticking(
+    node: Arc<Node>,
+    mut listener: impl Listener,
+    shutdown: impl Future<Output = ()>,
+    tick: Duration,
+) -> Result<()> {
+    let (phase, phases) = watch::channel(Phase::Serving);
+    let lobby = Arc::new(Lobby::default());
     let mut connections = JoinSet::new();
     let mut shutdown = pin!(shutdown);
     loop {
         tokio::select! {
+            biased;
             () = &mut shutdown => break,
             Some(_) = connections.join_next(), if !connections.is_empty() => {}
-            accepted = listener.accept() => match accepted {
-                Ok((socket, peer)) => {
-                    connections.spawn(handle(node.clone(), socket, peer, draining.clone()));
-                }
-                Err(error) => {
-                    tracing::warn!(%error, "cannot accept a connection");
-                    sleep(ACCEPT_PAUSE).await;
-                }
-            },
+            // Without sockets left, those that have said nothing are the first to go.
+            socket = listener::accept(&mut listener, || lobby.evict_oldest()) => {
+                connections.spawn(handle(node.clone(), socket, lobby.enter(), phases.clone(), tick));
+            }
         }
     }
     drop(listener);
-    drain.send_replace(true);
-    let drained = async { while connections.join_next().await.is_some() {} };
-    drop(timeout(DRAIN, drained).await);
+    for (next, patience) in [(Phase::Draining, DRAIN), (Phase::Ending, 2 * greeting::FAREWELL)] {
+        phase.send_replace(next);
+        let ended = async { while connections.join_next().await.is_some() {} };
+        drop(timeout(patience, ended).await);
+    }
     connections.shutdown().await;
     Ok(())
 }
 
 async fn handle(
     node: Arc<Node>,
-    mut socket: TcpStream,
-    peer: SocketAddr,
-    mut draining: watch::Receiver<bool>,
+    socket: Arc<dyn Socket>,
+    seat: Seat,
+    mut phases: watch::Receiver<Phase>,
+    tick: Duration,
 ) {
-    // Without this a small answer waits for the acknowledgement of the one before it.
-    if let Err(error) = socket.set_nodelay(true) {
-        tracing::debug!(%peer, %error, "a connection ended at once");
-        return;
-    }
-    let Some(_guard) = node.connect() else {
-        let error =
-            Error::over_limit(format!("the pool serves {} connections at once", limits::CONNECTIONS_MAX))
-                .advise("close some, or try again later");
-        return greeting::part(&mut socket, &greeting::error_bytes(&error)).await;
-    };
+    let peer = socket.peer();
     let greeted = tokio::select! {
-        greeted = greeting::greet(&mut socket, &node) => greeted,
-        () = closing(&mut draining) => return,
+        biased;
+        () = seat.evicted() => return,
+        () = reached(&mut phases, Phase::Draining) => return,
+        greeted = greeting::greet(&*socket, &node) => greeted,
     };
     match greeted {
         Greeting::Gone => {}
         Greeting::Refused(bytes, error) => {
-            tracing::info!(%peer, error = error.message, "a connection was refused");
-            greeting::part(&mut socket, &bytes).await;
+            tracing::info!(peer, error = ?error.message, "a connection was refused");
+            tokio::select! {
+                biased;
+                () = seat.evicted() => {}
+                () = greeting::part(&*socket, &bytes) => {}
+            }
         }
-        Greeting::Welcome(tenant, received) => {
+        Greeting::Welcome(Client { tenant, received, guard: _guard }) => {
+            drop(seat);
             let open = Open(Connection::new(node, tenant, socket));
-            if let Some(error) = converse(&open.0, received, draining).await {
-                tracing::info!(%peer, error = error.message, "a connection is closed");
+            if let Some(error) = converse(&open.0, received, phases, tick).await {
+                tracing::info!(peer, error = ?error.message, "a connection is closed");
                 drop(timeout(greeting::FAREWELL, say_why(&open.0, error)).await);
             }
         }
@@ -110,12 +139,19 @@ async fn handle(
 async fn converse(
     connection: &Arc<Connection>,
     received: BytesMut,
-    mut draining: watch::Receiver<bool>,
+    mut phases: watch::Receiver<Phase>,
+    tick: Duration,
 ) -> Option<Error> {
+    let mut ending = phases.clone();
     tokio::select! {
-        served = connection.serve(received) => served.err(),
+        biased;
+        () = reached(&mut ending, Phase::Ending) => {
+            Some(Error::unavailable("the pool is shutting down").advise("try again later"))
+        }
+        () = drained(connection, &mut phases) => None,
+        gone = pulse::watch_over(connection, tick) => Some(gone),
         _ = connection.outbox.run() => None,
-        () = drained(connection, &mut draining) => None,
+        served = connection.serve(received) => served.err(),
     }
 }
 
@@ -128,14 +164,14 @@ async fn say_why(connection: &Connection, error: Error) {
     }
 }
 
-/// Resolves when the server is closing.
-async fn closing(draining: &mut watch::Receiver<bool>) {
-    drop(draining.wait_for(|draining| *draining).await);
+/// Resolves when the server has come to `phase`.
+async fn reached(phases: &mut watch::Receiver<Phase>, phase: Phase) {
+    drop(phases.wait_for(|now| *now >= phase).await);
 }
 
 /// Resolves when the server is closing and nothing is under way on the connection.
-async fn drained(connection: &Connection, draining: &mut watch::Receiver<bool>) {
-    closing(draining).await;
+async fn drained(connection: &Connection, phases: &mut watch::Receiver<Phase>) {
+    reached(phases, Phase::Draining).await;
     while !connection.outbox.is_idle() {
         sleep(IDLE_CHECK).await;
     }

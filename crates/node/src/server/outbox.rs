@@ -9,12 +9,11 @@ use super::lanes::Lanes;
 use super::meter::Meter;
 use bytes::{Buf, Bytes};
 use farpool_model::{Error, Result, limits};
-use farpool_wire::Outgoing;
+use farpool_wire::{Interest, Outgoing, Response, Socket};
 use parking_lot::Mutex;
 use std::collections::VecDeque;
 use std::io::{self, IoSlice};
 use std::sync::Arc;
-use tokio::net::TcpStream;
 use tokio::sync::Notify;
 
 /// Segments of one vectored write; the system takes 1024.
@@ -28,7 +27,7 @@ const WRITES_PER_TURN: usize = 16;
 
 /// The sending side of a connection.
 pub(crate) struct Outbox<W> {
-    socket: Arc<TcpStream>,
+    socket: Arc<dyn Socket>,
     state: Mutex<State<W>>,
     writer: Notify,
     on_room: Box<dyn Fn() + Send + Sync>,
@@ -38,8 +37,27 @@ struct State<W> {
     lanes: Lanes<W>,
     meter: Meter,
     unwritten: VecDeque<Bytes>,
+    keepalive: Keepalive,
     writing: bool,
     closed: bool,
+}
+
+/// What is to leave about the connection itself before anything else. Flags, not a queue: a peer that asks
+/// without end and reads nothing makes none.
+#[derive(Default)]
+struct Keepalive {
+    ping: bool,
+    pong: bool,
+}
+
+impl Keepalive {
+    /// The frames, which are then out of the way.
+    fn take(&mut self) -> Vec<Bytes> {
+        let Keepalive { ping, pong } = std::mem::take(self);
+        let wanted = [(ping, Response::Ping), (pong, Response::Pong)];
+        let messages = wanted.into_iter().filter(|(wanted, _)| *wanted).filter_map(|(_, m)| m.encode().ok());
+        messages.flatten().flat_map(|message| message.frames(0)).collect()
+    }
 }
 
 enum Progress {
@@ -53,10 +71,15 @@ enum Progress {
 
 impl<W> Outbox<W> {
     /// An outbox for `socket`. `on_room` is called when a stream that was full has room again.
-    pub fn new(socket: Arc<TcpStream>, on_room: Box<dyn Fn() + Send + Sync>) -> Self {
-        let meter = Meter::new(socket.peer_addr().ok().map(|peer| peer.ip()));
-        let state =
-            State { lanes: Lanes::new(), meter, unwritten: VecDeque::new(), writing: false, closed: false };
+    pub fn new(socket: Arc<dyn Socket>, on_room: Box<dyn Fn() + Send + Sync>) -> Self {
+        let state = State {
+            lanes: Lanes::new(),
+            meter: Meter::new(socket.is_near()),
+            unwritten: VecDeque::new(),
+            keepalive: Keepalive::default(),
+            writing: false,
+            closed: false,
+        };
         Outbox { socket, state: Mutex::new(state), writer: Notify::new(), on_room }
     }
 
@@ -68,6 +91,17 @@ impl<W> Outbox<W> {
     /// Bytes that the socket takes in a second.
     pub fn bytes_per_s(&self) -> f64 {
         self.state.lock().meter.bytes_per_s()
+    }
+
+    /// Asks the client whether it is there.
+    pub fn ping(&self) {
+        self.state.lock().keepalive.ping = true;
+        self.flush();
+    }
+
+    /// Tells the client that the node is there, with the next [`Outbox::flush`].
+    pub fn pong(&self) {
+        self.state.lock().keepalive.pong = true;
     }
 
     /// Opens a stream; see [`Lanes::open`].
@@ -112,6 +146,7 @@ impl<W> Outbox<W> {
     pub fn close(&self, last: Option<Outgoing>) -> Vec<W> {
         let mut state = self.state.lock();
         state.closed = true;
+        state.keepalive = Keepalive::default();
         state.unwritten.extend(last.into_iter().flat_map(|message| message.frames(0)));
         state.lanes.drain()
     }
@@ -136,7 +171,7 @@ impl<W> Outbox<W> {
             match self.write(WRITES_PER_TURN)? {
                 Progress::Done => return Ok(()),
                 Progress::More => tokio::task::yield_now().await,
-                Progress::Blocked => self.socket.writable().await?,
+                Progress::Blocked => self.socket.ready(Interest::Writable).await?,
             }
         }
     }
@@ -146,7 +181,7 @@ impl<W> Outbox<W> {
         let mut writes = 0;
         let mut bytes = 0;
         loop {
-            match write_some(&self.socket, &mut segments) {
+            match write_some(&*self.socket, &mut segments) {
                 Ok(written) => {
                     writes += 1;
                     bytes += written;
@@ -196,7 +231,8 @@ impl<W> Outbox<W> {
             if segments.is_empty() {
                 let picked = state.lanes.pick(limits::FRAME_BYTES_MAX);
                 room = picked.room;
-                segments = picked.segments.into();
+                segments = state.keepalive.take().into();
+                segments.extend(picked.segments);
             }
             state.writing = !segments.is_empty();
             let more = state.writing;
@@ -224,7 +260,7 @@ impl<W> Outbox<W> {
 }
 
 /// Writes the first segments and drops what was taken, whose bytes it gives.
-fn write_some(socket: &TcpStream, segments: &mut VecDeque<Bytes>) -> io::Result<usize> {
+fn write_some(socket: &dyn Socket, segments: &mut VecDeque<Bytes>) -> io::Result<usize> {
     let slices: Vec<IoSlice<'_>> =
         segments.iter().take(SEGMENTS_PER_WRITE).map(|segment| IoSlice::new(segment)).collect();
     let taken = socket.try_write_vectored(&slices)?;

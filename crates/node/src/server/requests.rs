@@ -4,7 +4,7 @@ use super::connection::{Connection, Work};
 use super::sink::StreamSink;
 use farpool_columns::Table;
 use farpool_model::{Error, Program, Result, ResultForm, TableName, Version, limits};
-use farpool_pipeline::Run;
+use farpool_pipeline::{Cancel, Run};
 use farpool_wire::{FrameKind, Message, Request, Response, substrait};
 use std::cell::OnceCell;
 use std::sync::Arc;
@@ -21,13 +21,22 @@ const INLINE_BYTES_MAX: usize = 32 << 10;
 /// When the client may not open the stream, so that the connection cannot go on. What is wrong with the
 /// request itself is answered on its stream.
 pub(super) fn begin(connection: &Arc<Connection>, message: Message) -> Result<()> {
-    connection.outbox.open(message.stream, message.bytes_on_wire, Work::Request)?;
+    let cancel = Cancel::new();
+    connection.outbox.open(message.stream, message.bytes_on_wire, Work::Request(cancel.clone()))?;
     // Dropping a table gives pages back to the system, which takes a while.
     if message.body.len() <= INLINE_BYTES_MAX && message.kind != FrameKind::Drop {
         carry_out(connection, &message);
     } else {
         let connection = connection.clone();
-        tokio::task::spawn_blocking(move || carry_out(&connection, &message));
+        tokio::task::spawn_blocking(move || {
+            // Its client may have cancelled or gone while it waited for a thread.
+            if !cancel.is_set() {
+                drop(connection.guarded(message.stream, || {
+                    carry_out(&connection, &message);
+                    Ok(())
+                }));
+            }
+        });
     }
     Ok(())
 }

@@ -2,6 +2,7 @@
 
 #![allow(dead_code, reason = "each test file uses a part of this")]
 
+mod local;
 mod raw;
 
 use arrow_array::cast::AsArray;
@@ -22,7 +23,9 @@ use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
 
 #[allow(unused_imports, reason = "each test file uses a part of this")]
-pub use raw::Raw;
+pub use local::Local;
+#[allow(unused_imports, reason = "each test file uses a part of this")]
+pub use raw::{Raw, canonical_batch, execute, frames, hello};
 
 /// How long anything may take before a test is taken to hang.
 pub const PATIENCE: Duration = Duration::from_secs(60);

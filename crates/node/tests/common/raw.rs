@@ -1,61 +1,144 @@
 //! A client that speaks the protocol byte by byte.
 
 use super::{Server, batch, scan};
+use arrow_array::{RecordBatch, StringViewArray};
 use bytes::BytesMut;
-use farpool_model::ResultForm;
-use farpool_wire::{Assembler, FrameKind, Message, PREFACE, Request, split_frame, substrait};
+use farpool_model::{LoadMode, ResultForm, TableName};
+use farpool_wire::{
+    Assembler, FrameKind, Message, PREFACE, Request, Response, Socket, Window, split_frame, substrait,
+};
+use std::sync::Arc;
 use std::time::Duration;
-use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio::time::timeout;
 
 /// A client without manners of its own.
 pub struct Raw {
-    pub socket: TcpStream,
+    pub socket: Arc<dyn Socket>,
     buffer: BytesMut,
     assembler: Assembler,
 }
 
 impl Raw {
     pub async fn connect(server: &Server) -> Self {
-        let socket = TcpStream::connect(server.address).await.unwrap();
-        let mut raw = Raw { socket, buffer: BytesMut::new(), assembler: Assembler::new() };
-        raw.socket.write_all(&PREFACE).await.unwrap();
-        let hello = Request::Hello { version_min: 1, version_max: 1, token: None, client: "raw".into() };
-        raw.send(0, &hello).await;
-        let mut preface = [0; PREFACE.len()];
-        raw.socket.read_exact(&mut preface).await.unwrap();
-        assert_eq!(preface, PREFACE);
-        assert_eq!(raw.receive().await.unwrap().kind, FrameKind::Welcome);
+        Raw::over(Arc::new(TcpStream::connect(server.address).await.unwrap())).await
+    }
+
+    /// Says hello over `socket`, which must be welcome.
+    pub async fn over(socket: Arc<dyn Socket>) -> Self {
+        let mut raw = Raw::silent(socket);
+        raw.socket.write_all(&hello()).await.unwrap();
+        raw.expect_preface().await;
+        assert_eq!(raw.next().await.unwrap().kind, FrameKind::Welcome);
         raw
     }
 
+    /// A client that has not said anything.
+    pub fn silent(socket: Arc<dyn Socket>) -> Self {
+        Raw { socket, buffer: BytesMut::new(), assembler: Assembler::new() }
+    }
+
+    pub async fn expect_preface(&mut self) {
+        while self.buffer.len() < PREFACE.len() {
+            assert!(self.socket.read(&mut self.buffer).await.unwrap() > 0, "the node hung up");
+        }
+        assert_eq!(self.buffer.split_to(PREFACE.len())[..], PREFACE);
+    }
+
     pub async fn send(&mut self, stream: u32, request: &Request) {
-        for message in request.encode().unwrap() {
-            for piece in message.frames(stream) {
-                self.socket.write_all(&piece).await.unwrap();
+        self.socket.write_all(&frames(stream, request)).await.unwrap();
+    }
+
+    pub async fn execute(&mut self, stream: u32, table: &str) {
+        self.send(stream, &execute(table)).await;
+    }
+
+    /// Loads a table of `rows` rows as [`batch`] has them, keeping to the credit.
+    pub async fn load(&mut self, stream: u32, table: &str, rows: i64) {
+        let schema = farpool_model::schema::canonical_schema(&batch(0, 0).schema()).unwrap();
+        let table = TableName::new(table).unwrap();
+        let begin = Request::LoadBegin { table, mode: LoadMode::Create, schema, rows_hint: None };
+        self.send(stream, &begin).await;
+        let mut window = Window::new();
+        for start in (0..rows).step_by(50_000) {
+            while !window.is_open() {
+                let message = self.next().await.expect("credit");
+                let Response::Credit { bytes } = Response::decode(&message, None).unwrap() else { panic!() };
+                window.granted(bytes).unwrap();
+            }
+            for message in
+                Request::LoadBatch(canonical_batch(start, rows.min(start + 50_000))).encode().unwrap()
+            {
+                window.sent(message.bytes_on_wire());
+                self.socket.write_all(&message.frames(stream).concat()).await.unwrap();
+            }
+        }
+        self.send(stream, &Request::LoadEnd).await;
+        loop {
+            match self.next().await.expect("an answer").kind {
+                FrameKind::Credit => {}
+                kind => break assert_eq!(kind, FrameKind::Loaded),
             }
         }
     }
 
-    pub async fn execute(&mut self, stream: u32, table: &str) {
-        let schema = farpool_model::schema::canonical_schema(&batch(0, 0).schema()).unwrap();
-        let plan = substrait::encode_program(&scan(table), &schema).unwrap();
-        self.send(stream, &Request::Execute { plan, results: ResultForm::Plain }).await;
-    }
-
     /// The next message; `None` when the node says nothing for a while or hangs up.
     pub async fn receive(&mut self) -> Option<Message> {
+        timeout(Duration::from_millis(500), self.next()).await.unwrap_or(None)
+    }
+
+    /// The next message that is no `Ping`, which is answered; `None` when the node hangs up.
+    pub async fn next(&mut self) -> Option<Message> {
+        loop {
+            let message = self.next_of_any_kind().await?;
+            if message.kind != FrameKind::Ping {
+                return Some(message);
+            }
+            self.send(0, &Request::Pong).await;
+        }
+    }
+
+    /// The next message; `None` when the node hangs up.
+    pub async fn next_of_any_kind(&mut self) -> Option<Message> {
         loop {
             while let Some((header, payload)) = split_frame(&mut self.buffer).unwrap() {
                 if let Some(message) = self.assembler.push(header, payload).unwrap() {
                     return Some(message);
                 }
             }
-            match timeout(Duration::from_millis(500), self.socket.read_buf(&mut self.buffer)).await {
-                Ok(Ok(bytes)) if bytes > 0 => {}
-                _ => return None,
+            if self.socket.read(&mut self.buffer).await.unwrap_or(0) == 0 {
+                return None;
             }
         }
     }
+}
+
+/// The preface and a hello.
+pub fn hello() -> Vec<u8> {
+    let hello = Request::Hello { version_min: 1, version_max: 1, token: None, client: "raw".into() };
+    [&PREFACE[..], &frames(0, &hello)].concat()
+}
+
+/// A scan of all columns, plain.
+pub fn execute(table: &str) -> Request {
+    let schema = farpool_model::schema::canonical_schema(&batch(0, 0).schema()).unwrap();
+    let plan = substrait::encode_program(&scan(table), &schema).unwrap();
+    Request::Execute { plan, results: ResultForm::Plain }
+}
+
+/// The bytes of a request.
+pub fn frames(stream: u32, request: &Request) -> Vec<u8> {
+    let messages = request.encode().unwrap();
+    messages.into_iter().flat_map(|message| message.frames(stream)).flatten().collect()
+}
+
+/// As [`batch`], in the types that go over the wire.
+pub fn canonical_batch(start: i64, end: i64) -> RecordBatch {
+    let batch = batch(start, end);
+    let schema = farpool_model::schema::canonical_schema(&batch.schema()).unwrap();
+    let mut columns = batch.columns().to_vec();
+    columns[2] = Arc::new(StringViewArray::from_iter_values(
+        (start..end).map(|id| format!("word number {}", id % 100)),
+    ));
+    RecordBatch::try_new(schema, columns).unwrap()
 }

@@ -177,3 +177,42 @@ fn streams_are_limited() {
     assert_eq!(lanes.drain().len(), limits::STREAMS_PER_CONNECTION_MAX);
     lanes.open(1, 0, 0).unwrap();
 }
+
+#[test]
+fn a_stream_that_does_not_move_is_found_and_can_be_given_up_in_the_middle_of_a_message() {
+    let mut lanes = lanes(1..4);
+    lanes.push(1, message(FrameKind::Batch, 3 * limits::FRAME_BYTES_MAX, 1));
+    assert_eq!(frames(lanes.pick(1)), [(1, FrameKind::Batch, true)]);
+    lanes.push(2, message(FrameKind::Batch, 10, 2));
+    (0..5).for_each(|_| lanes.tick());
+    let stalled: Vec<u32> = lanes.stalled(5).iter().map(|stalled| stalled.stream).collect();
+    assert_eq!(stalled, [1, 2], "nothing waits on stream 3");
+    assert!(lanes.stalled(6).is_empty());
+    // Stream 2 moves; on stream 1 an error takes the place of the rest.
+    assert_eq!(frames(lanes.pick(1)), [(2, FrameKind::Batch, false)]);
+    lanes.push(2, message(FrameKind::Batch, 10, 2));
+    assert_eq!(lanes.stalled(1).len(), 1);
+    assert_eq!(lanes.give_up(1, message(FrameKind::Error, 20, 3)), Some(1));
+    assert!(lanes.give_up(1, message(FrameKind::Error, 20, 3)).is_none());
+    assert!(lanes.work(1).is_none());
+    assert!(!lanes.push(1, message(FrameKind::Batch, 10, 1)), "nothing comes after the error");
+    let mut left = frames(lanes.pick(usize::MAX));
+    left.sort_by_key(|(stream, ..)| *stream);
+    assert_eq!(left, [(1, FrameKind::Error, false), (2, FrameKind::Batch, false)]);
+    assert_eq!((lanes.len(), lanes.bytes_queued()), (2, 0));
+}
+
+#[test]
+fn a_stream_whose_end_is_not_read_can_be_given_up() {
+    let mut lanes = lanes(1..2);
+    for _ in 0..6 {
+        lanes.push(1, message(FrameKind::Batch, 1 << 20, 1));
+    }
+    lanes.end(1, message(FrameKind::Receipt, 10, 1));
+    while !lanes.pick(usize::MAX).segments.is_empty() {}
+    lanes.tick();
+    assert_eq!(lanes.stalled(1).len(), 1, "the last rows wait for credit");
+    assert_eq!(lanes.give_up(1, message(FrameKind::Error, 20, 3)), Some(1));
+    assert_eq!(frames(lanes.pick(usize::MAX)), [(1, FrameKind::Error, false)]);
+    assert_eq!(lanes.len(), 0);
+}

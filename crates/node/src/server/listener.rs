@@ -1,0 +1,58 @@
+//! Where connections come from: TCP, or a channel of sockets for tests and simulations.
+
+use farpool_wire::Socket;
+use std::io;
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::net::TcpListener;
+use tokio::sync::mpsc;
+use tokio::time::sleep;
+
+/// How long to wait before accepting again when the system has no more sockets to give.
+const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
+
+/// A source of connections.
+pub trait Listener: Send {
+    /// The next connection. Dropping the future loses none.
+    ///
+    /// # Errors
+    /// When no connection can be accepted at the moment; the next call may succeed.
+    fn next(&mut self) -> impl Future<Output = io::Result<Arc<dyn Socket>>> + Send;
+}
+
+impl Listener for TcpListener {
+    async fn next(&mut self) -> io::Result<Arc<dyn Socket>> {
+        loop {
+            let (socket, peer) = self.accept().await?;
+            // Without this a small answer waits for the acknowledgement of the one before it.
+            match socket.set_nodelay(true) {
+                Ok(()) => return Ok(Arc::new(socket)),
+                Err(error) => tracing::debug!(%peer, %error, "a connection ended at once"),
+            }
+        }
+    }
+}
+
+/// When all senders are gone no connection comes any more; those that are open go on.
+impl Listener for mpsc::UnboundedReceiver<Arc<dyn Socket>> {
+    async fn next(&mut self) -> io::Result<Arc<dyn Socket>> {
+        match self.recv().await {
+            Some(socket) => Ok(socket),
+            None => std::future::pending().await,
+        }
+    }
+}
+
+/// The next connection; `on_failure` is called each time that none can be accepted.
+pub(super) async fn accept(listener: &mut impl Listener, on_failure: impl Fn()) -> Arc<dyn Socket> {
+    loop {
+        match listener.next().await {
+            Ok(socket) => return socket,
+            Err(error) => {
+                tracing::warn!(%error, "cannot accept a connection");
+                on_failure();
+                sleep(ACCEPT_PAUSE).await;
+            }
+        }
+    }
+}

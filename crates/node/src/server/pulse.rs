@@ -1,0 +1,117 @@
+//! What happens to a connection as time goes by: a client that is silent is asked whether it is there, one that
+//! does not answer is given up, and so is a result that is not read.
+//!
+//! Time comes in ticks, so that nothing is stamped on the way of bytes; all periods are exact to a tick.
+//! Invariant: a client that answers, or still takes bytes of its results, is never given up as dead.
+
+use super::connection::Connection;
+use super::lanes::Stalled;
+use farpool_model::{Error, limits};
+use std::time::Duration;
+use tokio::time::sleep;
+
+/// Milliseconds of a tick: short beside the periods below, and a thousand connections wake a core a few hundred
+/// times a second for it.
+pub(super) const TICK_MS: u64 = 5_000;
+
+/// Ticks of silence after which a client is asked whether it is there.
+const ASK_TICKS: u64 = limits::CLIENT_PING_AFTER_MS / TICK_MS;
+
+/// Ticks of silence after which it is given up.
+const GONE_TICKS: u64 = ASK_TICKS + limits::PONG_MS_MAX / TICK_MS;
+
+/// Ticks that a result may wait to be read.
+const UNREAD_TICKS: u32 = (limits::UNREAD_MS_MAX / TICK_MS) as u32;
+
+const _: () = assert!(ASK_TICKS > 0 && GONE_TICKS > ASK_TICKS && UNREAD_TICKS as u64 > GONE_TICKS);
+
+/// Looks after a connection until its client is gone, which the error then says. `tick` is how long a tick lasts.
+pub(super) async fn watch_over(connection: &Connection, tick: Duration) -> Error {
+    let mut silence = Silence::default();
+    loop {
+        sleep(tick).await;
+        give_up_unread(connection);
+        match silence.tick(connection.progress()) {
+            Pulse::Alive => {}
+            Pulse::Unknown => connection.outbox.ping(),
+            Pulse::Gone => return gone(),
+        }
+    }
+}
+
+/// Ends programs whose clients give no credit or do not read: they hold tables and groups for nobody.
+fn give_up_unread(connection: &Connection) {
+    let stalled = connection.outbox.with(|lanes| {
+        lanes.tick();
+        lanes.stalled(UNREAD_TICKS)
+    });
+    for Stalled { stream, bytes_queued } in stalled {
+        let minutes = limits::UNREAD_MS_MAX / 60_000;
+        tracing::info!(stream, bytes_queued, "a result was not read for {minutes} minutes");
+        let error = Error::over_limit(format!("the result was not read for {minutes} minutes"))
+            .advise("read results as they come; run the query again, with a limit if it gives too many rows");
+        connection.give_up(stream, error);
+    }
+}
+
+fn gone() -> Error {
+    let seconds = (limits::CLIENT_PING_AFTER_MS + limits::PONG_MS_MAX) / 1000;
+    Error::unavailable(format!("the client does not answer: nothing came from it for {seconds} s"))
+}
+
+/// What is known of a peer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Pulse {
+    Alive,
+    /// It has been silent for a while: ask.
+    Unknown,
+    Gone,
+}
+
+/// For how long a peer has been silent.
+#[derive(Debug, Default)]
+struct Silence {
+    progress: (u64, u64),
+    ticks: u64,
+}
+
+impl Silence {
+    /// A tick, with what has come of [`Connection::progress`] by then.
+    fn tick(&mut self, progress: (u64, u64)) -> Pulse {
+        if std::mem::replace(&mut self.progress, progress) != progress {
+            self.ticks = 0;
+        }
+        self.ticks += 1;
+        match self.ticks {
+            ASK_TICKS => Pulse::Unknown,
+            ticks if ticks > GONE_TICKS => Pulse::Gone,
+            _ => Pulse::Alive,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn silence_is_asked_about_once_and_then_ends_the_connection() {
+        let mut silence = Silence::default();
+        let pulses: Vec<Pulse> = (0..=GONE_TICKS).map(|_| silence.tick((7, 7))).collect();
+        assert_eq!(pulses.iter().filter(|pulse| **pulse == Pulse::Unknown).count(), 1);
+        assert_eq!(pulses.iter().position(|pulse| *pulse == Pulse::Gone), Some(GONE_TICKS as usize));
+    }
+
+    #[test]
+    fn whoever_answers_or_takes_bytes_is_alive() {
+        for step in [(1, 0), (0, 1)] {
+            let mut silence = Silence::default();
+            let mut moved = (0, 0);
+            for _ in 0..100 {
+                moved = (moved.0 + step.0, moved.1 + step.1);
+                let pulses: Vec<Pulse> = (0..GONE_TICKS).map(|_| silence.tick(moved)).collect();
+                assert!(!pulses.contains(&Pulse::Gone));
+            }
+        }
+    }
+}

@@ -1,0 +1,69 @@
+//! How much one connection may do on a thread that reads before others get it.
+//!
+//! A client that always has bytes under way never has to wait, and would keep the thread for itself. Turns are
+//! counted in bytes and frames, not in time, so that the same bytes always make the same turns.
+
+use farpool_wire::{FrameHeader, FrameKind};
+
+/// What a turn has: a read of the socket, and at most 64 frames. Smaller ones would have loads change tasks
+/// all the time.
+const TURN_BYTES: usize = 256 << 10;
+
+/// What a frame costs beside its bytes: to look at the smallest takes about as long as to copy so many.
+const FRAME_BYTES: usize = 4 << 10;
+
+/// What is left of a turn.
+#[derive(Debug)]
+pub(super) struct Turn {
+    bytes_left: usize,
+}
+
+impl Turn {
+    /// A whole turn.
+    pub fn new() -> Self {
+        Turn { bytes_left: TURN_BYTES }
+    }
+
+    /// A frame was taken. A request that is answered on the spot is the last of its turn: what it takes is not
+    /// known from its bytes.
+    pub fn took(&mut self, header: FrameHeader) {
+        let cost = match header.kind {
+            FrameKind::Cancel | FrameKind::Credit | FrameKind::Ping | FrameKind::Pong => FRAME_BYTES,
+            FrameKind::LoadBatch | FrameKind::LoadEnd => FRAME_BYTES + header.length as usize,
+            _ if header.more => FRAME_BYTES + header.length as usize,
+            _ => TURN_BYTES,
+        };
+        self.bytes_left = self.bytes_left.saturating_sub(cost);
+    }
+
+    /// Whether it is somebody else's turn.
+    pub fn is_over(&self) -> bool {
+        self.bytes_left == 0
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn frames_in_a_turn(kind: FrameKind, length: u32, more: bool) -> usize {
+        let mut turn = Turn::new();
+        let header = FrameHeader { length, kind, more, stream: 1 };
+        let frames = (1..10_000).find(|_| {
+            turn.took(header);
+            turn.is_over()
+        });
+        frames.expect("a turn that ends")
+    }
+
+    #[test]
+    fn turns_end_after_bounded_frames_and_bytes() {
+        for kind in FrameKind::ALL {
+            assert!((1..=64).contains(&frames_in_a_turn(*kind, 0, false)), "{kind:?}");
+        }
+        assert_eq!(frames_in_a_turn(FrameKind::Cancel, 0, false), 64);
+        assert_eq!(frames_in_a_turn(FrameKind::Status, 0, false), 1);
+        assert_eq!(frames_in_a_turn(FrameKind::Execute, 60 << 10, true), 4);
+        assert_eq!(frames_in_a_turn(FrameKind::LoadBatch, 512 << 10, false), 1);
+    }
+}

@@ -1,0 +1,66 @@
+//! A node that is reached through pipes in memory, for which minutes may pass in a moment.
+
+use super::Raw;
+use farpool_model::Result;
+use farpool_node::{Node, NodeConfig, server};
+use farpool_wire::Socket;
+use farpool_wire::socket::pipe;
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::sync::mpsc::{self, UnboundedSender};
+use tokio::sync::oneshot;
+use tokio::task::JoinHandle;
+
+/// Bytes that a pipe holds in each direction: fewer than a window, as a socket of the system.
+const PIPE_BYTES: usize = 256 << 10;
+
+/// A tick of a node whose minutes pass in a moment. In tests of one thread no tick comes while a client has
+/// something to do, however slow the machine is.
+const FAST_TICK: Duration = Duration::from_millis(5);
+
+/// A node that serves pipes.
+pub struct Local {
+    pub node: Arc<Node>,
+    pub serving: JoinHandle<Result<()>>,
+    pub stop: Option<oneshot::Sender<()>>,
+    sockets: UnboundedSender<Arc<dyn Socket>>,
+}
+
+impl Local {
+    pub fn start() -> Self {
+        Local::ticking(Duration::from_secs(5))
+    }
+
+    /// A node for tests of one thread: ten minutes pass in less than a second.
+    pub fn fast() -> Self {
+        Local::ticking(FAST_TICK)
+    }
+
+    fn ticking(tick: Duration) -> Self {
+        let node = Node::start(NodeConfig { memory_bytes: 256 << 20, workers: 2, tokens: None }).unwrap();
+        let (sockets, listener) = mpsc::unbounded_channel();
+        let (stop, stopped) = oneshot::channel::<()>();
+        let stopped = async { drop(stopped.await) };
+        let serving = tokio::spawn(server::serve_ticking(node.clone(), listener, stopped, tick));
+        Local { node, serving, stop: Some(stop), sockets }
+    }
+
+    /// The client's end of a new connection, on which nothing has been said.
+    pub fn dial(&self) -> Arc<dyn Socket> {
+        let (client, node) = pipe(PIPE_BYTES);
+        self.sockets.send(Arc::new(node)).unwrap();
+        Arc::new(client)
+    }
+
+    pub async fn connect(&self) -> Raw {
+        Raw::over(self.dial()).await
+    }
+
+    pub fn programs_running(&self) -> u64 {
+        self.node.status().programs_running
+    }
+
+    pub fn connections(&self) -> u64 {
+        self.node.status().connections
+    }
+}

@@ -1,0 +1,97 @@
+//! A connected byte stream as both ends of a connection use it: TCP, or a pipe in memory for tests and
+//! simulations. Nothing here opens a connection.
+//!
+//! Contract: reads and writes never block; any thread may try them at any time. At most one task waits for
+//! each [`Interest`]: a second one would take the first one's wake-up.
+
+mod pipe;
+mod tcp;
+
+pub use pipe::{Pipe, pipe};
+
+use bytes::{BufMut, BytesMut};
+use std::fmt;
+use std::future::poll_fn;
+use std::io::{self, ErrorKind, IoSlice};
+use std::task::{Context, Poll};
+
+/// What a task waits for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Interest {
+    /// Bytes, or their end.
+    Readable,
+    /// Room for bytes.
+    Writable,
+}
+
+/// A connected byte stream. Closes when dropped.
+pub trait Socket: Send + Sync + fmt::Debug {
+    /// Moves bytes that have come to the first chunk of `buffer` and gives their number; 0 when the peer has
+    /// ended its side.
+    ///
+    /// # Errors
+    /// `WouldBlock` when nothing has come; any other error ends the connection.
+    fn try_read(&self, buffer: &mut dyn BufMut) -> io::Result<usize>;
+
+    /// Takes bytes from the front of `slices` and gives their number.
+    ///
+    /// # Errors
+    /// `WouldBlock` when there is no room; any other error ends the connection.
+    fn try_write_vectored(&self, slices: &[IoSlice<'_>]) -> io::Result<usize>;
+
+    /// Ready when a read or a write is worth a try; it may still find nothing.
+    fn poll_ready(&self, context: &mut Context<'_>, interest: Interest) -> Poll<io::Result<()>>;
+
+    /// Tells the peer that no more bytes will come. Reading goes on.
+    ///
+    /// # Errors
+    /// When the connection is broken.
+    fn end_writing(&self) -> io::Result<()>;
+
+    /// Who is at the other end, for logs.
+    fn peer(&self) -> String;
+
+    /// Whether the other end is known to be on this machine.
+    fn is_near(&self) -> bool;
+}
+
+impl dyn Socket + '_ {
+    /// Waits until the socket is ready.
+    ///
+    /// # Errors
+    /// When the socket can no longer be waited for.
+    pub async fn ready(&self, interest: Interest) -> io::Result<()> {
+        poll_fn(|context| self.poll_ready(context, interest)).await
+    }
+
+    /// Waits for bytes and appends them to `buffer`; 0 when the peer has ended its side.
+    ///
+    /// # Errors
+    /// When the connection is broken.
+    pub async fn read(&self, buffer: &mut BytesMut) -> io::Result<usize> {
+        loop {
+            match self.try_read(buffer) {
+                Err(error) if error.kind() == ErrorKind::WouldBlock => self.ready(Interest::Readable).await?,
+                Err(error) if error.kind() == ErrorKind::Interrupted => {}
+                outcome => return outcome,
+            }
+        }
+    }
+
+    /// Writes all `bytes`, waiting for room.
+    ///
+    /// # Errors
+    /// When the connection is broken.
+    pub async fn write_all(&self, mut bytes: &[u8]) -> io::Result<()> {
+        while !bytes.is_empty() {
+            match self.try_write_vectored(&[IoSlice::new(bytes)]) {
+                Ok(0) => return Err(ErrorKind::WriteZero.into()),
+                Ok(written) => bytes = &bytes[written..],
+                Err(error) if error.kind() == ErrorKind::WouldBlock => self.ready(Interest::Writable).await?,
+                Err(error) if error.kind() == ErrorKind::Interrupted => {}
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(())
+    }
+}
