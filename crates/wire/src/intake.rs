@@ -146,20 +146,20 @@ mod tests {
             buffer.extend_from_slice(&frames[at..at + count]);
             intake.read(count);
             at += count;
-            assert_eq!(intake.next(|_| true).unwrap(), None);
+            assert_eq!(intake.next(|_| Ok(true)).unwrap(), None);
             assert!(intake.bytes_held() >= at - at.div_ceil(limits::FRAME_BYTES_MAX) * FRAME_HEADER_BYTES);
         }
         intake.forget(1);
         intake.room().0.extend_from_slice(&frames[at..]);
         intake.read(1);
-        assert!(intake.next(|stream| stream == 2).unwrap().is_none());
+        assert!(intake.next(|header| Ok(header.stream == 2)).unwrap().is_none());
         assert!(intake.bytes_held() <= 2 * READ_BYTES, "{}", intake.bytes_held());
 
         let short = Outgoing::new(FrameKind::LoadBatch, vec![Bytes::from_static(b"abc")]).unwrap();
         let mut read = BytesMut::with_capacity(READ_BYTES);
         read.extend_from_slice(&short.frames(3).concat());
         let place = read.as_ptr_range();
-        let message = Intake::new(read).next(|_| true).unwrap().unwrap();
+        let message = Intake::new(read).next(|_| Ok(true)).unwrap().unwrap();
         assert!(!place.contains(&message.body.as_ptr()), "it holds what was read with it");
     }
 
