@@ -1,4 +1,4 @@
-//! A run as streams that pull it along: each poll claims a morsel and does it on the polling thread.
+//! A run as streams that pull it along: each poll does one step on the polling thread.
 //!
 //! Invariants: every batch of the run leaves through exactly one stream; a stream that finds all morsels
 //! claimed sleeps until another stream has finished one, because only then can there be more to do (the
@@ -8,7 +8,7 @@
 use arrow::array::RecordBatch;
 use farpool_model::{Error, Result, TenantName};
 use farpool_node::Node;
-use farpool_node::clock::{Stopwatch, thread_cpu_ns};
+use farpool_node::clock::{Stopwatch, SystemClock, thread_cpu_ns};
 use farpool_pipeline::{Run, Step};
 use farpool_transfer::{BatchStream, Execution, ReceiptHandle};
 use futures::Stream;
@@ -27,6 +27,7 @@ pub(crate) fn execute(node: Arc<Node>, tenant: TenantName, run: Arc<Run>, stream
         run: run.clone(),
         receipt: ReceiptHandle::new(),
         watch: Stopwatch::start(),
+        clock: SystemClock::new(),
         open: AtomicUsize::new(streams),
         complete: AtomicBool::new(false),
         sleepers: Mutex::new(Vec::new()),
@@ -44,6 +45,7 @@ struct Shared {
     run: Arc<Run>,
     receipt: ReceiptHandle,
     watch: Stopwatch,
+    clock: SystemClock,
     open: AtomicUsize,
     complete: AtomicBool,
     sleepers: Mutex<Vec<Waker>>,
@@ -53,7 +55,7 @@ impl Shared {
     /// One step on this thread, its CPU time added to the run.
     fn step(&self) -> Result<Step> {
         let start = thread_cpu_ns();
-        let step = self.run.step();
+        let step = self.run.step(&self.clock);
         self.run.add_cpu(thread_cpu_ns().saturating_sub(start));
         step
     }

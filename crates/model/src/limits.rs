@@ -9,8 +9,8 @@ pub const PAGE_BYTES: usize = 2 << 20;
 /// Values of one packed block, the unit of the FastLanes layout.
 pub const BLOCK_ROWS: usize = 1024;
 
-/// Rows of one row group: the unit of zone maps and of scheduling. 64 blocks: large enough that the cost
-/// of a morsel disappears, small enough that two workers stay busy on a million rows.
+/// Rows of one row group: the unit of zone maps, and the most that a worker takes at once. 64 blocks: large
+/// enough that the cost of a morsel disappears, small enough that two workers stay busy on a million rows.
 pub const ROW_GROUP_ROWS: usize = 64 * BLOCK_ROWS;
 
 /// Bytes of plain values, strings included, from which on a row group is cut before it has all its rows (it has one
@@ -21,8 +21,13 @@ pub const ROW_GROUP_BYTES_MAX: usize = MESSAGE_BYTES_MAX;
 /// batches have a header for each column and buffer, and strings may lie in buffers of which they are a small part.
 pub const PLAIN_EXCESS_BYTES_MAX: usize = 1 << 20;
 
-/// Rows that the operators work on at a time: a handful of 64-bit columns of it stay in the L2 cache.
+/// Rows that the operators work on at a time, if these are cheap: a handful of 64-bit columns of it stay in
+/// the L2 cache.
 pub const BATCH_ROWS: usize = 8 * BLOCK_ROWS;
+
+/// Nanoseconds that one step of a worker takes, about: a client of small queries waits for a step or two of the
+/// others, and what is done once for each step takes a few microseconds.
+pub const STEP_NS: u64 = 1_000_000;
 
 /// Bytes of the largest frame on the wire. Larger frames leave the CPU caches and measured 1.3 to 1.6
 /// times slower on loopback.

@@ -2,6 +2,7 @@
 
 #![expect(unsafe_code, reason = "the thread CPU clock is a system call that std does not offer")]
 
+use farpool_model::Clock;
 use std::time::Instant;
 
 /// CPU time that the calling thread has used, in nanoseconds.
@@ -13,6 +14,28 @@ pub fn thread_cpu_ns() -> u64 {
     let seconds = u64::try_from(time.tv_sec).unwrap_or(0);
     let nanoseconds = u64::try_from(time.tv_nsec).unwrap_or(0);
     seconds * 1_000_000_000 + nanoseconds
+}
+
+/// The clocks of the system; wall time counts from when this was made.
+#[derive(Debug)]
+pub struct SystemClock(Stopwatch);
+
+impl SystemClock {
+    /// Starts at zero.
+    #[expect(clippy::new_without_default, reason = "a clock that starts is no default value")]
+    pub fn new() -> Self {
+        SystemClock(Stopwatch::start())
+    }
+}
+
+impl Clock for SystemClock {
+    fn now_ns(&self) -> u64 {
+        self.0.elapsed_ns()
+    }
+
+    fn thread_cpu_ns(&self) -> u64 {
+        thread_cpu_ns()
+    }
 }
 
 /// A moment from which elapsed time is measured.

@@ -3,7 +3,7 @@
 //! The workers hold nothing of the node but the scheduler, so that the node ends, and they with it, when
 //! its last owner lets go.
 
-use crate::clock::{self, Stopwatch};
+use crate::clock::{self, Stopwatch, SystemClock};
 use crate::seats::Seats;
 use crate::tokens::Tokens;
 use crate::totals::Totals;
@@ -67,7 +67,7 @@ impl Node {
         let threads = || std::thread::available_parallelism().map_or(1, NonZero::get);
         let workers_expected = if config.workers > 0 { config.workers } else { threads() };
         let pool = Pool::new(PoolConfig { bytes_limit: config.memory_bytes })?;
-        let scheduler = Scheduler::new();
+        let scheduler = Scheduler::new(Arc::new(SystemClock::new()));
         let seats = Arc::new(Seats::new(config.workers));
         let workers = (0..config.workers)
             .map(|index| start_worker(index, scheduler.clone(), seats.clone()))

@@ -1,8 +1,9 @@
 //! The kernels that run next to the data: select, project, aggregate, group, distinct, top-k (Farview, section 5).
 //!
 //! A [`Plan`] is a [`farpool_model::Program`] compiled for one table schema. It is immutable and shared by
-//! all workers; what a worker changes is its own [`State`]. For each row group a worker calls
-//! [`Plan::process`]; at the end [`Plan::merge`] brings the partial states together.
+//! all workers; what a worker changes is its own [`State`]. A row group is processed in steps
+//! ([`Plan::process_part`]), each of which takes as many rows as its [`Pace`] allows and may be any worker's;
+//! at the end [`Plan::merge`] brings the partial states together.
 //!
 //! Invariant: which way a value was computed (on packed lanes, on dictionary codes, by Arrow's kernels)
 //! never shows in the result. Every fast path has a plain twin, and tests run both.
@@ -11,10 +12,12 @@
 
 mod aggregate;
 mod bits;
+mod encoded;
 mod evaluate;
 mod failure;
 mod group;
 mod lanes;
+mod pace;
 mod plan;
 mod project;
 mod select;
@@ -24,4 +27,5 @@ mod tests;
 mod topk;
 
 pub use group::HashKey;
+pub use pace::{Pace, Progress, Unpaced};
 pub use plan::{Memory, Merge, Plan, Shared, State, Verdict, Work};

@@ -1,22 +1,22 @@
 //! A program compiled for one table schema.
 
+mod process;
+
+pub use process::Work;
+
 use crate::aggregate::{Aggregation, Merging, Partial};
-use crate::bits;
 use crate::group::HashKey;
 use crate::lanes::LaneBuffers;
-use crate::project::{Pending, Projection};
-use crate::select::{BoundFilter, Filter};
-use crate::selection::Selection;
+use crate::project::{Emit, Pending, Projection};
+use crate::select::Filter;
 use crate::topk::{Candidates, Collector, Threshold, Top, TopRows};
 use arrow_array::RecordBatch;
 use arrow_schema::SchemaRef;
 use farpool_columns::{RowGroup, Table};
-use farpool_model::{Error, Output, Program, Result, cast, limits};
+use farpool_model::{Error, Output, Program, Result};
 use parking_lot::Mutex;
 use std::borrow::Borrow;
-use std::collections::BTreeSet;
 use std::fmt;
-use std::ops::ControlFlow;
 use std::sync::Arc;
 
 /// A compiled program: immutable, shared by all workers.
@@ -140,10 +140,6 @@ impl CompiledPlan {
     }
 }
 
-/// The part of a row group's rows that is worth a message of its own, one in so many. Fewer are decoded and
-/// share a message with those of other row groups.
-const ENCODED_PART_MIN: usize = 8;
-
 /// What the zone maps of a row group say about the plan's filter.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Verdict {
@@ -153,19 +149,6 @@ pub enum Verdict {
     Some,
     /// Every row passes.
     All,
-}
-
-/// What processing one row group cost.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Work {
-    /// Rows of the row group.
-    pub rows_in: u64,
-    /// Rows that passed the filter.
-    pub rows_passed: u64,
-    /// Rows that left without having been grouped, for want of room.
-    pub rows_bypassed: u64,
-    /// Encoded bytes of the column chunks that were read.
-    pub bytes_read: u64,
 }
 
 impl Plan {
@@ -287,88 +270,6 @@ impl Plan {
         }
     }
 
-    /// Runs the plan over one row group; rows leave through `emit` until it breaks.
-    ///
-    /// # Errors
-    /// `Invalid` when an expression fails on a value.
-    pub fn process(
-        &self,
-        group: &RowGroup,
-        state: &mut State,
-        emit: &mut dyn FnMut(RecordBatch) -> ControlFlow<()>,
-    ) -> Result<Work> {
-        let mut work = Work { rows_in: cast::u64_from(group.rows), ..Work::default() };
-        let filter = match (&self.compiled.filter, self.verdict(group)) {
-            (_, Verdict::None) => return Ok(work),
-            (Some(filter), Verdict::Some) => Some(filter.bind(group)?),
-            _ => None,
-        };
-        let of_passed = |passed: u64| if passed > 0 { &self.compiled.columns[..] } else { &[] };
-        let (passed, columns) = match (&self.compiled.output, &mut state.held) {
-            (Operator::Rows(projection), Held::Rows(pending)) => {
-                let passed = run_rows(projection, group, filter.as_ref(), &mut state.buffers, pending, emit)?;
-                (passed, of_passed(passed))
-            }
-            (Operator::Aggregate(aggregation), Held::Aggregate(partial)) => {
-                let passed = aggregation.run(group, filter.as_ref(), &mut state.buffers, partial, emit)?;
-                work.rows_bypassed = passed.bypassed;
-                if passed.unread {
-                    return Ok(Work { rows_passed: passed.rows, ..work });
-                }
-                (passed.rows, of_passed(passed.rows))
-            }
-            (Operator::Top(top), Held::Top(candidates)) => {
-                let scanned = top.run(group, filter.as_ref(), &mut state.buffers, candidates)?;
-                (scanned.passed, scanned.columns)
-            }
-            _ => return Err(Error::internal("the state of another plan")),
-        };
-        work.rows_passed = passed;
-        work.bytes_read = self.bytes_read(group, filter.is_some(), columns);
-        Ok(work)
-    }
-
-    /// As [`Plan::process`]; but where many rows pass and the result is nothing but columns as they are, the
-    /// rows come back as one row group, in the form that they have in the pool.
-    ///
-    /// # Errors
-    /// As [`Plan::process`].
-    pub fn process_encoded(
-        &self,
-        group: &RowGroup,
-        state: &mut State,
-        emit: &mut dyn FnMut(RecordBatch) -> ControlFlow<()>,
-    ) -> Result<(Work, Option<RowGroup>)> {
-        let (Some(filter), Operator::Rows(projection)) = (&self.compiled.filter, &self.compiled.output)
-        else {
-            return Ok((self.process(group, state, emit)?, None));
-        };
-        let (Some(columns), Verdict::Some) = (projection.columns_at_once(), self.verdict(group)) else {
-            return Ok((self.process(group, state, emit)?, None));
-        };
-        let Held::Rows(pending) = &mut state.held else {
-            return Err(Error::internal("the state of another plan"));
-        };
-        let filter = filter.bind(group)?;
-        let selections: Vec<Selection> =
-            batches(group, Some(&filter)).map(|select| select(&mut state.buffers)).collect::<Result<_>>()?;
-        let passed: usize = selections.iter().map(|selection| selection.count).sum();
-        let encoded = if passed > 0 && passed >= group.rows / ENCODED_PART_MIN {
-            Some(pick(group, &columns, &selections, passed)?)
-        } else {
-            push_all(projection, group, selections.into_iter().map(Ok), pending, emit)?;
-            None
-        };
-        let columns = if passed > 0 { &self.compiled.columns[..] } else { &[] };
-        let work = Work {
-            rows_in: cast::u64_from(group.rows),
-            rows_passed: cast::u64_from(passed),
-            rows_bypassed: 0,
-            bytes_read: self.bytes_read(group, true, columns),
-        };
-        Ok((work, encoded))
-    }
-
     /// Takes the states of all workers, after all row groups. Not only partial aggregations wait in them, but
     /// also rows that did not fill a batch.
     pub fn merge(&self, states: Vec<State>) -> Merge {
@@ -400,74 +301,6 @@ impl Plan {
         };
         Merge { plan: self.clone(), work }
     }
-
-    /// The encoded bytes of `columns`, and of the filter's if it was looked at.
-    fn bytes_read(&self, group: &RowGroup, filtered: bool, columns: &[usize]) -> u64 {
-        let mut read: BTreeSet<&usize> = columns.iter().collect();
-        if let (Some(filter), true) = (&self.compiled.filter, filtered) {
-            read.extend(filter.columns());
-        }
-        read.into_iter().map(|column| cast::u64_from(group.chunks[*column].bytes_encoded())).sum()
-    }
-}
-
-fn run_rows(
-    projection: &Projection,
-    group: &RowGroup,
-    filter: Option<&BoundFilter<'_>>,
-    buffers: &mut LaneBuffers,
-    pending: &mut Pending,
-    emit: &mut dyn FnMut(RecordBatch) -> ControlFlow<()>,
-) -> Result<u64> {
-    push_all(projection, group, batches(group, filter).map(|select| select(buffers)), pending, emit)
-}
-
-fn push_all(
-    projection: &Projection,
-    group: &RowGroup,
-    selections: impl Iterator<Item = Result<Selection>>,
-    pending: &mut Pending,
-    emit: &mut dyn FnMut(RecordBatch) -> ControlFlow<()>,
-) -> Result<u64> {
-    let mut passed = 0;
-    for selection in selections {
-        let selection = selection?;
-        passed += cast::u64_from(selection.count);
-        if selection.count > 0 && projection.push(group, &selection, pending, emit)?.is_break() {
-            return Ok(passed);
-        }
-    }
-    // Whether the caller wants more shows at its next batch.
-    let _ = projection.end_group(group, pending, emit)?;
-    Ok(passed)
-}
-
-/// The `rows` selected rows of `columns`, in the form that the columns have.
-fn pick(group: &RowGroup, columns: &[usize], selections: &[Selection], rows: usize) -> Result<RowGroup> {
-    // Batches are whole words.
-    let mut selected = Vec::with_capacity(bits::words(group.rows));
-    for selection in selections {
-        match &selection.bits {
-            Some(bits) => selected.extend_from_slice(bits),
-            None => selected.extend(bits::ones(selection.range.len())),
-        }
-    }
-    let pick = |column: &usize| group.chunks[*column].pick(&selected).map(Arc::new);
-    Ok(RowGroup { rows, chunks: columns.iter().map(pick).collect::<Result<_>>()? })
-}
-
-/// The selections of the batches of a row group, in order, each made when it is asked for.
-pub(crate) fn batches<'a>(
-    group: &'a RowGroup,
-    filter: Option<&'a BoundFilter<'a>>,
-) -> impl Iterator<Item = impl FnOnce(&mut LaneBuffers) -> Result<Selection> + 'a> + 'a {
-    (0..group.rows).step_by(limits::BATCH_ROWS).map(move |start| {
-        let all = Selection::all(start..group.rows.min(start + limits::BATCH_ROWS));
-        move |buffers: &mut LaneBuffers| match filter {
-            Some(filter) => filter.select(&all, buffers),
-            None => Ok(all),
-        }
-    })
 }
 
 impl State {
@@ -504,7 +337,7 @@ impl Merge {
     ///
     /// # Errors
     /// `Invalid` when a sum does not fit its type.
-    pub fn run(&self, task: usize, emit: &mut dyn FnMut(RecordBatch) -> ControlFlow<()>) -> Result<()> {
+    pub fn run(&self, task: usize, emit: &mut Emit<'_>) -> Result<()> {
         match (&self.plan.compiled.output, &self.work) {
             (Operator::Rows(projection), MergeWork::Rows(pending)) => {
                 projection.finish(&mut pending[task].lock(), emit).map(|_| ())

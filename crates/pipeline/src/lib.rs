@@ -1,8 +1,9 @@
 //! From a program to its result: what of it can run here, and how its morsels are driven.
 //!
 //! [`prepare`] answers for each operator of a [`farpool_model::Program`] and makes the program that runs
-//! instead. A [`Run`] is that program over one version of a table, cut into morsels (a row group each)
-//! which any number of threads may step through. A [`Scheduler`] shares worker threads among runs.
+//! instead. A [`Run`] is that program over one version of a table, cut into morsels (a row group, or as
+//! much of one as about a millisecond allows) which any number of threads may step through. A [`Scheduler`]
+//! shares worker threads among runs.
 //!
 //! Invariant: nothing here owns a thread, a clock or a socket. Whoever calls [`Run::step`] or
 //! [`Scheduler::work`] lends its thread for one morsel (Leis et al., "Morsel-driven parallelism",
@@ -13,6 +14,7 @@
 mod budget;
 mod cancel;
 mod dispenser;
+mod pace;
 mod prepare;
 mod run;
 mod scheduler;

@@ -1,7 +1,8 @@
-//! One program over one version of a table, driven morsel by morsel by whichever threads call.
+//! One program over one version of a table, driven step by step by whichever threads call.
 //!
-//! A morsel is a row group; after the last one the partial aggregations are merged, in tasks that are
-//! handed out the same way. Scratch and partial aggregation live in operator states, of which there are
+//! A step takes a row group, or as much of one as about a millisecond allows; the rest of it is for whoever
+//! steps next. After the last one the partial aggregations are merged, in tasks that are handed out the
+//! same way. Scratch and partial aggregation live in operator states, of which there are
 //! as many as threads have ever been inside at once.
 //!
 //! Invariant: a run goes from scanning, perhaps over merging, to done, or from anywhere before that to
@@ -9,13 +10,14 @@
 
 use crate::budget::Budget;
 use crate::dispenser::Dispenser;
+use crate::pace::{RowCost, StepPace};
 use crate::tally::Tally;
 use arrow_array::RecordBatch;
 use arrow_schema::SchemaRef;
 use arrow_select::concat::concat_batches;
 use farpool_columns::{RowGroup, Table};
-use farpool_model::{Error, ErrorKind, Prepared, Receipt, Result, cast, limits};
-use farpool_operators::{Merge, Plan, Shared, State, Verdict};
+use farpool_model::{Clock, Error, ErrorKind, Prepared, Receipt, Result, cast, limits};
+use farpool_operators::{Merge, Pace, Plan, Progress, Shared, State, Verdict};
 use parking_lot::Mutex;
 use std::collections::BTreeSet;
 use std::fmt;
@@ -52,11 +54,12 @@ pub struct Run {
     /// The row groups in the order in which they are handed out, where it is not that of the table.
     sequence: Option<Vec<usize>>,
     tally: Tally,
+    cost: RowCost,
     /// Rows that may still leave; without a limit more than there can be.
     rows_left: AtomicU64,
     /// States that there are, each with its share of the budget.
     states: AtomicUsize,
-    /// Set when the phase becomes `Stopped`, for threads in the middle of a morsel.
+    /// Set when the phase becomes `Stopped`, for threads in the middle of a step.
     stopped: AtomicBool,
     held: Mutex<Held>,
     on_stop: Mutex<Option<Waker>>,
@@ -68,6 +71,15 @@ struct Held {
     phase: Phase,
     table: Option<Arc<Table>>,
     states: Vec<State>,
+    /// Row groups of which steps have done a part, each in nobody's hands.
+    rests: Vec<Morsel>,
+}
+
+/// A row group, and what has been done of it.
+struct Morsel {
+    /// Where it is in the table.
+    place: usize,
+    progress: Progress,
 }
 
 enum Phase {
@@ -117,10 +129,16 @@ impl Run {
             budget,
             groups: Dispenser::new(table.row_groups.len()),
             tally: Tally::default(),
+            cost: RowCost::default(),
             rows_left: AtomicU64::new(prepared.effective.limit.unwrap_or(u64::MAX)),
             states: AtomicUsize::new(0),
             stopped: AtomicBool::new(false),
-            held: Mutex::new(Held { phase: Phase::Scanning, table: Some(table.clone()), states: Vec::new() }),
+            held: Mutex::new(Held {
+                phase: Phase::Scanning,
+                table: Some(table.clone()),
+                states: Vec::new(),
+                rests: Vec::new(),
+            }),
             on_stop: Mutex::new(None),
             prepared,
         };
@@ -142,13 +160,14 @@ impl Run {
         &self.prepared
     }
 
-    /// Claims one morsel and does it on the calling thread. Several threads may call at once.
+    /// Claims one morsel and does it on the calling thread, or about [`limits::STEP_NS`] of it. Several threads
+    /// may call at once.
     ///
     /// # Errors
     /// What went wrong, which stops the run: from then on every step gives the same error. `Cancelled`
     /// after [`Run::cancel`]. A panic inside is caught and comes out as `Internal`.
-    pub fn step(&self) -> Result<Step> {
-        match catch_unwind(AssertUnwindSafe(|| self.advance())) {
+    pub fn step(&self, clock: &dyn Clock) -> Result<Step> {
+        match catch_unwind(AssertUnwindSafe(|| self.advance(clock))) {
             Ok(Ok(step)) => Ok(step),
             Ok(Err(error)) => Err(self.stop(error)),
             Err(panic) => Err(self.stop(panic_error(&*panic))),
@@ -197,22 +216,27 @@ impl Run {
         *self.on_stop.lock() = Some(waker);
     }
 
-    fn advance(&self) -> Result<Step> {
+    fn advance(&self, clock: &dyn Clock) -> Result<Step> {
         let Some(table) = self.table()? else {
             return Ok(Step::Done);
         };
-        while let Some(task) = self.groups.claim() {
+        let is_stopped = || self.is_cancelled() || self.limit_reached();
+        let mut pace = StepPace::new(clock, &self.cost, &is_stopped);
+        while let Some(morsel) = self.claim() {
             self.check()?;
-            let group = self.group(&table, task);
+            let group = &*table.row_groups[morsel.place];
             match self.plan.verdict(group) {
-                Verdict::All if self.ships(group) => return Ok(self.ship(group, &table)),
+                Verdict::All if self.ships(group, &morsel) => return Ok(self.ship(group, &table)),
                 Verdict::Some | Verdict::All if !self.plan.is_beaten(group, &self.shared) => {
-                    return self.scan(group, &table);
+                    return self.scan(morsel, &table, &mut pace);
                 }
                 _ => {
-                    self.tally.skipped(group);
+                    self.leave_group(group, &morsel.progress);
                     self.complete_groups(1);
                 }
+            }
+            if pace.ends() {
+                return Ok(Step::Worked);
             }
         }
         let merging = match &self.held.lock().phase {
@@ -227,9 +251,18 @@ impl Run {
         }
     }
 
-    /// The row group of a task.
-    fn group<'t>(&self, table: &'t Table, task: usize) -> &'t RowGroup {
-        &table.row_groups[self.sequence.as_ref().map_or(task, |sequence| sequence[task])]
+    /// What is left of a row group that was begun, or the next one.
+    fn claim(&self) -> Option<Morsel> {
+        let rest = self.held.lock().rests.pop();
+        rest.or_else(|| {
+            let place = self.place(self.groups.claim()?);
+            Some(Morsel { place, progress: Progress::default() })
+        })
+    }
+
+    /// The place of the row group of a task.
+    fn place(&self, task: usize) -> usize {
+        self.sequence.as_ref().map_or(task, |sequence| sequence[task])
     }
 
     /// The table; `None` when the run is done.
@@ -246,10 +279,11 @@ impl Run {
     }
 
     /// Whether the row group, all of whose rows pass, leaves as it is; then its rows count as left.
-    fn ships(&self, group: &RowGroup) -> bool {
+    fn ships(&self, group: &RowGroup, morsel: &Morsel) -> bool {
         let rows = cast::u64_from(group.rows);
         let left = |left: u64| left.checked_sub(rows);
         self.shipped.is_some()
+            && morsel.progress.rows() == 0
             && self.rows_left.fetch_update(Ordering::Relaxed, Ordering::Relaxed, left).is_ok()
     }
 
@@ -257,7 +291,9 @@ impl Run {
         let columns = self.shipped.as_deref().unwrap_or_default();
         let read: BTreeSet<usize> = columns.iter().copied().collect();
         let bytes = read.iter().map(|column| group.chunks[*column].bytes_encoded()).sum::<usize>();
-        self.tally.scanned(group, cast::u64_from(bytes));
+        let (rows, bytes) = (cast::u64_from(group.rows), cast::u64_from(bytes));
+        self.tally.scanned(rows, bytes);
+        self.tally.left(group, rows, bytes);
         self.tally.returned(group.rows);
         if self.limit_reached() {
             self.skip_unclaimed(table);
@@ -267,7 +303,8 @@ impl Run {
         Step::Encoded(RowGroup { rows: group.rows, chunks })
     }
 
-    fn scan(&self, group: &RowGroup, table: &Table) -> Result<Step> {
+    fn scan(&self, mut morsel: Morsel, table: &Table, pace: &mut StepPace<'_>) -> Result<Step> {
+        let group = &*table.row_groups[morsel.place];
         let pooled = self.held.lock().states.pop();
         let mut state = pooled.unwrap_or_else(|| self.new_state());
         if self.prepared.is_partial() {
@@ -275,14 +312,14 @@ impl Run {
         }
         let mut batches = Vec::new();
         let mut accept = |batch| self.accept(batch, &mut batches);
+        let progress = &mut morsel.progress;
         let (work, encoded) = match self.shipped {
-            Some(_) => self.plan.process_encoded(group, &mut state, &mut accept)?,
-            None => (self.plan.process(group, &mut state, &mut accept)?, None),
+            Some(_) => self.plan.process_encoded(group, progress, &mut state, pace, &mut accept)?,
+            None => (self.plan.process_part(group, progress, &mut state, pace, &mut accept)?, None),
         };
-        self.tally.scanned(group, work.bytes_read);
+        self.tally.scanned(work.rows_in, work.bytes_read);
         self.tally.bypassed(work.rows_bypassed);
         self.check()?;
-        self.held.lock().states.push(state);
         let step = match encoded {
             Some(group) => {
                 self.tally.returned(group.rows);
@@ -290,11 +327,31 @@ impl Run {
             }
             None => self.give(batches)?,
         };
+        self.put_back(state, morsel, table)?;
+        Ok(step)
+    }
+
+    /// Lets others have the state and what is left of the row group.
+    fn put_back(&self, state: State, morsel: Morsel, table: &Table) -> Result<()> {
+        let is_done = morsel.progress.is_done();
+        if is_done {
+            self.leave_group(&table.row_groups[morsel.place], &morsel.progress);
+        }
+        {
+            let mut held = self.held.lock();
+            if let Phase::Stopped(error) = &held.phase {
+                return Err(error.clone());
+            }
+            held.states.push(state);
+            if !is_done {
+                held.rests.push(morsel);
+            }
+        }
         if self.limit_reached() {
             self.skip_unclaimed(table);
         }
-        self.complete_groups(1);
-        Ok(step)
+        self.complete_groups(usize::from(is_done));
+        Ok(())
     }
 
     fn merge(&self, merging: &Merging, task: usize) -> Result<Step> {
@@ -346,10 +403,18 @@ impl Run {
     }
 
     fn skip_unclaimed(&self, table: &Table) {
+        let rests = std::mem::take(&mut self.held.lock().rests);
+        rests.iter().for_each(|rest| self.leave_group(&table.row_groups[rest.place], &rest.progress));
         let unclaimed = self.groups.close();
-        let count = unclaimed.len();
-        unclaimed.for_each(|task| self.tally.skipped(self.group(table, task)));
+        let count = unclaimed.len() + rests.len();
+        let nothing = Progress::default();
+        unclaimed.for_each(|task| self.leave_group(&table.row_groups[self.place(task)], &nothing));
         self.complete_groups(count);
+    }
+
+    /// What was not read of a row group is not going to be.
+    fn leave_group(&self, group: &RowGroup, progress: &Progress) {
+        self.tally.left(group, cast::u64_from(progress.rows()), progress.bytes_read());
     }
 
     fn complete_groups(&self, count: usize) {
@@ -358,7 +423,7 @@ impl Run {
         }
     }
 
-    /// All states are back by now: a thread returns its own before it completes its morsel.
+    /// All states are back by now: a thread returns its own before it completes a row group.
     fn scan_complete(&self) {
         if self.limit_reached() {
             return self.finish();
@@ -398,7 +463,8 @@ impl Run {
             return false;
         }
         let phase = std::mem::replace(&mut held.phase, end());
-        let rest = (phase, held.table.take(), std::mem::take(&mut held.states));
+        let Held { table, states, rests, .. } = &mut *held;
+        let rest = (phase, table.take(), std::mem::take(states), std::mem::take(rests));
         drop(held);
         // Freeing many pages takes a while: not under the lock.
         drop(rest);

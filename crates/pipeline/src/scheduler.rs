@@ -12,7 +12,7 @@
 use crate::run::{Run, Step, Waker, panic_error};
 use arrow_array::RecordBatch;
 use farpool_columns::RowGroup;
-use farpool_model::{Error, Receipt, Result};
+use farpool_model::{Clock, Error, Receipt, Result};
 use parking_lot::{Condvar, Mutex};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Weak};
@@ -63,6 +63,7 @@ impl<F: Fn() -> u64> WorkerThread for F {
 /// See the file's comment. Owns no threads: workers call [`Scheduler::work`].
 pub struct Scheduler {
     this: Weak<Scheduler>,
+    clock: Arc<dyn Clock>,
     queue: Mutex<Queue>,
     /// Counts what may have made something runnable. Apart from `queue`, so that a sink may call
     /// [`Scheduler::wake`] whatever locks it holds.
@@ -94,7 +95,7 @@ struct Entry {
 
 /// What the scheduler needs of a [`Run`].
 pub(crate) trait Task: Send + Sync {
-    fn step(&self) -> Result<Step>;
+    fn step(&self, clock: &dyn Clock) -> Result<Step>;
     fn cancel(&self);
     fn error(&self) -> Option<Error>;
     fn bytes_scanned(&self) -> u64;
@@ -113,9 +114,10 @@ struct Turn {
 
 impl Scheduler {
     /// A scheduler without runs.
-    pub fn new() -> Arc<Self> {
+    pub fn new(clock: Arc<dyn Clock>) -> Arc<Self> {
         Arc::new_cyclic(|this| Scheduler {
             this: this.clone(),
+            clock,
             queue: Mutex::default(),
             news: Mutex::default(),
             woken: Condvar::new(),
@@ -221,7 +223,7 @@ impl Scheduler {
         let Turn { id, task, sink, bytes_before } = turn;
         let start = thread.cpu_ns();
         let outcome = guarded(|| {
-            let step = task.step()?;
+            let step = task.step(&*self.clock)?;
             Ok(match step {
                 Step::Batches(batches) => {
                     batches.into_iter().for_each(|batch| sink.batch(batch));
@@ -358,8 +360,8 @@ impl Entry {
 }
 
 impl Task for Run {
-    fn step(&self) -> Result<Step> {
-        Run::step(self)
+    fn step(&self, clock: &dyn Clock) -> Result<Step> {
+        Run::step(self, clock)
     }
     fn cancel(&self) {
         Run::cancel(self);

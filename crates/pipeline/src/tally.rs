@@ -20,17 +20,17 @@ pub(crate) struct Tally {
 }
 
 impl Tally {
-    /// A row group was looked into, and `bytes_read` of its encoded bytes were read.
-    pub(crate) fn scanned(&self, group: &RowGroup, bytes_read: u64) {
-        self.rows_scanned.fetch_add(cast::u64_from(group.rows), Relaxed);
-        self.bytes_scanned.fetch_add(bytes_read, Relaxed);
-        self.bytes_skipped.fetch_add(bytes_encoded(group).saturating_sub(bytes_read), Relaxed);
+    /// Some rows of a row group were looked into, and `bytes` of its encoded bytes read that had not been before.
+    pub(crate) fn scanned(&self, rows: u64, bytes: u64) {
+        self.rows_scanned.fetch_add(rows, Relaxed);
+        self.bytes_scanned.fetch_add(bytes, Relaxed);
     }
 
-    /// A zone map or a limit ruled a row group out.
-    pub(crate) fn skipped(&self, group: &RowGroup) {
-        self.rows_skipped.fetch_add(cast::u64_from(group.rows), Relaxed);
-        self.bytes_skipped.fetch_add(bytes_encoded(group), Relaxed);
+    /// A row group is done with after `rows` rows and `bytes` encoded bytes of it: a zone map or a limit ruled the
+    /// other rows out, and nobody needs the other bytes.
+    pub(crate) fn left(&self, group: &RowGroup, rows: u64, bytes: u64) {
+        self.rows_skipped.fetch_add(cast::u64_from(group.rows).saturating_sub(rows), Relaxed);
+        self.bytes_skipped.fetch_add(bytes_encoded(group).saturating_sub(bytes), Relaxed);
     }
 
     /// Rows left as results.

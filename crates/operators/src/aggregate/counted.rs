@@ -13,16 +13,22 @@ use farpool_model::{AggregateFunction, Result, schema};
 /// Values per row of the row group up to which counting them pays.
 const VALUES_PER_ROW_MAX: (usize, usize) = (1, 4);
 
-/// What was counted of one row group.
+/// A column of a row group whose values are counted.
 pub(super) struct Counted<'a> {
     chunk: &'a Chunk,
     codes: Integers<'a>,
     /// The values of a dictionary; `None` if the codes are the values.
     values: Option<&'a ArrayRef>,
-    /// From the least code to the greatest.
-    counts: Vec<u64>,
-    nulls: u64,
+    counts: Counts,
     unpacked: Vec<i64>,
+}
+
+/// What was counted so far.
+#[derive(Debug, Default)]
+pub(crate) struct Counts {
+    /// From the least code to the greatest.
+    of_codes: Vec<u64>,
+    nulls: u64,
 }
 
 impl<'a> Counted<'a> {
@@ -39,8 +45,19 @@ impl<'a> Counted<'a> {
         };
         let domain = usize::try_from(codes.max().checked_sub(codes.min())?).ok()?.checked_add(1)?;
         let (most, per_rows) = VALUES_PER_ROW_MAX;
-        let counts = vec![0; (domain <= group.rows * most / per_rows || values.is_some()).then_some(domain)?];
-        Some(Counted { chunk, codes, values, counts, nulls: 0, unpacked: Vec::new() })
+        let pays = domain <= group.rows * most / per_rows || values.is_some();
+        let counts = Counts { of_codes: vec![0; pays.then_some(domain)?], nulls: 0 };
+        Some(Counted { chunk, codes, values, counts, unpacked: Vec::new() })
+    }
+
+    /// Goes on from `counts`, those of this column that an earlier step left.
+    pub(super) fn resume(&mut self, counts: Counts) {
+        self.counts = counts;
+    }
+
+    /// What was counted, for a later step.
+    pub(super) fn into_counts(self) -> Counts {
+        self.counts
     }
 
     /// Counts the rows that `mask` lets pass.
@@ -52,8 +69,8 @@ impl<'a> Counted<'a> {
         let least = self.codes.min();
         let valid =
             (self.chunk.null_count() > 0).then(|| self.chunk.validity(0..self.chunk.rows())).flatten();
-        let counts = &mut self.counts;
-        let mut count = |code: i64| counts[(code - least) as usize] += 1;
+        let Counts { of_codes, nulls } = &mut self.counts;
+        let mut count = |code: i64| of_codes[(code - least) as usize] += 1;
         if valid.is_none() && mask.is_none() {
             return self.unpacked[..rows.len()].iter().for_each(|code| count(*code));
         }
@@ -64,7 +81,7 @@ impl<'a> Counted<'a> {
             };
             if mask.is_none_or(|mask| mask.value(i)) {
                 match &valid {
-                    Some(valid) if !valid.value(row) => self.nulls += 1,
+                    Some(valid) if !valid.value(row) => *nulls += 1,
                     _ => count(*code),
                 }
             }
@@ -77,19 +94,20 @@ impl<'a> Counted<'a> {
     /// `OverLimit` for more rows than a sketch counts.
     pub(super) fn finish(self, store: &mut Store) -> Result<()> {
         let (first, last) = (self.codes.min(), self.codes.max());
+        let Counts { of_codes, nulls } = self.counts;
         let (values, counts) = match self.values {
             // The dictionary's codes begin at 0, those of the chunk perhaps later.
             Some(values) => {
                 let mut counts = vec![0; values.len()];
                 let first = usize::try_from(first).unwrap_or(0);
-                counts[first..first + self.counts.len()].copy_from_slice(&self.counts);
+                counts[first..first + of_codes.len()].copy_from_slice(&of_codes);
                 (values.clone(), counts)
             }
             None => {
                 let values = (first..=last).map(i128::from);
-                (array_of_ints(self.chunk.data_type(), values, None)?, self.counts)
+                (array_of_ints(self.chunk.data_type(), values, None)?, of_codes)
             }
         };
-        store.states()?.update_counted(0, &values, &counts, self.nulls)
+        store.states()?.update_counted(0, &values, &counts, nulls)
     }
 }

@@ -1,18 +1,19 @@
 //! Aggregation of decoded arrays: the way that everything can go, and the plain twin of the fused way.
 
 use super::compile::{Aggregation, Condition, StateOf};
+use super::counted::{Counted, Counts};
 use super::fused::Fused;
 use super::mixed::Mixed;
 use super::radix::Radix;
-use super::spill::Spill;
+use super::spill::{Leaving, Spill};
 use super::store::{Input, Store};
 use super::whole::WholeTable;
 use crate::evaluate::{Compiled, Frame, truth};
 use crate::group::Groups;
 use crate::lanes::LaneBuffers;
-use crate::plan::batches;
+use crate::pace::{Batches, Pace};
 use crate::project::Emit;
-use crate::select::BoundFilter;
+use crate::select::FilterMemo;
 use crate::selection::Selection;
 use arrow_array::cast::AsArray;
 use arrow_array::{ArrayRef, BooleanArray, UInt32Array};
@@ -34,6 +35,17 @@ pub(crate) struct Partial {
     /// What the radix way holds, once there were many groups.
     pub(super) radix: Option<Radix>,
     pub(super) spill: Spill,
+}
+
+/// What is kept of a row group from step to step.
+#[derive(Debug, Default)]
+pub(crate) struct Memo {
+    conditions: Vec<FilterMemo>,
+    /// For each accumulator what was counted in place of being decoded, and not taken in yet; `None` before the
+    /// first step.
+    pub(super) counts: Option<Vec<Option<Counts>>>,
+    /// Groups for which there was no room.
+    leaving: Option<Leaving>,
 }
 
 /// How many rows of a row group there were.
@@ -62,53 +74,92 @@ impl Aggregation {
         partial
     }
 
-    /// Adds the rows of `group` that pass `filter`. Groups that outgrow their room leave through `emit`.
+    /// Adds the rows of some batches of a row group, of which `memo` is. Groups that outgrow their room leave
+    /// through `emit`.
     ///
     /// # Errors
     /// `Invalid` when an expression fails on one of them.
     pub(crate) fn run(
         &self,
-        group: &RowGroup,
-        filter: Option<&BoundFilter<'_>>,
+        batches: &mut Batches<'_>,
+        memo: &mut Memo,
         buffers: &mut LaneBuffers,
         partial: &mut Partial,
         emit: &mut Emit<'_>,
     ) -> Result<Passed> {
-        if filter.is_none()
+        let group = batches.group;
+        if !self.let_go(&mut memo.leaving, partial, batches.pace, emit)? {
+            return Ok(Passed::default());
+        }
+        if batches.filter.is_none()
             && let Some(passed) = self.run_zones(group, partial)
         {
+            batches.skip_rest();
             return Ok(passed);
         }
         if self.is_complete(partial) {
+            batches.skip_rest();
             return Ok(Passed { unread: true, ..Passed::default() });
         }
-        if let Some(whole) = &self.whole {
+        let fused = match &self.whole {
+            Some(whole) => Some(Fused::bind_whole(self, whole, group)?),
+            None => Fused::bind(self, group)?,
+        };
+        let Some(fused) = fused else { return self.run_batches(batches, memo, buffers, partial, emit) };
+        if !self.ask_dictionaries(group, memo, batches.pace)? {
+            return Ok(Passed::default());
+        }
+        let fused = fused.with_conditions(self, &memo.conditions)?;
+        let rows = if let Some(whole) = &self.whole {
             let table = partial.whole.get_or_insert_with(|| WholeTable::new(whole));
-            let rows = Fused::bind_whole(self, whole, group)?.run_whole(filter, buffers, table)?;
-            return Ok(Passed { rows, ..Passed::default() });
-        }
-        if let Some(fused) = Fused::bind(self, group)? {
-            let rows = fused.run(filter, buffers, partial)?;
+            fused.run_whole(batches, buffers, table)?
+        } else {
+            let rows = fused.run(batches, buffers, partial)?;
             partial.spill.rows += rows;
-            self.spill(partial, emit)?;
-            return Ok(Passed { rows, ..Passed::default() });
+            memo.leaving = self.spill(partial);
+            self.let_go(&mut memo.leaving, partial, batches.pace, emit)?;
+            rows
+        };
+        Ok(Passed { rows, ..Passed::default() })
+    }
+
+    /// What the conditions ask dictionaries; false if the step is over before that is done.
+    fn ask_dictionaries(&self, group: &RowGroup, memo: &mut Memo, pace: &mut dyn Pace) -> Result<bool> {
+        memo.conditions.resize_with(self.conditions.len(), FilterMemo::default);
+        for (condition, memo) in self.conditions.iter().zip(&mut memo.conditions) {
+            if !condition.filter.ask_dictionaries(group, memo, pace)? {
+                return Ok(false);
+            }
         }
-        self.run_batches(group, filter, buffers, partial, emit)
+        Ok(true)
+    }
+
+    /// Makes room for the rows of a batch that are put aside; false if the step is over before that is done.
+    fn make_room(&self, partial: &mut Partial, pace: &mut dyn Pace) -> Result<bool> {
+        match (&mut partial.radix, &self.radix) {
+            (Some(radix), Some(shape)) => radix.make_room(self, shape, pace),
+            _ => Ok(true),
+        }
     }
 
     fn run_batches(
         &self,
-        group: &RowGroup,
-        filter: Option<&BoundFilter<'_>>,
+        batches: &mut Batches<'_>,
+        memo: &mut Memo,
         buffers: &mut LaneBuffers,
         partial: &mut Partial,
         emit: &mut Emit<'_>,
     ) -> Result<Passed> {
-        let bind = || if self.paths.fused { Mixed::bind(self, group).map(Some) } else { Ok(None) };
-        let mut mixed = bind()?;
+        let group = batches.group;
+        let bind = |memo: &mut Memo| {
+            if self.paths.fused { Mixed::bind(self, group, memo).map(Some) } else { Ok(None) }
+        };
+        let mut mixed = bind(memo)?;
         let mut passed = Passed::default();
-        for selection in batches(group, filter) {
-            let selection = selection(buffers)?;
+        while self.let_go(&mut memo.leaving, partial, batches.pace, emit)?
+            && self.make_room(partial, batches.pace)?
+            && let Some(selection) = batches.next(buffers)?
+        {
             if selection.count == 0 {
                 continue;
             }
@@ -125,13 +176,14 @@ impl Aggregation {
                 None => self.add_general(group, &selection, partial)?,
             }
             partial.spill.rows += rows;
-            if self.spill(partial, emit)? {
-                // It knows the numbers of groups that are gone.
-                mixed = bind()?;
+            memo.leaving = self.spill(partial);
+            if memo.leaving.is_some() {
+                // It knows the numbers of groups that leave.
+                mixed = bind(memo)?;
             }
         }
         if let Some(mixed) = mixed {
-            mixed.finish(partial)?;
+            mixed.finish(batches, memo, partial)?;
         }
         Ok(passed)
     }
@@ -245,6 +297,24 @@ impl Aggregation {
             }
             mask => states.update(&arrays(frame)?, groups, mask),
         }
+    }
+}
+
+impl Memo {
+    /// Whether everything that was counted has been taken in, and all groups are gone that had no room.
+    pub(crate) fn is_done(&self) -> bool {
+        self.leaving.is_none() && self.counts.iter().flatten().all(Option::is_none)
+    }
+
+    /// What is to be counted, going on from what earlier steps have counted.
+    pub(super) fn resume<'a>(&mut self, fresh: Vec<Option<Counted<'a>>>) -> Vec<Option<Counted<'a>>> {
+        let Some(counts) = self.counts.take() else { return fresh };
+        let resume = |(counted, counts): (Option<Counted<'a>>, Option<Counts>)| {
+            let (mut counted, counts) = counted.zip(counts)?;
+            counted.resume(counts);
+            Some(counted)
+        };
+        fresh.into_iter().zip(counts).map(resume).collect()
     }
 }
 

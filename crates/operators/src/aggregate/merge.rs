@@ -17,11 +17,11 @@ use farpool_model::cast::u32_checked;
 use farpool_model::{Result, limits};
 use std::ops::ControlFlow;
 
-/// Groups up to which one task merges all.
-const GROUPS_PER_TASK: usize = 64 << 10;
+/// Groups of one task, about: merging them takes about a millisecond.
+const GROUPS_PER_TASK: usize = 8 << 10;
 
-/// Bits of the hash that name a partition.
-const PARTITION_BITS: u32 = 4;
+/// Tasks that there are at most: each has a list of groups for each worker.
+const TASKS_MAX: usize = 4096;
 
 /// Partial aggregations on their way to the result.
 pub(crate) struct Merging {
@@ -59,8 +59,7 @@ impl Merging {
         let groups: usize = partials.iter().map(|p| p.groups.len()).sum();
         let tasks = match partials.len() {
             0 => 0,
-            _ if groups > GROUPS_PER_TASK => 1 << PARTITION_BITS,
-            _ => 1,
+            _ => groups.div_ceil(GROUPS_PER_TASK).next_power_of_two().min(TASKS_MAX),
         };
         let partitions = match partials.len() {
             0 | 1 => Vec::new(),

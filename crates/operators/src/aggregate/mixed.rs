@@ -7,7 +7,7 @@
 
 use super::compile::{Accumulator, Aggregation, Key, Kind};
 use super::counted::Counted;
-use super::general::Partial;
+use super::general::{Memo, Partial};
 use super::keys::{DenseKeys, KeyBuffers};
 use super::packed::PackedKeys;
 use super::radix::{Keys, Radix};
@@ -16,6 +16,7 @@ use crate::bits;
 use crate::evaluate::Frame;
 use crate::group::{KeyValues, Rows};
 use crate::lanes::{BoundLanes, LaneBuffers, LaneId, RowSet};
+use crate::pace::Batches;
 use crate::selection::Selection;
 use arrow_array::BooleanArray;
 use arrow_buffer::NullBuffer;
@@ -70,11 +71,15 @@ enum KeySource {
 }
 
 impl<'a> Mixed<'a> {
-    /// Binds `aggregation` to `group`.
+    /// Binds `aggregation` to `group`, going on from what earlier steps counted.
     ///
     /// # Errors
-    /// None but defects.
-    pub(super) fn bind(aggregation: &'a Aggregation, group: &'a RowGroup) -> Result<Mixed<'a>> {
+    /// Fails only on a bug in this crate.
+    pub(super) fn bind(
+        aggregation: &'a Aggregation,
+        group: &'a RowGroup,
+        memo: &mut Memo,
+    ) -> Result<Mixed<'a>> {
         let lanes = aggregation.lanes.bind(group);
         let bound = |lane: Option<LaneId>| lane.filter(|l| lanes.interval(*l).is_some());
         let keys = key_way(aggregation, &lanes, group)?;
@@ -89,8 +94,8 @@ impl<'a> Mixed<'a> {
                 decoded.extend(aggregation.arguments[argument].compiled.columns());
             }
         }
-        let counted: Vec<Option<Counted<'a>>> =
-            aggregation.accumulators.iter().map(|a| count(aggregation, a, group)).collect();
+        let counted = aggregation.accumulators.iter().map(|a| count(aggregation, a, group));
+        let counted = memo.resume(counted.collect());
         for (accumulator, _) in aggregation.accumulators.iter().zip(&counted).filter(|(_, c)| c.is_none()) {
             let arguments = aggregation.state_of(accumulator).into_iter().flat_map(|state| &state.arguments);
             arguments.for_each(|a| decoded.extend(aggregation.arguments[*a].compiled.columns()));
@@ -210,13 +215,31 @@ impl<'a> Mixed<'a> {
         Ok(true)
     }
 
-    /// Takes in what was counted, at the end of the row group.
+    /// Takes in what was counted if the row group is at its end, as far as the step goes, and leaves the rest in
+    /// `memo`.
     ///
     /// # Errors
     /// `OverLimit` for more rows than a sketch counts.
-    pub(super) fn finish(self, partial: &mut Partial) -> Result<()> {
-        let counted = self.counted.into_iter().zip(&mut partial.stores);
-        counted.filter_map(|(counted, store)| Some(counted?.finish(store))).collect()
+    pub(super) fn finish(
+        self,
+        batches: &mut Batches<'_>,
+        memo: &mut Memo,
+        partial: &mut Partial,
+    ) -> Result<()> {
+        let mut is_due = batches.is_at_end();
+        let mut left = Vec::with_capacity(self.counted.len());
+        for (counted, store) in self.counted.into_iter().zip(&mut partial.stores) {
+            match counted {
+                Some(counted) if is_due => {
+                    counted.finish(store)?;
+                    left.push(None);
+                    is_due = !batches.pace.ends();
+                }
+                counted => left.push(counted.map(Counted::into_counts)),
+            }
+        }
+        memo.counts = Some(left);
+        Ok(())
     }
 
     /// Adds the selected rows of one batch to aggregates without groups of columns as they lie: what is not

@@ -1,8 +1,8 @@
 //! Aggregation: COUNT, SUM, MIN, MAX, AVG and states of sketches and moments, over all rows or by group
 //! (Farview, section 5.4).
 //!
-//! Contract. Input: selections of the batches of a row group. Output: after all row groups, one row per
-//! group, or one row at all without keys. Order: none. Memory: the keys and accumulators of the groups seen
+//! Contract. Input: batches of a row group, in as many steps as its pace asks for. Output: after all row
+//! groups, one row per group, or one row at all without keys. Order: none. Memory: the keys and accumulators of the groups seen
 //! by each worker, reported by [`Partial::bytes`]. Parallelism: an [`Aggregation`] is shared, each worker
 //! fills a [`Partial`] of its own; partials merge exactly, in independent tasks. Errors: an expression that
 //! fails on a selected row; a sum that does not fit its type at the end.
@@ -41,5 +41,5 @@ mod whole;
 mod zones;
 
 pub(crate) use compile::Aggregation;
-pub(crate) use general::Partial;
+pub(crate) use general::{Memo, Partial, Passed};
 pub(crate) use merge::Merging;

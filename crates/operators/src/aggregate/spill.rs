@@ -12,16 +12,20 @@
 use super::compile::{Accumulator, Aggregation};
 use super::general::Partial;
 use super::merge::give;
+use super::radix::Radix;
 use super::store::Store;
 use crate::failure;
+use crate::group::Groups;
+use crate::pace::Pace;
 use crate::project::Emit;
 use crate::selection::Selection;
 use arrow_array::types::{Float32Type, Float64Type};
 use arrow_array::{Array, ArrayRef, RecordBatch, cast::AsArray};
 use arrow_schema::DataType;
 use farpool_columns::RowGroup;
-use farpool_model::Result;
 use farpool_model::cast::{u32_checked, u64_from};
+use farpool_model::{Result, limits};
+use std::fmt;
 use std::sync::Arc;
 
 /// A table that was filled by fewer rows per group than this (as a fraction) hardly reduces.
@@ -48,29 +52,78 @@ impl Default for Spill {
     }
 }
 
+/// Groups that a worker lets go, over as many steps as that takes. They go with the row group whose rows were too
+/// many, which is not done before they are gone.
+pub(super) struct Leaving {
+    groups: Groups,
+    stores: Vec<Store>,
+    radix: Option<Radix>,
+    /// How many of `groups` are gone.
+    given: usize,
+    /// Rows that made them.
+    rows: u64,
+}
+
+impl fmt::Debug for Leaving {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Leaving")
+            .field("given", &self.given)
+            .field("rows", &self.rows)
+            .finish_non_exhaustive()
+    }
+}
+
 impl Aggregation {
-    /// Lets the groups go if they take more than their room; says whether it did.
+    /// Takes the groups of a worker that take more than their room; they leave by [`Aggregation::let_go`].
+    pub(super) fn spill(&self, partial: &mut Partial) -> Option<Leaving> {
+        if partial.group_bytes() <= partial.spill.room || self.keys.is_empty() || partial.is_empty() {
+            return None;
+        }
+        let radix = partial.radix.as_mut().zip(self.radix.as_ref());
+        Some(Leaving {
+            groups: std::mem::replace(&mut partial.groups, self.groups()),
+            stores: std::mem::replace(&mut partial.stores, self.stores()),
+            radix: radix.map(|(radix, shape)| std::mem::replace(radix, Radix::new(shape))),
+            given: 0,
+            rows: std::mem::take(&mut partial.spill.rows),
+        })
+    }
+
+    /// Lets groups go that a worker had no room for; false if the step is over before all are gone.
     ///
     /// # Errors
     /// `Invalid` when a sum does not fit its type.
-    pub(super) fn spill(&self, partial: &mut Partial, emit: &mut Emit<'_>) -> Result<bool> {
-        if partial.group_bytes() <= partial.spill.room || self.keys.is_empty() || partial.is_empty() {
-            return Ok(false);
+    pub(super) fn let_go(
+        &self,
+        leaving: &mut Option<Leaving>,
+        partial: &mut Partial,
+        pace: &mut dyn Pace,
+        emit: &mut Emit<'_>,
+    ) -> Result<bool> {
+        let Some(Leaving { groups, stores, radix, given, rows }) = leaving else { return Ok(true) };
+        while *given < groups.len() {
+            let end = groups.len().min(*given + limits::BATCH_ROWS);
+            let wanted: Vec<u32> = (u32_checked(*given)..u32_checked(end)).collect();
+            *given = end;
+            // Whether more is wanted shows at the end of the row group.
+            let _ = give(self, groups, stores, &wanted, emit)?;
+            if pace.ends() {
+                return Ok(false);
+            }
         }
-        let all: Vec<u32> = (0..u32_checked(partial.groups.len())).collect();
-        let _ = give(self, &partial.groups, &partial.stores, &all, emit)?;
-        let mut groups = all.len();
-        if let (Some(radix), Some(shape)) = (&mut partial.radix, &self.radix) {
-            groups += radix.give(self, shape, emit)?;
+        let mut all = *given;
+        if let (Some(radix), Some(shape)) = (radix, &self.radix) {
+            if !radix.give(self, shape, pace, emit)? {
+                return Ok(false);
+            }
+            all += radix.given();
         }
-        let (rows, per) = ROWS_PER_GROUP_MIN;
+        let (many, per) = ROWS_PER_GROUP_MIN;
         // A row that passes by as a group of its own takes a whole state.
-        if self.states.is_empty() && u64_from(groups) * rows > partial.spill.rows * per {
-            partial.spill.bypass = partial.spill.rows * BYPASS_FACTOR;
+        if self.states.is_empty() && u64_from(all) * many > *rows * per {
+            partial.spill.bypass = *rows * BYPASS_FACTOR;
         }
-        partial.spill.rows = 0;
-        partial.groups = self.groups();
-        partial.stores = self.stores();
+        *leaving = None;
         Ok(true)
     }
 

@@ -1,13 +1,13 @@
 //! Projection: the rows that passed leave with the columns that were asked for (Farview, section 5.2).
 //!
-//! Contract. Input: selections of the batches of a row group. Output: record batches of the result schema,
+//! Contract. Input: selections of batches of a row group. Output: record batches of the result schema,
 //! of about [`limits::BATCH_ROWS`] rows however few rows of each row group pass; without columns, batches
 //! that only count rows. Order: that of the table within a row group. Memory: one batch of rows that wait
 //! for others. Parallelism: a [`Projection`] is shared, each worker has a [`Pending`] of its own. Errors:
 //! an expression that fails on a selected row.
 //!
 //! Only columns that an expression names are read (smart addressing). Where few rows are selected, their
-//! row numbers are collected over the row group and each column is gathered once.
+//! row numbers are collected over the batches of a step and each column is gathered once.
 
 use crate::evaluate::{Compiled, Frame};
 use crate::failure;
@@ -16,7 +16,7 @@ use arrow_array::{RecordBatch, RecordBatchOptions};
 use arrow_schema::{Schema, SchemaRef};
 use arrow_select::coalesce::BatchCoalescer;
 use farpool_columns::RowGroup;
-use farpool_model::{NamedExpr, Result, limits};
+use farpool_model::{NamedExpr, Result, cast, limits};
 use std::collections::BTreeSet;
 use std::ops::ControlFlow;
 
@@ -85,11 +85,30 @@ impl Projection {
         Pending { batches, rows: 0, indices: Vec::new() }
     }
 
-    /// Takes the selected rows of one batch of `group`.
+    /// Takes the selected rows of batches of `group`, one after the other; how many there were, and whether more
+    /// are wanted.
     ///
     /// # Errors
-    /// `Invalid` when an expression fails on one of them.
-    pub(crate) fn push(
+    /// `Invalid` when an expression fails on one of them, and those of `next`.
+    pub(crate) fn push_all(
+        &self,
+        group: &RowGroup,
+        mut next: impl FnMut() -> Result<Option<Selection>>,
+        pending: &mut Pending,
+        emit: &mut Emit<'_>,
+    ) -> Result<(u64, ControlFlow<()>)> {
+        let mut passed = 0;
+        while let Some(selection) = next()? {
+            passed += cast::u64_from(selection.count);
+            if selection.count > 0 && self.push(group, &selection, pending, emit)?.is_break() {
+                return Ok((passed, ControlFlow::Break(())));
+            }
+        }
+        Ok((passed, self.gather(group, pending, emit)?))
+    }
+
+    /// Takes the selected rows of one batch of `group`.
+    fn push(
         &self,
         group: &RowGroup,
         selection: &Selection,
@@ -106,20 +125,17 @@ impl Projection {
             if waiting < limits::BATCH_ROWS && (waiting as u64) < self.limit {
                 return Ok(ControlFlow::Continue(()));
             }
-            return self.end_group(group, pending, emit);
+            return self.gather(group, pending, emit);
         }
-        if self.end_group(group, pending, emit)?.is_break() {
+        if self.gather(group, pending, emit)?.is_break() {
             return Ok(ControlFlow::Break(()));
         }
         self.take(&selection.frame(group, &self.columns)?, pending)?;
         self.give_full(pending, emit)
     }
 
-    /// Decodes what was only noted down so far; after this `group` may go.
-    ///
-    /// # Errors
-    /// As [`Projection::push`].
-    pub(crate) fn end_group(
+    /// Decodes the rows of `group` that were only noted down so far.
+    fn gather(
         &self,
         group: &RowGroup,
         pending: &mut Pending,

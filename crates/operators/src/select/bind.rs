@@ -6,12 +6,13 @@
 
 use super::compile::{Filter, Form, Leaf, Predicate};
 use super::keys::BoundKeys;
+use super::memo::{FilterMemo, Known};
 use super::order::Order;
 use super::texts::Texts as Searched;
 use crate::evaluate::{Compiled, Frame, Members};
 use crate::lanes::{BoundLanes, LaneId};
-use arrow_array::cast::AsArray;
-use arrow_array::{Array, BooleanArray};
+use arrow_array::Array;
+use arrow_buffer::BooleanBuffer;
 use farpool_columns::{Chunk, Dictionary, Floats, IntegerSet, Integers, RowGroup, Texts};
 use farpool_model::{CompareOp, Result};
 
@@ -31,9 +32,9 @@ pub(super) enum Bound<'a> {
     /// Everywhere or nowhere.
     Known(bool),
     /// Where all are.
-    All(Vec<Bound<'a>>, Order),
+    All(Vec<Bound<'a>>, &'a Order),
     /// Where any is.
-    Any(Vec<Bound<'a>>, Order),
+    Any(Vec<Bound<'a>>, &'a Order),
     /// Where the chunk is NULL, or is not.
     Null(&'a Chunk, bool),
     /// Where the test has this outcome.
@@ -88,13 +89,13 @@ pub(super) enum Test<'a> {
 }
 
 impl Filter {
-    /// Binds the filter to the chunks of `group`.
+    /// Binds the filter to the chunks of `group`, with what [`Filter::ask_dictionaries`] found out.
     ///
     /// # Errors
-    /// `Invalid` when a predicate fails on a value of a dictionary; in practice never.
-    pub(crate) fn bind<'a>(&'a self, group: &'a RowGroup) -> Result<BoundFilter<'a>> {
+    /// `Invalid` when a predicate fails on NULL; in practice never.
+    pub(crate) fn bind<'a>(&'a self, group: &'a RowGroup, memo: &'a FilterMemo) -> Result<BoundFilter<'a>> {
         let lanes = self.lanes.bind(group);
-        let root = bind(&self.root, true, group, &lanes)?;
+        let root = bind(&self.root, true, group, &lanes, &mut memo.known())?;
         Ok(BoundFilter { root, lanes, group })
     }
 }
@@ -105,21 +106,23 @@ fn bind<'a>(
     wanted: bool,
     group: &'a RowGroup,
     lanes: &BoundLanes<'a>,
+    known: &mut Known<'a>,
 ) -> Result<Bound<'a>> {
     Ok(match predicate {
         Predicate::Known(value) => Bound::Known(*value == Some(wanted)),
         Predicate::And(parts) | Predicate::Or(parts) => {
-            let bound = parts.iter().map(|part| bind(part, wanted, group, lanes)).collect::<Result<_>>()?;
-            let order = Order::new(parts.iter().map(Predicate::cost).collect());
+            let order = known.order()?;
+            let bind = |part| bind(part, wanted, group, lanes, known);
+            let bound = parts.iter().map(bind).collect::<Result<_>>()?;
             let all = matches!(predicate, Predicate::And(_)) == wanted;
             if all { Bound::All(bound, order) } else { Bound::Any(bound, order) }
         }
-        Predicate::Not(inner) => bind(inner, !wanted, group, lanes)?,
+        Predicate::Not(inner) => bind(inner, !wanted, group, lanes, known)?,
         Predicate::IsNull(column) => {
             let chunk = &*group.chunks[*column];
             if chunk.null_count() == 0 { Bound::Known(!wanted) } else { Bound::Null(chunk, wanted) }
         }
-        Predicate::Leaf(leaf) => match bind_leaf(leaf, group, lanes)? {
+        Predicate::Leaf(leaf) => match bind_leaf(leaf, group, lanes, known.matches()?)? {
             Outcome::Known(value) => Bound::Known(value == wanted),
             Outcome::Test(test) => Bound::Leaf(test, wanted),
         },
@@ -133,7 +136,18 @@ enum Outcome<'a> {
     Test(Test<'a>),
 }
 
-fn bind_leaf<'a>(leaf: &'a Leaf, group: &'a RowGroup, lanes: &BoundLanes<'a>) -> Result<Outcome<'a>> {
+/// `matches` are the values of the leaf's dictionary for which it holds, if that tells.
+fn bind_leaf<'a>(
+    leaf: &'a Leaf,
+    group: &'a RowGroup,
+    lanes: &BoundLanes<'a>,
+    matches: Option<BooleanBuffer>,
+) -> Result<Outcome<'a>> {
+    if let (Some((column, dictionary)), Some(matches)) = (leaf.dictionary(group), matches)
+        && let Some(outcome) = in_dictionary(&leaf.general, column, dictionary, group, &matches)?
+    {
+        return Ok(outcome);
+    }
     let general = Outcome::Test(Test::General(&leaf.general));
     Ok(match &leaf.form {
         Form::Range { column, low, high } => {
@@ -151,9 +165,7 @@ fn bind_leaf<'a>(leaf: &'a Leaf, group: &'a RowGroup, lanes: &BoundLanes<'a>) ->
             }
         }
         Form::Keys { columns, filter } => match columns[..] {
-            [column] if group.chunks[column].dictionary().is_some() => {
-                bind_bytes(leaf, column, None, &group.chunks[column])?
-            }
+            [column] if group.chunks[column].dictionary().is_some() => general,
             _ => match BoundKeys::new(columns, filter, group) {
                 Some(keys) => Outcome::Test(Test::Keys(keys)),
                 None => general,
@@ -166,7 +178,15 @@ fn bind_leaf<'a>(leaf: &'a Leaf, group: &'a RowGroup, lanes: &BoundLanes<'a>) ->
                 None => general,
             }
         }
-        Form::Bytes { column, texts } => bind_bytes(leaf, *column, texts.as_ref(), &group.chunks[*column])?,
+        Form::Bytes { column, texts } => {
+            let chunk = &*group.chunks[*column];
+            let automaton =
+                texts.as_ref().filter(|_| chunk.dictionary().is_none()).and_then(Searched::automaton);
+            match automaton.and_then(|automaton| chunk.texts(automaton)) {
+                Some(texts) => Outcome::Test(Test::Texts { texts, chunk }),
+                None => general,
+            }
+        }
         Form::Lanes { op, left, right } => {
             if lanes.interval(*left).is_none() || lanes.interval(*right).is_none() {
                 return Ok(general);
@@ -178,26 +198,6 @@ fn bind_leaf<'a>(leaf: &'a Leaf, group: &'a RowGroup, lanes: &BoundLanes<'a>) ->
             })
         }
         Form::General => general,
-    })
-}
-
-/// Of a dictionary the values are asked, of other strings those with a pattern as they lie.
-fn bind_bytes<'a>(
-    leaf: &'a Leaf,
-    column: usize,
-    texts: Option<&'a Searched>,
-    chunk: &'a Chunk,
-) -> Result<Outcome<'a>> {
-    let general = Outcome::Test(Test::General(&leaf.general));
-    Ok(match (chunk.dictionary(), texts) {
-        (Some(dictionary), _) if !leaf.general.is_fallible() => {
-            in_dictionary(&leaf.general, column, dictionary, chunk)?.unwrap_or(general)
-        }
-        (None, Some(texts)) => match texts.automaton().and_then(|automaton| chunk.texts(automaton)) {
-            Some(texts) => Outcome::Test(Test::Texts { texts, chunk }),
-            None => general,
-        },
-        _ => general,
     })
 }
 
@@ -236,32 +236,26 @@ fn in_members<'a>(integers: Integers<'a>, members: &'a Members, chunk: &'a Chunk
     }
 }
 
-/// The predicate on a dictionary's values, as ranges or a set of codes. `None` when the predicate is NULL for
-/// some value that is not, or not NULL for NULL: then codes do not tell.
+/// A predicate that holds for the values `matches` of a dictionary, as ranges or a set of codes. `None` when it is
+/// not NULL for NULL: then codes do not tell.
 fn in_dictionary<'a>(
     predicate: &Compiled,
     column: usize,
     dictionary: Dictionary<'a>,
-    chunk: &'a Chunk,
+    group: &'a RowGroup,
+    matches: &BooleanBuffer,
 ) -> Result<Option<Outcome<'a>>> {
-    let values = dictionary.values();
+    let (codes, chunk) = (dictionary.codes(), &*group.chunks[column]);
     if chunk.null_count() > 0 {
-        let null = arrow_array::new_null_array(values.data_type(), 1);
+        let null = arrow_array::new_null_array(chunk.data_type(), 1);
         if predicate.array(&Frame::new(1, vec![(column, null)]))?.null_count() == 0 {
             return Ok(None);
         }
     }
-    let frame = Frame::new(values.len(), vec![(column, values.clone())]);
-    let matches = predicate.array(&frame)?;
-    let matches = matches.as_boolean();
-    if matches.null_count() > 0 {
-        return Ok(None);
-    }
-    let codes = dictionary.codes();
     let runs = runs(matches);
     Ok(Some(match runs.len() {
         0 if chunk.null_count() == 0 => Outcome::Known(false),
-        1 if chunk.null_count() == 0 && matches.true_count() == matches.len() => Outcome::Known(true),
+        1 if chunk.null_count() == 0 && matches.count_set_bits() == matches.len() => Outcome::Known(true),
         0..=RUNS_MAX => Outcome::Test(Test::Ranges { integers: codes, ranges: runs, chunk }),
         _ => {
             let set = IntegerSet::new(0, matches.len(), |code| matches.value(code));
@@ -271,7 +265,7 @@ fn in_dictionary<'a>(
 }
 
 /// The runs of true values as closed ranges of their positions.
-fn runs(values: &BooleanArray) -> Vec<(i128, i128)> {
-    let slices = values.values().set_slices();
+fn runs(values: &BooleanBuffer) -> Vec<(i128, i128)> {
+    let slices = values.set_slices();
     slices.map(|(start, end)| (start as i128, end as i128 - 1)).collect()
 }

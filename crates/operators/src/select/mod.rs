@@ -12,6 +12,7 @@
 mod bind;
 mod compile;
 mod keys;
+mod memo;
 mod order;
 mod run;
 mod texts;
@@ -19,3 +20,4 @@ mod verdict;
 
 pub(crate) use bind::BoundFilter;
 pub(crate) use compile::Filter;
+pub(crate) use memo::FilterMemo;

@@ -230,7 +230,7 @@ fn many_groups_are_merged_in_partitions() {
         for (index, group) in table.groups.iter().enumerate() {
             plan.process(group, &mut states[index % 2], &mut |_| ControlFlow::Continue(())).unwrap();
         }
-        assert_eq!(plan.merge(states).tasks(), 16);
+        assert_eq!(plan.merge(states).tasks(), 32);
         check(&program, &table);
     }
 }

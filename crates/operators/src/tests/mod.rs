@@ -7,11 +7,13 @@ mod keys;
 mod naive;
 mod random;
 mod spill;
+mod steps;
 mod topk;
 mod verdicts;
 mod whole;
 
 use crate::group::HashKey;
+use crate::pace::Progress;
 use crate::plan::{Memory, Paths, Plan};
 use arrow_array::cast::AsArray;
 use arrow_array::types::*;
@@ -23,6 +25,7 @@ use farpool_model::{Expr, Program, Result, TenantName, Value};
 use proptest::test_runner::{Config as ProptestConfig, RngSeed};
 use std::ops::ControlFlow;
 use std::sync::{Arc, LazyLock};
+use steps::Steps;
 
 pub(crate) static POOL: LazyLock<Arc<Pool>> =
     LazyLock::new(|| Pool::new(PoolConfig { bytes_limit: 512 << 20 }).expect("memory for tests"));
@@ -126,6 +129,17 @@ pub(crate) fn run_plan(
     workers: usize,
     room: usize,
 ) -> Result<Vec<Vec<Value>>> {
+    run_steps(plan, table, workers, room, &mut Steps::whole())
+}
+
+/// The same in steps that end where `steps` has it; the states take the steps in turn.
+pub(crate) fn run_steps(
+    plan: &Plan,
+    table: &TestTable,
+    workers: usize,
+    room: usize,
+    steps: &mut Steps,
+) -> Result<Vec<Vec<Value>>> {
     let mut batches: Vec<RecordBatch> = Vec::new();
     let mut states: Vec<_> = (0..workers).map(|_| plan.new_state()).collect();
     states.iter_mut().for_each(|state| state.set_room(room));
@@ -134,20 +148,30 @@ pub(crate) fn run_plan(
         batches.push(batch);
         ControlFlow::Continue(())
     };
+    let mut step = 0;
     for (index, group) in table.groups.iter().enumerate() {
-        let state = &mut states[index % workers];
-        let work = if index % 2 == 0 {
-            plan.process(group, state, &mut emit)?
-        } else {
-            let (work, encoded) = plan.process_encoded(group, state, &mut emit)?;
-            if let Some(rows) = encoded {
-                let columns = rows.chunks.iter().map(|c| c.decode(0..rows.rows)).collect::<Result<_>>()?;
-                let _ =
-                    emit(RecordBatch::try_new(plan.schema().clone(), columns).expect("the result's columns"));
-            }
-            work
-        };
-        assert!(work.rows_passed <= work.rows_in);
+        let (mut progress, mut rows, mut bytes) = (Progress::default(), 0, 0);
+        while !progress.is_done() {
+            let state = &mut states[step % workers];
+            step += 1;
+            steps.begin();
+            let work = if index % 2 == 0 {
+                plan.process_part(group, &mut progress, state, steps, &mut emit)?
+            } else {
+                let (work, encoded) = plan.process_encoded(group, &mut progress, state, steps, &mut emit)?;
+                if let Some(rows) = encoded {
+                    let columns =
+                        rows.chunks.iter().map(|c| c.decode(0..rows.rows)).collect::<Result<_>>()?;
+                    let batch = RecordBatch::try_new(plan.schema().clone(), columns);
+                    let _ = emit(batch.expect("the result's columns"));
+                }
+                work
+            };
+            assert!(work.rows_passed <= work.rows_in);
+            (rows, bytes) = (rows + work.rows_in, bytes + work.bytes_read);
+            assert_eq!((rows, bytes), (progress.rows() as u64, progress.bytes_read()));
+        }
+        assert_eq!(rows, group.rows as u64, "rows that were looked at");
     }
     let merge = plan.merge(states);
     (0..merge.tasks()).try_for_each(|task| merge.run(task, &mut emit))?;
@@ -188,12 +212,20 @@ pub(crate) fn check(program: &Program, table: &TestTable) {
     };
     for (paths, workers) in [(Paths::NONE, 1), (Paths::ALL, 1), (Paths::ALL, 3), (Paths::ENCODED, 2)] {
         agree(run(program, table, paths, workers), &format!("{paths:?}, {workers} workers"));
+        let plan = Plan::compile_with(program, &table.schema, paths);
+        let steps = &mut Steps::random(7);
+        let got = plan.and_then(|plan| run_steps(&plan, table, workers, usize::MAX, steps));
+        agree(got, &format!("{paths:?}, {workers} workers, random steps"));
     }
     for workers in [1, 3] {
         for paths in [Paths::ALL, Paths::PARTITIONED] {
             let plan = fitted_with(program, table, 1 << 30, paths);
-            let got = plan.and_then(|plan| run_plan(&plan, table, workers, usize::MAX));
-            agree(got, &format!("fitted, {paths:?}, {workers} workers"));
+            let mut steps = Steps::random(workers as u64);
+            for steps in [&mut Steps::whole(), &mut steps] {
+                let got = plan.as_ref().map_err(Clone::clone);
+                let got = got.and_then(|plan| run_steps(plan, table, workers, usize::MAX, steps));
+                agree(got, &format!("fitted, {paths:?}, {workers} workers, {steps:?}"));
+            }
         }
         spill::check_parts(program, table, workers, 5_000 * (workers - 1));
     }

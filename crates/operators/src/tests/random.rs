@@ -14,6 +14,7 @@ use farpool_statistics::keys;
 use std::sync::Arc;
 
 /// A small generator of its own, so that a seed means the same for ever (xorshift64*).
+#[derive(Debug)]
 pub(crate) struct Random(u64);
 
 impl Random {

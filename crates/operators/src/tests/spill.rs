@@ -1,6 +1,7 @@
 //! Groups that leave in parts because their room is small: merged, they are what the interpreter gives.
 
-use super::{TestTable, fitted_with, naive, run_plan, sorted};
+use super::steps::Steps;
+use super::{TestTable, fitted_with, naive, run_steps, sorted};
 use crate::group::HashKey;
 use crate::plan::{Memory, Paths, Plan};
 use arrow_array::{ArrayRef, BooleanArray, Float64Array, Int64Array, StringViewArray};
@@ -31,9 +32,13 @@ pub(crate) fn check_parts(program: &Program, table: &TestTable, workers: usize, 
         if !plan.partial_sums_fit() {
             return;
         }
-        let parts = run_plan(&plan, table, workers, room).unwrap_or_else(|e| panic!("{e}\n{program:#?}"));
-        let merged = merged(&in_parts, &table.schema, &parts).expect("merges");
-        assert_eq!(sorted(merged), expected, "{paths:?}, {workers} workers, room {room}, {program:#?}");
+        for steps in [&mut Steps::whole(), &mut Steps::random(room as u64)] {
+            let parts = run_steps(&plan, table, workers, room, steps);
+            let parts = parts.unwrap_or_else(|e| panic!("{e}\n{program:#?}"));
+            let merged = merged(&in_parts, &table.schema, &parts).expect("merges");
+            let way = format!("{paths:?}, {workers} workers, room {room}, {steps:?}");
+            assert_eq!(sorted(merged), expected, "{way}, {program:#?}");
+        }
     }
 }
 
@@ -222,7 +227,8 @@ fn rows_that_are_put_aside_again_and_again_come_out_once() {
     let plan = fitted_with(&program, &table, 64 << 20, Paths::PARTITIONED).unwrap();
     for (workers, room, is_whole) in [(1, usize::MAX, true), (3, usize::MAX, true), (2, 4 << 20, false)] {
         let mut got: HashMap<String, i128> = HashMap::new();
-        let rows = run_plan(&plan, &table, workers, room).unwrap();
+        let mut steps = if workers == 1 { Steps::whole() } else { Steps::random(5) };
+        let rows = run_steps(&plan, &table, workers, room, &mut steps).unwrap();
         assert_eq!(rows.len() == expected.len(), is_whole, "{} rows", rows.len());
         for row in &rows {
             let sum = if let Value::Int(sum) = row[2] { sum } else { 0 };

@@ -2,7 +2,9 @@
 //! row must be one of the whole result.
 
 use super::random::{self, Random};
+use super::steps::Steps;
 use super::{TestTable, fixed_cases, naive, rows_of, sorted};
+use crate::pace::Progress;
 use crate::plan::{Paths, Plan, Shared};
 use arrow_array::{ArrayRef, Float64Array, Int64Array, StringViewArray};
 use arrow_schema::{DataType, Field, Schema};
@@ -14,6 +16,17 @@ use std::sync::Arc;
 
 /// The rows that leave, and the row groups that were looked into; as a run does it, with `workers` in turn.
 fn run(program: &Program, table: &TestTable, paths: Paths, workers: usize) -> (Vec<Vec<Value>>, usize) {
+    run_steps(program, table, paths, workers, &mut Steps::whole())
+}
+
+/// The same in steps that end where `steps` has it.
+fn run_steps(
+    program: &Program,
+    table: &TestTable,
+    paths: Paths,
+    workers: usize,
+    steps: &mut Steps,
+) -> (Vec<Vec<Value>>, usize) {
     let plan = Plan::compile_with(program, &table.schema, paths).unwrap();
     let shared = Shared::default();
     let mut states: Vec<_> = (0..workers).map(|_| plan.new_state_in(&shared)).collect();
@@ -25,13 +38,19 @@ fn run(program: &Program, table: &TestTable, paths: Paths, workers: usize) -> (V
     };
     let mut scanned = 0;
     let sequence = plan.favourable(&table.groups).unwrap_or_else(|| (0..table.groups.len()).collect());
-    for (turn, place) in sequence.into_iter().enumerate() {
+    let mut turn = 0;
+    for place in sequence {
         let group = &table.groups[place];
         if paths.encoded && plan.is_beaten(group, &shared) {
             continue;
         }
         scanned += 1;
-        plan.process(group, &mut states[turn % workers], &mut emit).unwrap();
+        let mut progress = Progress::default();
+        while !progress.is_done() {
+            steps.begin();
+            plan.process_part(group, &mut progress, &mut states[turn % workers], steps, &mut emit).unwrap();
+            turn += 1;
+        }
     }
     let merge = plan.merge(states);
     (0..merge.tasks()).for_each(|task| merge.run(task, &mut emit).unwrap());
@@ -65,12 +84,14 @@ fn check(program: &Program, table: &TestTable) {
     let expected = keys(&all[..wanted]);
     let members = sorted(all);
     for (paths, workers) in [(Paths::NONE, 1), (Paths::ALL, 1), (Paths::ALL, 3), (Paths::ENCODED, 2)] {
-        let (got, _) = run(program, table, paths, workers);
-        assert_eq!(keys(&got), expected, "{paths:?}, {workers} workers, {program:#?}");
-        let mut left = members.clone();
-        for row in sorted(got) {
-            let at = left.iter().position(|member| *member == row);
-            left.swap_remove(at.unwrap_or_else(|| panic!("{row} is no row of {program:#?}")));
+        for steps in [&mut Steps::whole(), &mut Steps::random(workers as u64)] {
+            let (got, _) = run_steps(program, table, paths, workers, steps);
+            assert_eq!(keys(&got), expected, "{paths:?}, {workers} workers, {steps:?}, {program:#?}");
+            let mut left = members.clone();
+            for row in sorted(got) {
+                let at = left.iter().position(|member| *member == row);
+                left.swap_remove(at.unwrap_or_else(|| panic!("{row} is no row of {program:#?}")));
+            }
         }
     }
 }

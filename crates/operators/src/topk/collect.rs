@@ -35,7 +35,7 @@ impl Collector {
         emit: &mut Emit<'_>,
     ) -> Result<()> {
         let mine = self.first_of(task)?;
-        self.kept.lock().push(mine);
+        self.keep(mine)?;
         if self.tasks_left.fetch_sub(1, Ordering::AcqRel) == 1 {
             let kept = std::mem::take(&mut *self.kept.lock());
             give(&self.top.cut(&self.schema, &kept)?, emit);
@@ -43,9 +43,30 @@ impl Collector {
         Ok(())
     }
 
+    /// Keeps the first rows of a task; cuts those of several, outside the lock, when they are many.
+    fn keep(&self, mine: RecordBatch) -> Result<()> {
+        let many = {
+            let mut kept = self.kept.lock();
+            kept.push(mine);
+            let rows: usize = kept.iter().map(RecordBatch::num_rows).sum();
+            if rows < self.rows_max() {
+                return Ok(());
+            }
+            std::mem::take(&mut *kept)
+        };
+        let cut = self.top.cut(&self.schema, &many)?;
+        self.kept.lock().push(cut);
+        Ok(())
+    }
+
+    /// Rows from which on they are cut.
+    fn rows_max(&self) -> usize {
+        (2 * self.top.rows).max(limits::ROW_GROUP_ROWS)
+    }
+
     /// The first rows of what `task` gives, cut whenever many have come together.
     fn first_of(&self, task: impl FnOnce(&mut Emit<'_>) -> Result<()>) -> Result<RecordBatch> {
-        let rows_max = (2 * self.top.rows).max(limits::ROW_GROUP_ROWS);
+        let rows_max = self.rows_max();
         let (mut batches, mut rows, mut failed) = (Vec::new(), 0, None);
         task(&mut |batch: RecordBatch| {
             rows += batch.num_rows();

@@ -1,7 +1,7 @@
 //! Top-k: of the rows that passed, or of the groups, only the first few in an order leave (Farview,
 //! section 5; Ibex, section 4: what is thrown away at the end need not travel).
 //!
-//! Contract. Input: selections of the batches of a row group, or the groups that a merge gives. Output:
+//! Contract. Input: batches of a row group, or the groups that a merge gives. Output:
 //! exactly the first k rows in the order of the program, or all if there are fewer; of rows that tie any
 //! may leave. Order: that of the program, though nobody may rely on it. Memory: a worker holds k rows and
 //! about as many again that wait to be cut, with [`limits::ROW_GROUP_ROWS`] rows at most for k. Parallelism:

@@ -6,9 +6,9 @@ use crate::Verdict;
 use crate::evaluate::{Compiled, literal_at};
 use crate::failure;
 use crate::lanes::LaneBuffers;
-use crate::plan::batches;
+use crate::pace::{Batches, Unpaced};
 use crate::project::Emit;
-use crate::select::BoundFilter;
+use crate::select::FilterMemo;
 use crate::selection::{Selection, gathered};
 use arrow_array::{ArrayRef, RecordBatch};
 use arrow_schema::SchemaRef;
@@ -34,14 +34,6 @@ pub(crate) struct TopRows {
     table_schema: SchemaRef,
     /// Whether rows are dropped by the threshold before their keys are evaluated.
     prefilters: bool,
-}
-
-/// What scanning one row group came to.
-pub(crate) struct Scanned<'a> {
-    /// Rows that passed the filter.
-    pub(crate) passed: u64,
-    /// Table columns that were read.
-    pub(crate) columns: &'a [usize],
 }
 
 impl TopRows {
@@ -114,24 +106,31 @@ impl TopRows {
         Some(places)
     }
 
-    /// Scans one row group, of whose rows `filter` lets some pass.
+    /// Scans some batches of a row group; the rows that passed the filter, and the columns that were read.
     ///
     /// # Errors
     /// `Invalid` when the filter or an expression fails on a row.
     pub(crate) fn run(
         &self,
-        group: &RowGroup,
-        filter: Option<&BoundFilter<'_>>,
+        batches: &mut Batches<'_>,
         buffers: &mut LaneBuffers,
         candidates: &mut Candidates,
-    ) -> Result<Scanned<'_>> {
+    ) -> Result<(u64, &[usize])> {
+        if self.top.rows == 0 {
+            batches.skip_rest();
+        }
+        let group = batches.group;
         let (mut passed, mut keys_read) = (0, false);
-        let mut batches = batches(group, filter).peekable();
-        while self.top.rows > 0 && batches.peek().is_some() {
+        let mut is_over = false;
+        while !is_over {
             let wanted = if self.prefilters { candidates.threshold.wanted() } else { None };
-            let wanted = wanted.as_ref().map(|wanted| wanted.bind(group)).transpose()?;
-            for selection in batches.by_ref() {
-                let selection = selection(buffers)?;
+            let mut memo = FilterMemo::default();
+            if let Some(wanted) = &wanted {
+                wanted.ask_dictionaries(group, &mut memo, &mut Unpaced)?;
+            }
+            let wanted = wanted.as_ref().map(|wanted| wanted.bind(group, &memo)).transpose()?;
+            is_over = true;
+            while let Some(selection) = batches.next(buffers)? {
                 passed += cast::u64_from(selection.count);
                 keys_read |= selection.count > 0;
                 let selection = match &wanted {
@@ -144,17 +143,18 @@ impl TopRows {
                 self.push(group, &selection, candidates)?;
                 // A threshold that has moved is taken up at once.
                 if candidates.is_full(&self.top) && self.cut(candidates)?.is_break() {
+                    is_over = false;
                     break;
                 }
             }
         }
-        let kept = self.end_group(group, candidates)?;
+        let kept = self.end_part(batches, candidates)?;
         let columns = match (kept, keys_read) {
             (true, _) => &self.columns[..],
             (false, true) => &self.key_columns,
             (false, false) => &[],
         };
-        Ok(Scanned { passed, columns })
+        Ok((passed, columns))
     }
 
     fn push(&self, group: &RowGroup, selection: &Selection, candidates: &mut Candidates) -> Result<()> {
@@ -176,9 +176,13 @@ impl TopRows {
         Ok(ControlFlow::Break(()))
     }
 
-    /// Fetches the other columns of the rows that are still candidates; whether there are any.
-    fn end_group(&self, group: &RowGroup, candidates: &mut Candidates) -> Result<bool> {
-        let _ = self.cut(candidates)?;
+    /// Fetches the other columns of the rows that are still candidates; whether there are any. A cut at the end
+    /// of each of many parts would cost more than columns of rows that are cut later.
+    fn end_part(&self, batches: &Batches<'_>, candidates: &mut Candidates) -> Result<bool> {
+        let group = batches.group;
+        if batches.is_at_end() {
+            let _ = self.cut(candidates)?;
+        }
         if candidates.rows.is_empty() {
             candidates.keys.iter_mut().for_each(Vec::clear);
             return Ok(false);

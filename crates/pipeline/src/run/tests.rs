@@ -11,7 +11,7 @@ use arrow_schema::{DataType, Field, Schema};
 use farpool_columns::{TableBuilder, encode_row_group};
 use farpool_memory::{Pool, PoolConfig};
 use farpool_model::{
-    Aggregate, AggregateFunction, ArithmeticOp, CompareOp, Expr, Literal, NamedExpr, Output, Program,
+    Aggregate, AggregateFunction, ArithmeticOp, Clock, CompareOp, Expr, Literal, NamedExpr, Output, Program,
     SortKey, TableName, TenantName, Value, Version,
 };
 use proptest::prelude::*;
@@ -21,13 +21,18 @@ const GROUP_ROWS: i64 = 1_000;
 
 /// Column `id` counts up, `k` is `id % 7`, `v` is `id * 3`; row groups of [`GROUP_ROWS`].
 fn table(groups: i64) -> Arc<Table> {
+    table_of(groups, GROUP_ROWS)
+}
+
+/// The same with row groups of `rows`.
+fn table_of(groups: i64, rows: i64) -> Arc<Table> {
     let pool = Pool::new(PoolConfig { bytes_limit: 256 << 20 }).unwrap();
     let tenant = TenantName::default();
     let field = |name| Field::new(name, DataType::Int64, true);
     let schema = Schema::new(vec![field("id"), field("k"), field("v")]);
     let mut builder = TableBuilder::new(pool.clone(), tenant.clone(), &schema, None).unwrap();
     for group in 0..groups {
-        let ids = || group * GROUP_ROWS..(group + 1) * GROUP_ROWS;
+        let ids = || group * rows..(group + 1) * rows;
         let columns: Vec<ArrayRef> = vec![
             Arc::new(Int64Array::from_iter_values(ids())),
             Arc::new(Int64Array::from_iter_values(ids().map(|id| id % 7))),
@@ -97,12 +102,43 @@ fn prepared(
     prepare_within(&program, table, Version(1), budget).unwrap()
 }
 
+/// A clock that stands still: steps are whole row groups.
+#[derive(Debug)]
+struct Standing;
+
+impl Clock for Standing {
+    fn now_ns(&self) -> u64 {
+        0
+    }
+    fn thread_cpu_ns(&self) -> u64 {
+        0
+    }
+}
+
+/// A clock that runs a step ahead whenever it is read: steps are as short as they can be.
+#[derive(Debug, Default)]
+struct Ticking(AtomicU64);
+
+impl Clock for Ticking {
+    fn now_ns(&self) -> u64 {
+        self.0.fetch_add(limits::STEP_NS, Ordering::Relaxed)
+    }
+    fn thread_cpu_ns(&self) -> u64 {
+        0
+    }
+}
+
 /// Steps `run` on `threads` threads until it is done.
 fn drive(run: &Arc<Run>, threads: usize) -> Result<Vec<RecordBatch>> {
+    drive_by(&Standing, run, threads)
+}
+
+/// The same by another clock.
+fn drive_by(clock: &dyn Clock, run: &Arc<Run>, threads: usize) -> Result<Vec<RecordBatch>> {
     let drive_one = || {
         let mut batches = Vec::new();
         loop {
-            match run.step()? {
+            match run.step(clock)? {
                 Step::Batches(more) => batches.extend(more),
                 Step::Encoded(group) => batches.push(decoded(&group, run.schema())),
                 Step::Worked => {}
@@ -144,7 +180,7 @@ fn four_threads_see_every_row_once() {
     let receipt = check_receipt(&run, &table, &batches);
     assert_eq!(receipt.rows_scanned, 12_000);
     assert!(receipt.bytes_scanned > 0 && receipt.bytes_skipped > 0, "column k was not read: {receipt:?}");
-    assert!(matches!(run.step(), Ok(Step::Done)));
+    assert!(matches!(run.step(&Standing), Ok(Step::Done)));
     assert_eq!(Arc::strong_count(&table), 1, "a run that is done lets go of its table");
 }
 
@@ -163,7 +199,7 @@ fn zone_maps_rule_out_row_groups() {
 fn a_filter_that_nothing_passes_skips_all_in_one_step() {
     let table = table(10);
     let run = start(&table, id_compares(CompareOp::Lt, -1), rows(&[0]), None);
-    assert!(matches!(run.step(), Ok(Step::Done)));
+    assert!(matches!(run.step(&Standing), Ok(Step::Done)));
     assert_eq!(check_receipt(&run, &table, &[]).rows_skipped, 10_000);
 }
 
@@ -265,7 +301,7 @@ fn an_aggregation_over_no_rows_is_one_row_and_a_scan_none() {
     let run = start(&table(4), id_compares(CompareOp::Lt, 0), count, None);
     assert_eq!(column_values(&drive(&run, 2).unwrap(), 0), [0]);
     let run = start(&table(0), None, rows(&[0]), None);
-    assert!(matches!(run.step(), Ok(Step::Done)));
+    assert!(matches!(run.step(&Standing), Ok(Step::Done)));
 }
 
 #[test]
@@ -286,11 +322,11 @@ fn few_rows_leave_as_one_batch() {
 fn cancelling_frees_the_table_and_every_later_step_says_so() {
     let table = table(5);
     let run = start(&table, None, rows(&[0]), None);
-    assert!(matches!(run.step(), Ok(Step::Worked)), "a thousand rows wait for others");
+    assert!(matches!(run.step(&Standing), Ok(Step::Worked)), "a thousand rows wait for others");
     run.cancel();
     assert!(run.is_cancelled());
     assert_eq!(Arc::strong_count(&table), 1);
-    assert_eq!(run.step().unwrap_err().kind, ErrorKind::Cancelled);
+    assert_eq!(run.step(&Standing).unwrap_err().kind, ErrorKind::Cancelled);
     assert_eq!(run.error().unwrap().kind, ErrorKind::Cancelled);
     assert_eq!(run.receipt().rows_scanned, 1_000, "what was done before stays on the receipt");
 }
@@ -301,7 +337,7 @@ fn cancelling_what_is_done_changes_nothing() {
     drive(&run, 1).unwrap();
     run.cancel();
     assert!(!run.is_cancelled());
-    assert!(matches!(run.step(), Ok(Step::Done)));
+    assert!(matches!(run.step(&Standing), Ok(Step::Done)));
 }
 
 #[test]
@@ -314,7 +350,7 @@ fn an_error_in_one_step_stops_the_run_for_all_threads() {
     let run = start(&table, None, output, None);
     let error = drive(&run, 4).unwrap_err();
     assert_eq!(error.kind, ErrorKind::Invalid, "{error}");
-    assert_eq!(run.step().unwrap_err(), error);
+    assert_eq!(run.step(&Standing).unwrap_err(), error);
     assert_eq!(Arc::strong_count(&table), 1);
 }
 
@@ -370,10 +406,10 @@ fn row_groups_that_pass_whole_are_shipped_and_the_answer_is_the_same() {
         }
     }
     let run = start_shipping(&table, None, plain(), None);
-    assert!(matches!(run.step(), Ok(Step::Encoded(group)) if group.chunks.len() == 2));
+    assert!(matches!(run.step(&Standing), Ok(Step::Encoded(group)) if group.chunks.len() == 2));
     // What is computed cannot leave as it lies.
     let run = start_shipping(&table, None, sum_and_count_by_k(), None);
-    assert!(matches!(run.step(), Ok(Step::Worked)));
+    assert!(matches!(run.step(&Standing), Ok(Step::Worked)));
 }
 
 /// The rows of all batches as texts, in order.
@@ -410,7 +446,7 @@ impl Sink for Collected {
 #[test]
 fn a_scheduler_takes_runs_to_their_end() {
     let table = table(20);
-    let scheduler = Scheduler::new();
+    let scheduler = Scheduler::new(Arc::new(Standing));
     let runs: Vec<_> = (1..=6)
         .map(|i| {
             let run = start(&table, id_compares(CompareOp::Lt, i * 3_000), sum_and_count_by_k(), None);
@@ -437,24 +473,103 @@ fn a_scheduler_takes_runs_to_their_end() {
     assert_eq!(Arc::strong_count(&table), 1);
 }
 
+#[test]
+fn short_steps_give_what_whole_row_groups_give() {
+    let table = table_of(3, 5_000);
+    let filter = || id_compares(CompareOp::GtEq, 1_000);
+    let key = SortKey { column: 0, descending: false, nulls_first: false };
+    let runs = || {
+        [
+            start(&table, filter(), rows(&[0, 2]), None),
+            start(&table, filter(), sum_and_count_by_k(), None),
+            start_shipping(&table, filter(), rows(&[1, 0]), None),
+            start_top(&table, filter(), rows(&[2, 1]), key, 2_000),
+        ]
+    };
+    for threads in [1, 3] {
+        for (whole, short) in runs().into_iter().zip(runs()) {
+            let expected = drive(&whole, threads).unwrap();
+            let got = drive_by(&Ticking::default(), &short, threads).unwrap();
+            assert_eq!(sorted(&got), sorted(&expected));
+            check_receipt(&short, &table, &got);
+        }
+    }
+}
+
+#[test]
+fn a_step_that_takes_long_leaves_the_rest_to_the_next_one() {
+    let table = table_of(2, 5_000);
+    let clock = Ticking::default();
+    let run = start(&table, None, sum_and_count_by_k(), None);
+    let block = limits::BLOCK_ROWS as u64;
+    for rows in [block, 2 * block, 3 * block, 4 * block, 5_000, 5_000 + block] {
+        assert!(matches!(run.step(&clock), Ok(Step::Worked)));
+        assert_eq!(run.receipt().rows_scanned, rows);
+    }
+    drive(&run, 2).unwrap();
+}
+
+/// A clock that cancels a run when it has been read some times.
+#[derive(Debug)]
+struct Cancelling {
+    run: Arc<Run>,
+    reads: AtomicU64,
+}
+
+impl Clock for Cancelling {
+    fn now_ns(&self) -> u64 {
+        if self.reads.fetch_add(1, Ordering::Relaxed) == 3 {
+            self.run.cancel();
+        }
+        0
+    }
+    fn thread_cpu_ns(&self) -> u64 {
+        0
+    }
+}
+
+#[test]
+fn a_filter_that_lets_nothing_pass_sees_between_batches_that_it_is_cancelled() {
+    let table = table_of(1, 60_000);
+    let (k, v) = (Expr::Column(1), Expr::Column(2));
+    let never =
+        Expr::And(vec![Expr::compare(CompareOp::Eq, k, int(3)), Expr::compare(CompareOp::Eq, v, int(0))]);
+    let run = start(&table, Some(never), rows(&[0]), None);
+    let clock = Cancelling { run: run.clone(), reads: AtomicU64::new(0) };
+    assert_eq!(run.step(&clock).unwrap_err().kind, ErrorKind::Cancelled);
+    // A block, a batch, and no more.
+    assert_eq!(run.receipt().rows_scanned, (limits::BLOCK_ROWS + limits::BATCH_ROWS) as u64);
+}
+
+#[test]
+fn row_groups_that_zone_maps_rule_out_do_not_make_a_step_long() {
+    let table = table(10);
+    let run = start(&table, id_compares(CompareOp::Lt, -1), rows(&[0]), None);
+    assert!(matches!(run.step(&Ticking::default()), Ok(Step::Worked)));
+    assert_eq!(run.receipt().rows_skipped, 1_000);
+}
+
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(48))]
 
     #[test]
     fn filters_and_limits_agree_with_a_loop(
         groups in 0i64..6,
-        low in -100i64..6_100,
+        low in -100i64..18_100,
         key in 0i64..8,
         limit in proptest::option::of(0u64..4_000),
         threads in 1usize..4,
+        is_short in any::<bool>(),
     ) {
-        let table = table(groups);
+        let table = table_of(groups, 3 * GROUP_ROWS);
         let of_key = Expr::compare(CompareOp::NotEq, Expr::Column(1), int(key));
         let filter = Expr::And(vec![id_compares(CompareOp::GtEq, low).unwrap(), of_key]);
         let run = start(&table, Some(filter), rows(&[0, 2]), limit);
-        let batches = drive(&run, threads).unwrap();
+        let ticking = Ticking::default();
+        let clock: &dyn Clock = if is_short { &ticking } else { &Standing };
+        let batches = drive_by(clock, &run, threads).unwrap();
         let ids = column_values(&batches, 0);
-        let passing = (0..groups * GROUP_ROWS).filter(|id| *id >= low && id % 7 != key).count() as u64;
+        let passing = (0..3 * groups * GROUP_ROWS).filter(|id| *id >= low && id % 7 != key).count() as u64;
         prop_assert_eq!(ids.len() as u64, passing.min(limit.unwrap_or(u64::MAX)));
         prop_assert!(ids.iter().all(|id| *id >= low && id % 7 != key));
         prop_assert!(ids.iter().zip(column_values(&batches, 1)).all(|(id, v)| v == id * 3));

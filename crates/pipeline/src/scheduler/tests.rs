@@ -4,6 +4,19 @@ use super::*;
 use farpool_model::ErrorKind;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering::SeqCst};
 
+/// A clock that stands still.
+#[derive(Debug)]
+struct Standing;
+
+impl Clock for Standing {
+    fn now_ns(&self) -> u64 {
+        0
+    }
+    fn thread_cpu_ns(&self) -> u64 {
+        0
+    }
+}
+
 /// A task of `steps` steps of `bytes` each, which panics at step `panic_at`.
 struct Counting {
     steps: u64,
@@ -28,7 +41,7 @@ impl Counting {
 }
 
 impl Task for Counting {
-    fn step(&self) -> Result<Step> {
+    fn step(&self, _: &dyn Clock) -> Result<Step> {
         if let Some(error) = self.error() {
             return Err(error);
         }
@@ -122,7 +135,7 @@ fn submit(scheduler: &Scheduler, task: &Arc<Counting>, sink: &Arc<Bounded>) {
 
 #[test]
 fn two_runs_share_equally_by_bytes_not_by_steps() {
-    let scheduler = Scheduler::new();
+    let scheduler = Scheduler::new(Arc::new(Standing));
     let (small, large) = (Counting::new(u64::MAX, 10), Counting::new(u64::MAX, 70));
     let sink = Bounded::new(usize::MAX);
     submit(&scheduler, &small, &sink);
@@ -136,7 +149,7 @@ fn two_runs_share_equally_by_bytes_not_by_steps() {
 
 #[test]
 fn runs_of_one_region_share_what_the_region_gets() {
-    let scheduler = Scheduler::new();
+    let scheduler = Scheduler::new(Arc::new(Standing));
     let (greedy, modest): (Arc<Region>, Arc<Region>) = Default::default();
     let sink = Bounded::new(usize::MAX);
     let many: Vec<_> = (0..9).map(|_| Counting::new(u64::MAX, 10)).collect();
@@ -150,7 +163,7 @@ fn runs_of_one_region_share_what_the_region_gets() {
 
 #[test]
 fn a_newcomer_starts_from_the_present() {
-    let scheduler = Scheduler::new();
+    let scheduler = Scheduler::new(Arc::new(Standing));
     let sink = Bounded::new(usize::MAX);
     let (old, new) = (Counting::new(u64::MAX, 10), Counting::new(u64::MAX, 10));
     submit(&scheduler, &old, &sink);
@@ -162,7 +175,7 @@ fn a_newcomer_starts_from_the_present() {
 
 #[test]
 fn a_run_with_a_full_sink_does_not_stall_another_and_saves_up_nothing() {
-    let scheduler = Scheduler::new();
+    let scheduler = Scheduler::new(Arc::new(Standing));
     let (stuck_sink, sink) = (Bounded::new(3), Bounded::new(usize::MAX));
     let (stuck, other) = (Counting::new(u64::MAX, 10), Counting::new(u64::MAX, 10));
     submit(&scheduler, &stuck, &stuck_sink);
@@ -177,7 +190,7 @@ fn a_run_with_a_full_sink_does_not_stall_another_and_saves_up_nothing() {
 
 #[test]
 fn steps_that_read_nothing_cost_cpu_time() {
-    let scheduler = Scheduler::new();
+    let scheduler = Scheduler::new(Arc::new(Standing));
     let sink = Bounded::new(usize::MAX);
     let (merging, scanning) = (Counting::new(u64::MAX, 0), Counting::new(u64::MAX, 10));
     submit(&scheduler, &merging, &sink);
@@ -193,7 +206,7 @@ fn steps_that_read_nothing_cost_cpu_time() {
 
 #[test]
 fn a_run_that_is_done_hands_its_receipt_over_once() {
-    let scheduler = Scheduler::new();
+    let scheduler = Scheduler::new(Arc::new(Standing));
     let (task, sink) = (Counting::new(5, 10), Bounded::new(usize::MAX));
     submit(&scheduler, &task, &sink);
     assert_eq!(scheduler.running(), 1);
@@ -205,7 +218,7 @@ fn a_run_that_is_done_hands_its_receipt_over_once() {
 
 #[test]
 fn a_cancelled_run_is_dropped_by_the_next_idle_worker() {
-    let scheduler = Scheduler::new();
+    let scheduler = Scheduler::new(Arc::new(Standing));
     let (task, sink) = (Counting::new(u64::MAX, 10), Bounded::new(1));
     submit(&scheduler, &task, &sink);
     std::thread::scope(|scope| {
@@ -226,7 +239,7 @@ fn a_cancelled_run_is_dropped_by_the_next_idle_worker() {
 
 #[test]
 fn a_panic_ends_only_the_run_that_it_is_in() {
-    let scheduler = Scheduler::new();
+    let scheduler = Scheduler::new(Arc::new(Standing));
     let mut bad = Counting::new(100, 10);
     Arc::get_mut(&mut bad).unwrap().panic_at = Some(3);
     let mut bad_sink = Bounded::new(usize::MAX);
@@ -249,7 +262,7 @@ fn a_panic_ends_only_the_run_that_it_is_in() {
 
 #[test]
 fn shutting_down_ends_all_runs_and_refuses_new_ones() {
-    let scheduler = Scheduler::new();
+    let scheduler = Scheduler::new(Arc::new(Standing));
     let (task, sink, late) = (Counting::new(u64::MAX, 10), Bounded::new(usize::MAX), Bounded::new(1));
     submit(&scheduler, &task, &sink);
     work(&scheduler, 3);
@@ -264,7 +277,7 @@ fn shutting_down_ends_all_runs_and_refuses_new_ones() {
 
 #[test]
 fn many_workers_finish_many_runs_and_no_batch_follows_the_end() {
-    let scheduler = Scheduler::new();
+    let scheduler = Scheduler::new(Arc::new(Standing));
     let runs: Vec<_> = (0..40).map(|_| (Counting::new(200, 10), Bounded::new(usize::MAX))).collect();
     std::thread::scope(|scope| {
         for _ in 0..4 {

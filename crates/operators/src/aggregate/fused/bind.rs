@@ -7,7 +7,7 @@ use crate::aggregate::keys::DenseKeys;
 use crate::aggregate::whole::Whole;
 use crate::group::Packing;
 use crate::lanes::{BoundLanes, LaneId};
-use crate::select::BoundFilter;
+use crate::select::{BoundFilter, FilterMemo};
 use farpool_columns::RowGroup;
 use farpool_model::Result;
 use farpool_model::cast::u64_from;
@@ -26,11 +26,11 @@ pub(crate) struct Fused<'a> {
 }
 
 impl<'a> Fused<'a> {
-    /// Binds `aggregation` to `group` with group numbers that mean something in it alone; `None` when it is
-    /// not eligible.
+    /// Binds `aggregation`, all but its conditions, to `group` with group numbers that mean something in it
+    /// alone; `None` when it is not eligible.
     ///
     /// # Errors
-    /// As binding a filter does.
+    /// Fails only on a bug in this crate.
     pub(crate) fn bind(aggregation: &'a Aggregation, group: &'a RowGroup) -> Result<Option<Fused<'a>>> {
         if !aggregation.paths.fused {
             return Ok(None);
@@ -46,13 +46,14 @@ impl<'a> Fused<'a> {
             interval: &|lane| lanes.interval(lane),
         };
         let Some(measures) = Measures::of(aggregation, &extent) else { return Ok(None) };
-        Fused::new(aggregation, group, lanes, keys, Cow::Owned(measures)).map(Some)
+        Ok(Some(Fused::new(aggregation, group, lanes, keys, Cow::Owned(measures))))
     }
 
-    /// Binds `aggregation` to a row group of the table that `whole` is for, with the table's group numbers.
+    /// Binds `aggregation`, all but its conditions, to a row group of the table that `whole` is for, with the
+    /// table's group numbers.
     ///
     /// # Errors
-    /// As binding a filter does; `Internal` when the row group is of another table.
+    /// `Internal` when the row group is of another table.
     pub(crate) fn bind_whole(
         aggregation: &'a Aggregation,
         whole: &'a Whole,
@@ -60,7 +61,7 @@ impl<'a> Fused<'a> {
     ) -> Result<Fused<'a>> {
         let lanes = aggregation.lanes.bind(group);
         let keys = DenseKeys::within(&aggregation.keys, whole.keys(), &lanes, group)?;
-        Fused::new(aggregation, group, lanes, keys, Cow::Borrowed(whole.measures()))
+        Ok(Fused::new(aggregation, group, lanes, keys, Cow::Borrowed(whole.measures())))
     }
 
     fn new(
@@ -69,12 +70,24 @@ impl<'a> Fused<'a> {
         lanes: BoundLanes<'a>,
         keys: DenseKeys<'a>,
         measures: Cow<'a, Measures>,
-    ) -> Result<Fused<'a>> {
-        let bind = |c: &'a Condition| c.filter.bind(group);
-        let conditions = aggregation.conditions.iter().map(bind).collect::<Result<_>>()?;
+    ) -> Fused<'a> {
         let holds = |lane: &LaneId| lanes.interval(*lane).is_some();
         let wanted = measures.lanes().filter(holds).chain(keys.lanes()).collect();
         let packing = aggregation.packing.as_deref();
-        Ok(Fused { group, lanes, keys, packing, conditions, measures, wanted })
+        Fused { group, lanes, keys, packing, conditions: Vec::new(), measures, wanted }
+    }
+
+    /// Binds the conditions too, whose dictionaries were asked.
+    ///
+    /// # Errors
+    /// As binding a filter does.
+    pub(crate) fn with_conditions(
+        mut self,
+        aggregation: &'a Aggregation,
+        memos: &'a [FilterMemo],
+    ) -> Result<Fused<'a>> {
+        let bind = |(c, memo): (&'a Condition, &'a FilterMemo)| c.filter.bind(self.group, memo);
+        self.conditions = aggregation.conditions.iter().zip(memos).map(bind).collect::<Result<_>>()?;
+        Ok(self)
     }
 }

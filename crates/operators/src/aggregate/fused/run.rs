@@ -11,8 +11,7 @@ use crate::aggregate::keys::KeyBuffers;
 use crate::aggregate::whole::WholeTable;
 use crate::bits;
 use crate::lanes::{LaneBuffers, LaneId, RowSet};
-use crate::plan::batches;
-use crate::select::BoundFilter;
+use crate::pace::Batches;
 use crate::selection::Selection;
 use farpool_model::cast::{u32_checked, u64_from};
 use farpool_model::{Result, limits};
@@ -59,13 +58,13 @@ struct Part<'b> {
 }
 
 impl Fused<'_> {
-    /// Adds the rows that pass `filter`; returns how many there were.
+    /// Adds the rows of some batches; returns how many there were.
     ///
     /// # Errors
     /// As evaluating the filter and the conditions does.
     pub(crate) fn run(
         &self,
-        filter: Option<&BoundFilter<'_>>,
+        batches: &mut Batches<'_>,
         buffers: &mut LaneBuffers,
         partial: &mut Partial,
     ) -> Result<u64> {
@@ -80,7 +79,7 @@ impl Fused<'_> {
         }
         let mut scratch = self.scratch(Tables::Local(sums, extremes));
         scratch.few = self.few();
-        let passed = self.batches(filter, buffers, &mut scratch)?;
+        let passed = self.add_all(batches, buffers, &mut scratch)?;
         if let Tables::Local(mut sums, extremes) = scratch.tables {
             sums.finish();
             scratch.few.iter().for_each(|few| few.finish(&mut sums));
@@ -89,18 +88,18 @@ impl Fused<'_> {
         Ok(passed)
     }
 
-    /// Adds the rows that pass `filter` to the table's groups; returns how many there were.
+    /// Adds the rows of some batches to the table's groups; returns how many there were.
     ///
     /// # Errors
     /// As evaluating the filter and the conditions does.
     pub(crate) fn run_whole(
         &self,
-        filter: Option<&BoundFilter<'_>>,
+        batches: &mut Batches<'_>,
         buffers: &mut LaneBuffers,
         table: &mut WholeTable,
     ) -> Result<u64> {
         let mut scratch = self.scratch(Tables::Whole(table));
-        self.batches(filter, buffers, &mut scratch)
+        self.add_all(batches, buffers, &mut scratch)
     }
 
     fn scratch<'t>(&self, tables: Tables<'t>) -> Scratch<'t> {
@@ -117,15 +116,14 @@ impl Fused<'_> {
         }
     }
 
-    fn batches(
+    fn add_all(
         &self,
-        filter: Option<&BoundFilter<'_>>,
+        batches: &mut Batches<'_>,
         buffers: &mut LaneBuffers,
         scratch: &mut Scratch<'_>,
     ) -> Result<u64> {
         let mut passed = 0;
-        for selection in batches(self.group, filter) {
-            let selection = selection(buffers)?;
+        while let Some(selection) = batches.next(buffers)? {
             passed += u64_from(selection.count);
             if selection.count > 0 {
                 self.batch(&selection, buffers, scratch)?;

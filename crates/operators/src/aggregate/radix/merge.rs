@@ -16,8 +16,11 @@ use farpool_model::{Result, limits};
 use parking_lot::Mutex;
 use std::ops::ControlFlow;
 
-/// Partitions of one task: enough tasks that two to eight threads end at about the same time.
-const PARTITIONS_PER_TASK: usize = 8;
+/// Records and groups of one task, about: grouping them takes half a millisecond.
+const RECORDS_PER_TASK: usize = 8 << 10;
+
+/// Tasks that there are at least: enough that two to eight threads end at about the same time.
+const TASKS_MIN: usize = 32;
 
 /// The partitions of all workers.
 pub(crate) struct Partitions {
@@ -27,6 +30,7 @@ pub(crate) struct Partitions {
     records: Vec<Records>,
     /// The groups of before, of each worker, by partition.
     before: Vec<(Groups, Vec<Store>, Vec<Vec<u32>>)>,
+    tasks: usize,
 }
 
 impl Partitions {
@@ -36,9 +40,13 @@ impl Partitions {
             parts: (0..PARTITIONS).map(|_| Mutex::default()).collect(),
             records: Vec::new(),
             before: Vec::new(),
+            tasks: TASKS_MIN,
         };
+        let mut count = 0;
         for partial in partials {
-            if let Some(Radix { records, parts }) = partial.radix {
+            count += partial.groups.len();
+            if let Some(Radix { records, parts, .. }) = partial.radix {
+                count += records.count() + parts.iter().map(|part| part.groups.len()).sum::<usize>();
                 all.records.push(records);
                 let places = all.parts.iter_mut().zip(parts);
                 places.for_each(|(place, part)| place.get_mut().push(part));
@@ -46,12 +54,13 @@ impl Partitions {
             let by_partition = partitions(&partial.groups, PARTITIONS);
             all.before.push((partial.groups, partial.stores, by_partition));
         }
+        all.tasks = (count / RECORDS_PER_TASK).next_power_of_two().clamp(TASKS_MIN, PARTITIONS);
         all
     }
 
     /// The number of tasks.
     pub(crate) fn tasks(&self) -> usize {
-        PARTITIONS / PARTITIONS_PER_TASK
+        self.tasks
     }
 
     /// Merges the partitions of one task and lets their groups go.
@@ -67,7 +76,8 @@ impl Partitions {
     ) -> Result<()> {
         let mut batches = Batches::default();
         let mut expected = 0;
-        for partition in task * PARTITIONS_PER_TASK..(task + 1) * PARTITIONS_PER_TASK {
+        let per_task = PARTITIONS / self.tasks;
+        for partition in task * per_task..(task + 1) * per_task {
             let part = self.merged(aggregation, shape, partition, expected)?;
             expected = part.groups.len();
             if part.give(aggregation, &mut |batch| batches.add(batch, emit))?.is_break() {

@@ -5,10 +5,10 @@
 //! [`Paths::groups_direct_max`](crate::plan::Paths) groups on, a worker therefore only writes the keys and the
 //! arguments of each row behind those of the same partition ([`Records`]): keys that are packed as one word,
 //! others as the row of words that tables of groups hold. When the room for them is used up, each partition's
-//! records are grouped at once ([`Part`]), in a table that the caches hold; what is left at the end is grouped
-//! when the workers' partitions are merged, which have nothing to do with one another. Source: Boncz,
-//! Manegold, Kersten, "Database Architecture Optimized for the New Bottleneck: Memory Access", VLDB 1999
-//! (radix partitioning).
+//! records are grouped at once ([`Part`]), in a table that the caches hold, as many partitions in each step as
+//! its time allows; what is left at the end is grouped when the workers' partitions are merged, which have
+//! nothing to do with one another. Source: Boncz, Manegold, Kersten, "Database Architecture Optimized for the
+//! New Bottleneck: Memory Access", VLDB 1999 (radix partitioning).
 //!
 //! Contract. Input: rows of keys whose arguments are on lanes. Output: groups. Memory: that of the groups,
 //! and [`Shape::bytes_max`] for each worker, or one batch where that is more. Errors: none but defects.
@@ -21,8 +21,9 @@ mod shape;
 
 use super::compile::Aggregation;
 use crate::group::Rows;
+use crate::pace::{Pace, Unpaced};
 use crate::project::Emit;
-use farpool_model::Result;
+use farpool_model::{Result, limits};
 use merge::Batches;
 pub(super) use merge::Partitions;
 use part::Part;
@@ -48,14 +49,26 @@ pub(super) enum Keys<'a> {
 /// What one worker put aside, and the groups of what it has grouped of that.
 pub(super) struct Radix {
     records: Records,
-    /// One for each partition, or none at all.
+    /// One for each partition, but for the last ones before these have been grouped for the first time.
     parts: Vec<Part>,
+    /// How many partitions were grouped, if steps have begun to group what was put aside and are not done.
+    grouped: Option<usize>,
+    /// Words of the largest batch of records so far.
+    batch_words: usize,
+    /// Groups that are gone.
+    given: usize,
 }
 
 impl Radix {
     /// Nothing yet.
     pub(super) fn new(shape: &Shape) -> Self {
-        Radix { records: Records::new(shape.words, shape.bytes_max, shape.hash_key), parts: Vec::new() }
+        Radix {
+            records: Records::new(shape.words, shape.bytes_max, shape.hash_key),
+            parts: Vec::new(),
+            grouped: None,
+            batch_words: limits::BATCH_ROWS * shape.words,
+            given: 0,
+        }
     }
 
     /// Bytes held.
@@ -84,8 +97,9 @@ impl Radix {
             Keys::Codes(codes) => codes.len() * shape.words,
             Keys::Rows(rows) => rows.hashes().len() * shape.words + rows.words(),
         };
+        self.batch_words = self.batch_words.max(needed);
         if !self.records.has_room(needed) {
-            self.group(aggregation, shape)?;
+            self.group(aggregation, shape, &mut Unpaced)?;
             self.records.make_room(needed);
         }
         match keys {
@@ -95,29 +109,47 @@ impl Radix {
         Ok(())
     }
 
-    /// Groups all that was put aside.
+    /// Groups what was put aside if another batch may find no room. False if the step is over before that is
+    /// done.
     ///
     /// # Errors
-    /// None but defects.
-    fn group(&mut self, aggregation: &Aggregation, shape: &Shape) -> Result<()> {
-        if self.records.is_empty() {
-            return Ok(());
-        }
-        // Hashes make partitions alike: one tells how many groups to expect in the next.
-        let mut expected = 0;
-        for partition in 0..PARTITIONS {
-            if self.parts.len() == partition {
-                self.parts.push(Part::new(aggregation, expected));
-            }
-            let part = &mut self.parts[partition];
-            part.add_records(shape, &self.records, partition)?;
-            expected = part.groups.len();
-        }
-        self.records.clear();
-        Ok(())
+    /// Fails only on a bug in this crate.
+    pub(super) fn make_room(
+        &mut self,
+        aggregation: &Aggregation,
+        shape: &Shape,
+        pace: &mut dyn Pace,
+    ) -> Result<bool> {
+        let has_room = self.grouped.is_none() && self.records.has_room(self.batch_words);
+        Ok(has_room || self.group(aggregation, shape, pace)?)
     }
 
-    /// Groups all that was put aside and lets the groups go; returns how many there were.
+    /// Groups what was put aside; false if the step is over before that is done.
+    ///
+    /// # Errors
+    /// Fails only on a bug in this crate.
+    fn group(&mut self, aggregation: &Aggregation, shape: &Shape, pace: &mut dyn Pace) -> Result<bool> {
+        if self.records.is_empty() {
+            return Ok(true);
+        }
+        for partition in self.grouped.take().unwrap_or(0)..PARTITIONS {
+            if self.parts.len() == partition {
+                // Hashes make partitions alike: one tells how many groups to expect in the next.
+                let expected = self.parts.last().map_or(0, |part| part.groups.len());
+                self.parts.push(Part::new(aggregation, expected));
+            }
+            self.parts[partition].add_records(shape, &self.records, partition)?;
+            self.records.forget(partition);
+            if partition + 1 < PARTITIONS && pace.ends() {
+                self.grouped = Some(partition + 1);
+                return Ok(false);
+            }
+        }
+        self.records.clear();
+        Ok(true)
+    }
+
+    /// Groups all that was put aside and lets the groups go; false if the step is over before that is done.
     ///
     /// # Errors
     /// `Invalid` when a sum does not fit its type.
@@ -125,17 +157,28 @@ impl Radix {
         &mut self,
         aggregation: &Aggregation,
         shape: &Shape,
+        pace: &mut dyn Pace,
         emit: &mut Emit<'_>,
-    ) -> Result<usize> {
-        self.group(aggregation, shape)?;
-        let parts = std::mem::take(&mut self.parts);
+    ) -> Result<bool> {
+        if !self.group(aggregation, shape, pace)? {
+            return Ok(false);
+        }
         let mut batches = Batches::default();
-        for part in &parts {
-            if part.give(aggregation, &mut |batch| batches.add(batch, emit))?.is_break() {
-                break;
+        while let Some(part) = self.parts.pop() {
+            self.given += part.groups.len();
+            // Whether more is wanted shows at the end of the row group.
+            let _ = part.give(aggregation, &mut |batch| batches.add(batch, emit))?;
+            if !self.parts.is_empty() && pace.ends() {
+                batches.finish(emit)?;
+                return Ok(false);
             }
         }
         batches.finish(emit)?;
-        Ok(parts.iter().map(|part| part.groups.len()).sum())
+        Ok(true)
+    }
+
+    /// Groups that are gone.
+    pub(super) fn given(&self) -> usize {
+        self.given
     }
 }

@@ -61,6 +61,11 @@ impl Records {
         }
     }
 
+    /// About how many records there are, of which as many words are in use.
+    pub(super) fn count(&self) -> usize {
+        self.used / self.width
+    }
+
     /// Bytes that have been used so far: no others take memory.
     pub(super) fn bytes(&self) -> usize {
         self.used * size_of::<i64>()
@@ -177,6 +182,12 @@ impl Records {
         let Open { start, next, .. } = self.open[partition];
         let pieces = self.full[partition].iter().cloned().chain((next > start).then_some(start..next));
         pieces.map(|piece| &self.words[piece])
+    }
+
+    /// Lets the records of a partition go; others take their room only after [`Records::clear`].
+    pub(super) fn forget(&mut self, partition: usize) {
+        self.open[partition] = Open::default();
+        self.full[partition].clear();
     }
 
     /// Lets all records go, but not the memory.

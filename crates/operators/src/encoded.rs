@@ -1,0 +1,58 @@
+//! Row groups of which many rows pass a filter, given away in the form that their columns have in the pool.
+
+use crate::bits;
+use crate::pace::{Pace, Picked};
+use crate::selection::Selection;
+use farpool_columns::RowGroup;
+use farpool_model::{Result, limits};
+use std::sync::Arc;
+
+/// The part of a row group's rows that is worth a message of its own, one in so many. Fewer are decoded and
+/// share a message with those of other row groups.
+const ENCODED_PART_MIN: usize = 8;
+
+impl Picked {
+    /// Takes down which rows of a batch, the next one, are selected.
+    pub(crate) fn add(&mut self, selection: &Selection) {
+        // Batches are whole words.
+        match &selection.bits {
+            Some(bits) => self.selected.extend_from_slice(bits),
+            None => self.selected.extend(bits::ones(selection.range.len())),
+        }
+    }
+
+    /// Whether so many of the rows of `group` are selected that they leave encoded.
+    pub(crate) fn are_many(&self, group: &RowGroup) -> bool {
+        let rows = bits::count(&self.selected);
+        rows > 0 && rows >= group.rows / ENCODED_PART_MIN
+    }
+
+    /// The selected rows, batch by batch.
+    pub(crate) fn selections(&self, group: &RowGroup) -> impl Iterator<Item = Selection> {
+        let words = self.selected.chunks(limits::BATCH_ROWS / 64);
+        (0..group.rows).step_by(limits::BATCH_ROWS).zip(words).map(|(start, words)| {
+            Selection::new(start..group.rows.min(start + limits::BATCH_ROWS), words.to_vec())
+        })
+    }
+
+    /// The selected rows of `columns`, in the form that the columns have; `None` if the step is over before that
+    /// is done.
+    ///
+    /// # Errors
+    /// Those of picking values out of a chunk.
+    pub(crate) fn pick(
+        &mut self,
+        group: &RowGroup,
+        columns: &[usize],
+        pace: &mut dyn Pace,
+    ) -> Result<Option<RowGroup>> {
+        while let Some(column) = columns.get(self.chunks.len()) {
+            self.chunks.push(Arc::new(group.chunks[*column].pick(&self.selected)?));
+            if self.chunks.len() < columns.len() && pace.ends() {
+                return Ok(None);
+            }
+        }
+        let chunks = std::mem::take(&mut self.chunks);
+        Ok(Some(RowGroup { rows: bits::count(&self.selected), chunks }))
+    }
+}

@@ -1,0 +1,191 @@
+//! One row group, or a part of one, through a plan.
+
+use super::{Held, Operator, Plan, State, Verdict};
+use crate::aggregate::{Memo, Passed};
+use crate::pace::{Batches, Pace, Progress, Unpaced};
+use crate::project::Emit;
+use crate::select::Filter;
+use farpool_columns::RowGroup;
+use farpool_model::{Error, Result, cast};
+
+/// What processing a row group, or a part of one, cost.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Work {
+    /// Rows that were looked at.
+    pub rows_in: u64,
+    /// Rows that passed the filter.
+    pub rows_passed: u64,
+    /// Rows that left without having been grouped, for want of room.
+    pub rows_bypassed: u64,
+    /// Encoded bytes of the column chunks that were read, each counted by the first part that reads it.
+    pub bytes_read: u64,
+}
+
+/// What running some batches came to.
+#[derive(Default)]
+struct Scanned<'a> {
+    /// Rows that passed the filter.
+    passed: u64,
+    bypassed: u64,
+    /// Whether nothing had to be read.
+    unread: bool,
+    /// Table columns that were read, but for those of the filter.
+    columns: &'a [usize],
+}
+
+impl Plan {
+    /// Runs the plan over one row group; rows leave through `emit` until it breaks.
+    ///
+    /// # Errors
+    /// `Invalid` when an expression fails on a value.
+    pub fn process(&self, group: &RowGroup, state: &mut State, emit: &mut Emit<'_>) -> Result<Work> {
+        self.process_part(group, &mut Progress::default(), state, &mut Unpaced, emit)
+    }
+
+    /// The same for as much of the rest of the row group as `pace` allows: `progress` says what has been done of
+    /// it, and that it is done once `emit` breaks.
+    ///
+    /// # Errors
+    /// As [`Plan::process`].
+    pub fn process_part(
+        &self,
+        group: &RowGroup,
+        progress: &mut Progress,
+        state: &mut State,
+        pace: &mut dyn Pace,
+        emit: &mut Emit<'_>,
+    ) -> Result<Work> {
+        let start = progress.row;
+        let filter = match self.verdict(group) {
+            Verdict::None => {
+                progress.skip_rest(group);
+                return Ok(Work::of_rows(group.rows - start));
+            }
+            Verdict::Some => self.compiled.filter.as_ref(),
+            Verdict::All => None,
+        };
+        if let Some(filter) = filter
+            && !filter.ask_dictionaries(group, &mut progress.filter, pace)?
+        {
+            return Ok(Work::default());
+        }
+        let bound = filter.map(|filter| filter.bind(group, &progress.filter)).transpose()?;
+        let mut batches = Batches::new(group, bound.as_ref(), &mut progress.row, pace);
+        let scanned = self.run(&mut batches, &mut progress.aggregate, state, emit)?;
+        progress.is_done = batches.is_at_end() && progress.aggregate.is_done();
+        drop(bound);
+        let filter = filter.filter(|_| !scanned.unread);
+        Ok(Work {
+            rows_passed: scanned.passed,
+            rows_bypassed: scanned.bypassed,
+            bytes_read: self.count_bytes(progress, group, filter, scanned.columns),
+            ..Work::of_rows(progress.row - start)
+        })
+    }
+
+    /// As [`Plan::process_part`]; but where many rows pass and the result is nothing but columns as they are,
+    /// the rows come back as one row group, in the form that they have in the pool.
+    ///
+    /// # Errors
+    /// As [`Plan::process`].
+    pub fn process_encoded(
+        &self,
+        group: &RowGroup,
+        progress: &mut Progress,
+        state: &mut State,
+        pace: &mut dyn Pace,
+        emit: &mut Emit<'_>,
+    ) -> Result<(Work, Option<RowGroup>)> {
+        let (Some(filter), Operator::Rows(projection), Held::Rows(pending)) =
+            (&self.compiled.filter, &self.compiled.output, &mut state.held)
+        else {
+            return Ok((self.process_part(group, progress, state, pace, emit)?, None));
+        };
+        let (Some(columns), Verdict::Some) = (projection.columns_at_once(), self.verdict(group)) else {
+            return Ok((self.process_part(group, progress, state, pace, emit)?, None));
+        };
+        if !filter.ask_dictionaries(group, &mut progress.filter, pace)? {
+            return Ok((Work::default(), None));
+        }
+        let start = progress.row;
+        let bound = filter.bind(group, &progress.filter)?;
+        let mut batches = Batches::new(group, Some(&bound), &mut progress.row, pace);
+        let mut passed = 0;
+        while let Some(selection) = batches.next(&mut state.buffers)? {
+            passed += selection.count;
+            progress.picked.add(&selection);
+        }
+        let is_at_end = batches.is_at_end();
+        drop(bound);
+        let read = if passed > 0 { &self.compiled.columns[..] } else { &[] };
+        let work = Work {
+            rows_passed: cast::u64_from(passed),
+            bytes_read: self.count_bytes(progress, group, Some(filter), read),
+            ..Work::of_rows(progress.row - start)
+        };
+        if !is_at_end {
+            return Ok((work, None));
+        }
+        let encoded = if progress.picked.are_many(group) {
+            progress.picked.pick(group, &columns, pace)?
+        } else {
+            let mut selections = progress.picked.selections(group);
+            // Nothing is left of the row group that could be broken off.
+            let _ = projection.push_all(group, || Ok(selections.next()), pending, emit)?;
+            progress.is_done = true;
+            None
+        };
+        progress.is_done |= encoded.is_some();
+        Ok((work, encoded))
+    }
+
+    fn run(
+        &self,
+        batches: &mut Batches<'_>,
+        memo: &mut Memo,
+        state: &mut State,
+        emit: &mut Emit<'_>,
+    ) -> Result<Scanned<'_>> {
+        let State { buffers, held } = state;
+        let of_passed = |passed: u64| if passed > 0 { &self.compiled.columns[..] } else { &[] };
+        match (&self.compiled.output, held) {
+            (Operator::Rows(projection), Held::Rows(pending)) => {
+                let group = batches.group;
+                let (passed, flow) = projection.push_all(group, || batches.next(buffers), pending, emit)?;
+                if flow.is_break() {
+                    batches.skip_rest();
+                }
+                Ok(Scanned { passed, columns: of_passed(passed), ..Scanned::default() })
+            }
+            (Operator::Aggregate(aggregation), Held::Aggregate(partial)) => {
+                let Passed { rows, bypassed, unread } =
+                    aggregation.run(batches, memo, buffers, partial, emit)?;
+                let columns = if unread { &[] } else { of_passed(rows) };
+                Ok(Scanned { passed: rows, bypassed, unread, columns })
+            }
+            (Operator::Top(top), Held::Top(candidates)) => {
+                let (passed, columns) = top.run(batches, buffers, candidates)?;
+                Ok(Scanned { passed, columns, ..Scanned::default() })
+            }
+            _ => Err(Error::internal("the state of another plan")),
+        }
+    }
+
+    /// The encoded bytes of `columns` and of the filter's, those that no earlier part of the row group read.
+    fn count_bytes(
+        &self,
+        progress: &mut Progress,
+        group: &RowGroup,
+        filter: Option<&Filter>,
+        columns: &[usize],
+    ) -> u64 {
+        let of_filter = filter.map_or(&[][..], Filter::columns);
+        progress.read(group, columns.iter().chain(of_filter))
+    }
+}
+
+impl Work {
+    fn of_rows(rows: usize) -> Work {
+        Work { rows_in: cast::u64_from(rows), ..Work::default() }
+    }
+}

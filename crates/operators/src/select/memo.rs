@@ -1,0 +1,140 @@
+//! What a filter has found out about a row group, kept from step to step: binding the filter again is then cheap.
+//!
+//! Invariant: conditions and junctions are numbered as a walk over the filter meets them, parents first.
+
+use super::compile::{Filter, Form, Leaf, Predicate};
+use super::order::Order;
+use crate::evaluate::Frame;
+use crate::pace::Pace;
+use arrow_array::Array;
+use arrow_array::cast::AsArray;
+use arrow_buffer::{BooleanBuffer, BooleanBufferBuilder};
+use farpool_columns::{Dictionary, RowGroup};
+use farpool_model::{Error, Result, limits};
+use std::slice::Iter;
+
+/// See the file's comment.
+#[derive(Debug, Default)]
+pub(crate) struct FilterMemo {
+    /// The order of the parts of each AND and OR, learnt so far.
+    orders: Vec<Order>,
+    /// For each condition the values of a dictionary for which it holds, where it is asked for those.
+    matches: Vec<Option<Matches>>,
+    /// Conditions before this one need not be looked at again.
+    asked: usize,
+}
+
+/// The values of a dictionary for which a condition holds.
+#[derive(Debug)]
+struct Matches {
+    bits: BooleanBufferBuilder,
+    /// Whether the condition is NULL for some value: then codes do not tell.
+    has_null: bool,
+}
+
+/// A memo while its filter is bound.
+pub(super) struct Known<'a> {
+    orders: Iter<'a, Order>,
+    matches: Iter<'a, Option<Matches>>,
+}
+
+impl Filter {
+    /// Asks the values of the dictionaries of `group`, if the filter has conditions on them, and takes down the
+    /// answers for [`Filter::bind`]. False if the step is over before that is done.
+    ///
+    /// # Errors
+    /// `Invalid` when a condition fails on a value; in practice never.
+    pub(crate) fn ask_dictionaries(
+        &self,
+        group: &RowGroup,
+        memo: &mut FilterMemo,
+        pace: &mut dyn Pace,
+    ) -> Result<bool> {
+        let mut leaves = Vec::new();
+        let is_new = memo.orders.is_empty() && memo.matches.is_empty();
+        visit(&self.root, &mut |predicate| match predicate {
+            Predicate::And(parts) | Predicate::Or(parts) if is_new => {
+                memo.orders.push(Order::new(parts.iter().map(Predicate::cost).collect()));
+            }
+            Predicate::Leaf(leaf) => leaves.push(&**leaf),
+            _ => {}
+        });
+        memo.matches.resize_with(leaves.len(), || None);
+        for (leaf, matches) in leaves.into_iter().zip(&mut memo.matches).skip(memo.asked) {
+            if let Some((column, dictionary)) = leaf.dictionary(group)
+                && !ask(leaf, column, dictionary, matches, pace)?
+            {
+                return Ok(false);
+            }
+            memo.asked += 1;
+        }
+        Ok(true)
+    }
+}
+
+impl Leaf {
+    /// The dictionary, of which column, whose values are asked instead of the rows.
+    pub(super) fn dictionary<'a>(&self, group: &'a RowGroup) -> Option<(usize, Dictionary<'a>)> {
+        let column = match &self.form {
+            Form::Bytes { column, .. } => *column,
+            Form::Keys { columns, .. } if columns.len() == 1 => columns[0],
+            _ => return None,
+        };
+        let dictionary = group.chunks[column].dictionary().filter(|_| !self.general.is_fallible())?;
+        Some((column, dictionary))
+    }
+}
+
+/// Asks the values that were not asked yet; false if the step is over before all were.
+fn ask(
+    leaf: &Leaf,
+    column: usize,
+    dictionary: Dictionary<'_>,
+    matches: &mut Option<Matches>,
+    pace: &mut dyn Pace,
+) -> Result<bool> {
+    let values = dictionary.values();
+    let new = || Matches { bits: BooleanBufferBuilder::new(values.len()), has_null: false };
+    let matches = matches.get_or_insert_with(new);
+    while matches.bits.len() < values.len() {
+        let count = limits::BLOCK_ROWS.min(values.len() - matches.bits.len());
+        let piece = values.slice(matches.bits.len(), count);
+        let found = leaf.general.array(&Frame::new(count, vec![(column, piece)]))?;
+        matches.has_null |= found.null_count() > 0;
+        matches.bits.append_buffer(found.as_boolean().values());
+        if matches.bits.len() < values.len() && pace.ends() {
+            return Ok(false);
+        }
+    }
+    Ok(true)
+}
+
+impl FilterMemo {
+    /// From the first number on.
+    pub(super) fn known(&self) -> Known<'_> {
+        Known { orders: self.orders.iter(), matches: self.matches.iter() }
+    }
+}
+
+impl<'a> Known<'a> {
+    /// The order of the next AND or OR.
+    pub(super) fn order(&mut self) -> Result<&'a Order> {
+        self.orders.next().ok_or_else(|| Error::internal("a junction of another filter"))
+    }
+
+    /// The values for which the next condition holds; `None` if no dictionary tells.
+    pub(super) fn matches(&mut self) -> Result<Option<BooleanBuffer>> {
+        let matches = self.matches.next().ok_or_else(|| Error::internal("a condition of another filter"))?;
+        let told = matches.as_ref().filter(|matches| !matches.has_null);
+        Ok(told.map(|matches| matches.bits.finish_cloned()))
+    }
+}
+
+fn visit<'a>(predicate: &'a Predicate, see: &mut dyn FnMut(&'a Predicate)) {
+    see(predicate);
+    match predicate {
+        Predicate::And(parts) | Predicate::Or(parts) => parts.iter().for_each(|part| visit(part, see)),
+        Predicate::Not(inner) => visit(inner, see),
+        Predicate::Known(_) | Predicate::IsNull(_) | Predicate::Leaf(_) => {}
+    }
+}
