@@ -9,7 +9,7 @@
 
 use super::mailbox::{Mailbox, Share, Unread};
 use super::sender::Sender;
-use bytes::{BufMut, Bytes, BytesMut};
+use bytes::{BufMut, BytesMut};
 use farpool_model::{Error, Result, cast, limits};
 use farpool_wire::{FrameHeader, FrameKind, Intake, Message, Outgoing, Request, Response};
 use parking_lot::Mutex;
@@ -33,9 +33,6 @@ const STREAMS_MAX: usize = limits::STREAMS_PER_CONNECTION_MAX - 8;
 /// The stream after which another connection is made: numbers are not used twice. So many are left that those who
 /// have just found room cannot use them up.
 const STREAM_LAST: u32 = u32::MAX / 2;
-
-/// Bodies below this are copied out of what was read: a few bytes that wait would keep all of it.
-const COPIED_BYTES_MAX: usize = 16 << 10;
 
 /// How long a node may be silent while something is expected of it.
 #[derive(Clone, Copy, Debug)]
@@ -287,12 +284,9 @@ impl Shared {
         Closed::Failed(error.at(&self.place))
     }
 
-    fn dispatch(&self, mut message: Message) -> Result<(), Closed> {
+    fn dispatch(&self, message: Message) -> Result<(), Closed> {
         if message.stream == 0 {
             return self.take_notice(&message);
-        }
-        if message.body.len() < COPIED_BYTES_MAX {
-            message.body = Bytes::copy_from_slice(&message.body);
         }
         let mailbox = self.streams.lock().open.get(&message.stream).cloned();
         mailbox.map_or(Ok(()), |mailbox| mailbox.put(message)).map_err(|error| self.at_fault(error))
