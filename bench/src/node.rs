@@ -13,7 +13,7 @@ const NODE_BYTES: usize = 16 << 30;
 
 /// A node with `threads` workers.
 pub fn start(threads: usize) -> Result<Arc<Node>> {
-    Ok(Node::start(NodeConfig { memory_bytes: NODE_BYTES, workers: threads, tokens: None })?)
+    Ok(Node::start(NodeConfig { memory_bytes: NODE_BYTES, workers: threads, ..NodeConfig::default() })?)
 }
 
 /// Serves a node on threads of its own until the process ends.
@@ -35,7 +35,7 @@ pub fn serve(node: Arc<Node>, threads: usize) -> Result<SocketAddr> {
 pub fn serve_until_input_ends(threads: usize, without_taps: bool) -> Result<()> {
     let node = start(threads)?;
     if without_taps {
-        node.catalog().close_taps();
+        node.close_taps();
     }
     let address = serve(node, threads)?;
     println!("{address}");

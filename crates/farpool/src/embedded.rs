@@ -9,7 +9,7 @@ use farpool_model::{
     Error, LoadMode, Prepared, Program, Result, Status, TableInfo, TableName, TableStatistics, TenantName,
     limits,
 };
-use farpool_node::{Node, NodeConfig};
+use farpool_node::{Caller, Node, NodeConfig, Shape};
 use farpool_transfer::{BatchStream, Execution, Pool};
 use futures::StreamExt;
 use std::sync::Arc;
@@ -37,7 +37,7 @@ use std::sync::Arc;
 #[derive(Clone, Debug)]
 pub struct EmbeddedPool {
     node: Arc<Node>,
-    tenant: TenantName,
+    caller: Caller,
     taps: bool,
 }
 
@@ -57,7 +57,7 @@ impl EmbeddedPool {
     /// # Errors
     /// As [`EmbeddedPool::open`].
     pub fn open_within(memory_bytes: usize, group_bytes: usize) -> Result<Arc<Self>> {
-        let node = Node::start_within(NodeConfig { memory_bytes, workers: 0, tokens: None }, group_bytes)?;
+        let node = Node::start_within(NodeConfig { memory_bytes, ..NodeConfig::default() }, group_bytes)?;
         Ok(Self::over(node, TenantName::default()))
     }
 
@@ -75,7 +75,8 @@ impl EmbeddedPool {
 
     /// The pool that `tenant` has at `node`, for programs that serve a node and query it too.
     pub fn over(node: Arc<Node>, tenant: TenantName) -> Arc<Self> {
-        Arc::new(EmbeddedPool { node, tenant, taps: true })
+        let caller = node.owner(tenant);
+        Arc::new(EmbeddedPool { node, caller, taps: true })
     }
 
     /// The node underneath.
@@ -95,29 +96,33 @@ impl Pool for EmbeddedPool {
     }
 
     async fn tables(&self) -> Result<Vec<TableInfo>> {
-        Ok(self.node.catalog().tables(&self.tenant))
+        self.caller.tables()
     }
 
     async fn table(&self, name: &TableName) -> Result<TableInfo> {
-        self.node.catalog().info(&self.tenant, name)
+        let table = self.caller.table(name, None)?;
+        table.ok_or_else(|| Error::internal(format!("table {:?} was not described", name.as_str())))
     }
 
     async fn statistics(&self, name: &TableName, columns: Option<&[usize]>) -> Result<TableStatistics> {
         if let Some(columns) = columns {
-            return self.node.catalog().known_statistics(&self.tenant, name, columns);
+            return self.caller.known_statistics(name, columns);
         }
-        let (node, tenant, name) = (self.node.clone(), self.tenant.clone(), name.clone());
-        let found = tokio::task::spawn_blocking(move || node.catalog().statistics(&tenant, &name)).await;
+        let (caller, name) = (self.caller.clone(), name.clone());
+        let found = tokio::task::spawn_blocking(move || caller.statistics(&name)).await;
         found.map_err(|error| Error::internal(format!("finding out what a table holds failed: {error}")))?
     }
 
     async fn prepare(&self, program: &Program) -> Result<Prepared> {
-        self.node.prepare(&self.tenant, program)
+        let (version, table) = self.caller.source(&program.table)?;
+        self.caller.prepare(program, version, &table)
     }
 
     async fn execute(&self, program: &Program, streams_wanted: usize) -> Result<Execution> {
-        let run = self.node.start_run(&self.tenant, program)?;
-        Ok(morsels::execute(self.node.clone(), self.tenant.clone(), run, streams_wanted))
+        let (version, table) = self.caller.source(&program.table)?;
+        let prepared = self.caller.prepare(program, version, &table)?;
+        let run = self.caller.start(prepared, table, Shape::Batches)?;
+        Ok(morsels::execute(self.caller.clone(), run, streams_wanted))
     }
 
     async fn load(
@@ -128,7 +133,7 @@ impl Pool for EmbeddedPool {
         rows_hint: Option<u64>,
         mut batches: BatchStream,
     ) -> Result<TableInfo> {
-        let mut load = self.node.catalog().begin_load(&self.tenant, name, &schema, mode, rows_hint)?;
+        let mut load = self.caller.begin_load(name, &schema, mode, rows_hint)?;
         if !self.taps {
             load.without_tap();
         }
@@ -139,10 +144,10 @@ impl Pool for EmbeddedPool {
     }
 
     async fn drop_table(&self, name: &TableName) -> Result<()> {
-        self.node.catalog().drop_table(&self.tenant, name)
+        self.caller.drop_table(name)
     }
 
     async fn status(&self) -> Result<Status> {
-        Ok(self.node.status_for(&self.tenant))
+        self.caller.status()
     }
 }

@@ -6,8 +6,8 @@
 //! run that nobody reads any more is cancelled.
 
 use arrow::array::RecordBatch;
-use farpool_model::{Error, Result, TenantName};
-use farpool_node::Node;
+use farpool_model::{Error, Result};
+use farpool_node::Caller;
 use farpool_node::clock::{Stopwatch, SystemClock, thread_cpu_ns};
 use farpool_pipeline::{Run, Step};
 use farpool_transfer::{BatchStream, Execution, ReceiptHandle};
@@ -19,11 +19,10 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::task::{Context, Poll, Waker};
 
 /// Gives `streams` (at least one) streams that together are the result of `run`.
-pub(crate) fn execute(node: Arc<Node>, tenant: TenantName, run: Arc<Run>, streams: usize) -> Execution {
+pub(crate) fn execute(caller: Caller, run: Arc<Run>, streams: usize) -> Execution {
     let streams = streams.max(1);
     let shared = Arc::new(Shared {
-        node,
-        tenant,
+        caller,
         run: run.clone(),
         receipt: ReceiptHandle::new(),
         watch: Stopwatch::start(),
@@ -40,8 +39,7 @@ pub(crate) fn execute(node: Arc<Node>, tenant: TenantName, run: Arc<Run>, stream
 
 /// What the streams of one run have in common.
 struct Shared {
-    node: Arc<Node>,
-    tenant: TenantName,
+    caller: Caller,
     run: Arc<Run>,
     receipt: ReceiptHandle,
     watch: Stopwatch,
@@ -80,7 +78,7 @@ impl Shared {
         }
         let mut receipt = self.run.receipt();
         receipt.elapsed_ns = self.watch.elapsed_ns();
-        self.node.record(&self.tenant, &receipt, complete);
+        self.caller.record(&receipt, complete);
         self.receipt.set(receipt);
     }
 }

@@ -28,6 +28,10 @@ pub struct Receipt {
     pub encoding: Encoding,
     /// CPU time of the node's workers, in nanoseconds.
     pub cpu_ns: u64,
+    /// How long the program could have gone on and no worker had time for it, in nanoseconds: what other clients
+    /// cost it.
+    #[serde(default)]
+    pub waited_ns: u64,
     /// From the start of the program to its last row, in nanoseconds.
     pub elapsed_ns: u64,
     /// The operators and how far each was carried out.
@@ -47,6 +51,7 @@ impl Receipt {
         self.bytes_plain += other.bytes_plain;
         self.encoding = self.encoding.and(other.encoding);
         self.cpu_ns += other.cpu_ns;
+        self.waited_ns += other.waited_ns;
         self.elapsed_ns = self.elapsed_ns.max(other.elapsed_ns);
         self.operators.extend(other.operators.iter().cloned());
     }

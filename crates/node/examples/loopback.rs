@@ -25,7 +25,7 @@ const RUNS: usize = 3;
 async fn main() -> Result<()> {
     let number = |place: usize| std::env::args().nth(place).and_then(|number| number.parse::<u64>().ok());
     let rows = number(1).unwrap_or(4_000_000) as i64;
-    let node = Node::start(NodeConfig { memory_bytes: 4 << 30, workers: 2, tokens: None })?;
+    let node = Node::start(NodeConfig { memory_bytes: 4 << 30, workers: 2, ..NodeConfig::default() })?;
     let listener = TcpListener::bind("127.0.0.1:0").await.map_err(io_error)?;
     let address = listener.local_addr().map_err(io_error)?.to_string();
     tokio::spawn(server::serve(node, listener, std::future::pending()));

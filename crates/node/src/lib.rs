@@ -6,12 +6,17 @@
 
 #![deny(unsafe_code)]
 
+mod caller;
 pub mod clock;
+mod job;
 mod node;
+pub mod rights;
 mod seats;
 pub mod server;
 pub mod tokens;
 mod totals;
 
+pub use caller::{Caller, Shape};
 pub use node::{Node, NodeConfig};
+pub use rights::{Reach, Right, VERBS, Verb};
 pub use tokens::Tokens;

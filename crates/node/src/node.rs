@@ -1,21 +1,21 @@
-//! The node without its sockets: pool, catalog, scheduler, worker threads and totals.
+//! The node without its sockets: pool, catalog, scheduler, worker threads and totals. What it does, it does for a
+//! [`Caller`].
 //!
 //! The workers hold nothing of the node but the scheduler, so that the node ends, and they with it, when
 //! its last owner lets go.
 
-use crate::clock::{self, Stopwatch, SystemClock};
+use crate::caller::Caller;
+use crate::clock::SystemClock;
+use crate::rights::Right;
 use crate::seats::Seats;
 use crate::tokens::Tokens;
 use crate::totals::Totals;
-use arrow_array::RecordBatch;
-use farpool_columns::RowGroup;
 use farpool_memory::{Pool, PoolConfig};
-use farpool_model::{
-    Error, Prepared, Program, Receipt, Result, Status, TenantName, cast, limits, status::TenantStatus,
-};
-use farpool_pipeline::{Budget, HashKey, Region, Run, Scheduler, Sink, WorkerThread};
+use farpool_model::{Clock, Error, Result, Status, TenantName, cast, limits, status::TenantStatus};
+use farpool_pipeline::{Budget, HashKey, Region, Scheduler, TenantShare, WorkerThread};
 use farpool_store::Catalog;
 use parking_lot::Mutex;
+use std::collections::BTreeMap;
 use std::hash::{BuildHasher, RandomState};
 use std::num::NonZero;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -24,7 +24,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread::JoinHandle;
 
 /// What a node is made of.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub struct NodeConfig {
     /// Memory for tables; rounded down to whole pages.
     pub memory_bytes: usize,
@@ -32,6 +32,8 @@ pub struct NodeConfig {
     pub workers: usize,
     /// Who may connect; everyone, as the default tenant, when there are none.
     pub tokens: Option<Tokens>,
+    /// How many times the share of another a tenant gets; 1 for those that are not here.
+    pub weights: BTreeMap<TenantName, u32>,
 }
 
 /// A memory node.
@@ -43,9 +45,13 @@ pub struct Node {
     workers_count: usize,
     budget: Budget,
     tokens: Option<Tokens>,
-    totals: Arc<Totals>,
+    weights: BTreeMap<TenantName, u32>,
+    shares: Mutex<BTreeMap<TenantName, Arc<TenantShare>>>,
+    totals: Totals,
     connections: AtomicU64,
-    started: Stopwatch,
+    programs: AtomicU64,
+    clock: Arc<dyn Clock>,
+    started_ns: u64,
 }
 
 impl Node {
@@ -67,7 +73,8 @@ impl Node {
         let threads = || std::thread::available_parallelism().map_or(1, NonZero::get);
         let workers_expected = if config.workers > 0 { config.workers } else { threads() };
         let pool = Pool::new(PoolConfig { bytes_limit: config.memory_bytes })?;
-        let scheduler = Scheduler::new(Arc::new(SystemClock::new()));
+        let clock: Arc<dyn Clock> = Arc::new(SystemClock::new());
+        let scheduler = Scheduler::new(clock.clone());
         let seats = Arc::new(Seats::new(config.workers));
         let workers = (0..config.workers)
             .map(|index| start_worker(index, scheduler.clone(), seats.clone()))
@@ -86,75 +93,74 @@ impl Node {
                 hash_key: HashKey::new(RandomState::new().hash_one(())),
             },
             tokens: config.tokens,
-            totals: Arc::default(),
+            weights: config.weights,
+            shares: Mutex::default(),
+            totals: Totals::default(),
             connections: AtomicU64::new(0),
-            started: Stopwatch::start(),
+            programs: AtomicU64::new(0),
+            started_ns: clock.now_ns(),
+            clock,
         }))
     }
 
-    /// What each program may use.
-    pub fn budget(&self) -> Budget {
-        self.budget
-    }
-
-    /// The tables.
-    pub fn catalog(&self) -> &Arc<Catalog> {
-        &self.catalog
-    }
-
-    /// How far each operator of `program` would be carried out on the table as it is now.
-    ///
-    /// # Errors
-    /// `NotFound` for the table, or what is wrong with the program.
-    pub fn prepare(&self, tenant: &TenantName, program: &Program) -> Result<Prepared> {
-        let (version, table) = self.catalog.get(tenant, &program.table)?;
-        farpool_pipeline::prepare_within(program, &table, version, self.budget)
-    }
-
-    /// Binds `program` to the newest version of its table. Nothing runs until somebody steps the run or
-    /// gives it to [`Node::submit`].
-    ///
-    /// # Errors
-    /// `NotFound` for the table, or what is wrong with the program.
-    pub fn start_run(&self, tenant: &TenantName, program: &Program) -> Result<Arc<Run>> {
-        let (version, table) = self.catalog.get(tenant, &program.table)?;
-        let prepared = farpool_pipeline::prepare_within(program, &table, version, self.budget)?;
-        Run::start_within(prepared, table, self.budget)
-    }
-
-    /// Has the workers run `run` within the share of `region`; `sink` gets its batches and in the end its
-    /// receipt.
-    pub fn submit(&self, tenant: &TenantName, region: &Arc<Region>, run: Arc<Run>, sink: Arc<dyn Sink>) {
-        let accounted = Accounted {
-            sink,
-            run: run.clone(),
-            tenant: tenant.clone(),
-            totals: self.totals.clone(),
-            watch: Stopwatch::start(),
-        };
-        self.scheduler.submit_to(region, run, Arc::new(accounted));
-    }
-
-    /// Adds a program that its owner stepped to the totals of `tenant`; `finished` says whether it ran to
-    /// its end.
-    pub fn record(&self, tenant: &TenantName, receipt: &Receipt, finished: bool) {
-        self.totals.add(tenant, receipt, finished);
-    }
-
-    /// Tells the workers that a sink has room again, or that a run was cancelled.
-    pub fn wake(&self) {
-        self.scheduler.wake();
-    }
-
-    /// The tenant of a client that shows `token`.
+    /// The caller that a client is which shows `token`.
     ///
     /// # Errors
     /// `Denied` when the node asks for tokens and this is none of them.
-    pub fn tenant(&self, token: Option<&str>) -> Result<TenantName> {
-        match &self.tokens {
-            Some(tokens) => tokens.tenant(token),
-            None => Ok(TenantName::default()),
-        }
+    pub fn caller(self: &Arc<Self>, token: Option<&str>) -> Result<Caller> {
+        let (tenant, right) = match &self.tokens {
+            Some(tokens) => (tokens.tenant(token)?, Right::Write),
+            None => (TenantName::default(), Right::Admin),
+        };
+        Ok(Caller::new(self.clone(), tenant, right))
+    }
+
+    /// The caller that the owner of the node is when it acts for `tenant`.
+    pub fn owner(self: &Arc<Self>, tenant: TenantName) -> Caller {
+        Caller::new(self.clone(), tenant, Right::Admin)
+    }
+
+    /// Has nothing found out about the rows of loads that begin from now on before somebody asks.
+    pub fn close_taps(&self) {
+        self.catalog.close_taps();
+    }
+
+    pub(crate) fn budget(&self) -> Budget {
+        self.budget
+    }
+
+    pub(crate) fn catalog(&self) -> &Arc<Catalog> {
+        &self.catalog
+    }
+
+    pub(crate) fn scheduler(&self) -> &Arc<Scheduler> {
+        &self.scheduler
+    }
+
+    pub(crate) fn totals(&self) -> &Totals {
+        &self.totals
+    }
+
+    pub(crate) fn clock(&self) -> &Arc<dyn Clock> {
+        &self.clock
+    }
+
+    /// A share for one more client of `tenant`.
+    pub(crate) fn new_region(&self, tenant: &TenantName) -> Arc<Region> {
+        let weight = self.weights.get(tenant).copied().unwrap_or(1);
+        let mut shares = self.shares.lock();
+        let share = shares.entry(tenant.clone()).or_insert_with(|| self.scheduler.add_tenant(weight));
+        self.scheduler.add_region(share)
+    }
+
+    /// One more program is under way.
+    pub(crate) fn run_begins(&self) {
+        self.programs.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// A program has come to its end.
+    pub(crate) fn run_ends(&self) {
+        self.programs.fetch_sub(1, Ordering::Relaxed);
     }
 
     /// The state of the node, all tenants included.
@@ -169,20 +175,18 @@ impl Node {
             huge_pages: usage.huge_pages.name().to_string(),
             tables: tenants.iter().map(|t| t.tables).sum(),
             connections: self.connections.load(Ordering::Relaxed),
-            programs_running: cast::u64_from(self.scheduler.running()),
+            programs_running: self.programs.load(Ordering::Relaxed),
             workers: cast::u64_from(self.workers_count),
-            uptime_s: self.started.elapsed_s(),
+            uptime_s: self.clock.now_ns().saturating_sub(self.started_ns) / 1_000_000_000,
             tenants,
         }
     }
 
-    /// The state of the node as `tenant` may see it: where tokens keep tenants apart, without the others.
-    pub fn status_for(&self, tenant: &TenantName) -> Status {
+    /// The state of the node as far as it concerns `tenant`.
+    pub(crate) fn status_for(&self, tenant: &TenantName) -> Status {
         let mut status = self.status();
-        if self.tokens.is_some() {
-            status.tenants.retain(|t| t.tenant == tenant.as_str());
-            status.tables = status.tenants.iter().map(|t| t.tables).sum();
-        }
+        status.tenants.retain(|t| t.tenant == tenant.as_str());
+        status.tables = status.tenants.iter().map(|t| t.tables).sum();
         status
     }
 
@@ -259,41 +263,6 @@ impl Drop for ConnectionGuard {
     }
 }
 
-/// A sink that adds to the tenant's totals what its program cost.
-struct Accounted {
-    sink: Arc<dyn Sink>,
-    run: Arc<Run>,
-    tenant: TenantName,
-    totals: Arc<Totals>,
-    watch: Stopwatch,
-}
-
-impl Sink for Accounted {
-    fn ready(&self) -> bool {
-        self.sink.ready()
-    }
-
-    fn batch(&self, batch: RecordBatch) {
-        self.sink.batch(batch);
-    }
-
-    fn encoded(&self, group: RowGroup) {
-        self.sink.encoded(group);
-    }
-
-    fn finish(&self, result: Result<Receipt>) {
-        let result = result.map(|mut receipt| {
-            receipt.elapsed_ns = self.watch.elapsed_ns();
-            receipt
-        });
-        match &result {
-            Ok(receipt) => self.totals.add(&self.tenant, receipt, true),
-            Err(_) => self.totals.add(&self.tenant, &self.run.receipt(), false),
-        }
-        self.sink.finish(result);
-    }
-}
-
 fn start_worker(index: usize, scheduler: Arc<Scheduler>, seats: Arc<Seats>) -> Result<JoinHandle<()>> {
     std::thread::Builder::new()
         .name(format!("farpool-worker-{index}"))
@@ -301,17 +270,13 @@ fn start_worker(index: usize, scheduler: Arc<Scheduler>, seats: Arc<Seats>) -> R
         .map_err(|error| Error::internal(format!("cannot start worker thread {index}: {error}")))
 }
 
-/// A worker thread, with the clock and the CPU it has.
+/// A worker thread, with the CPU it has.
 struct Seated {
     seats: Arc<Seats>,
     index: usize,
 }
 
 impl WorkerThread for Seated {
-    fn cpu_ns(&self) -> u64 {
-        clock::thread_cpu_ns()
-    }
-
     fn begin(&self) {
         self.seats.take(self.index);
     }

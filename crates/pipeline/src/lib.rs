@@ -3,7 +3,7 @@
 //! [`prepare`] answers for each operator of a [`farpool_model::Program`] and makes the program that runs
 //! instead. A [`Run`] is that program over one version of a table, cut into morsels (a row group, or as
 //! much of one as about a millisecond allows) which any number of threads may step through. A [`Scheduler`]
-//! shares worker threads among runs.
+//! shares worker threads among all work of a node.
 //!
 //! Invariant: nothing here owns a thread, a clock or a socket. Whoever calls [`Run::step`] or
 //! [`Scheduler::work`] lends its thread for one morsel (Leis et al., "Morsel-driven parallelism",
@@ -25,4 +25,7 @@ pub use cancel::Cancel;
 pub use farpool_operators::HashKey;
 pub use prepare::prepare;
 pub use run::{Run, Step};
-pub use scheduler::{Region, Scheduler, Sink, WorkerThread};
+pub use scheduler::{
+    Attempt, Class, End, Progress, Readiness, Region, Scheduler, Sink, Task, TaskId, TenantShare,
+    WorkerThread,
+};

@@ -206,6 +206,11 @@ impl Run {
         self.tally.add_cpu(ns);
     }
 
+    /// Adds time in which nobody worked on the run although it could have gone on.
+    pub fn add_wait(&self, ns: u64) {
+        self.tally.add_wait(ns);
+    }
+
     /// Encoded bytes read so far.
     pub fn bytes_scanned(&self) -> u64 {
         self.tally.bytes_scanned()

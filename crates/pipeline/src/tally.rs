@@ -17,6 +17,7 @@ pub(crate) struct Tally {
     bytes_scanned: AtomicU64,
     bytes_skipped: AtomicU64,
     cpu_ns: AtomicU64,
+    waited_ns: AtomicU64,
 }
 
 impl Tally {
@@ -48,6 +49,11 @@ impl Tally {
         self.cpu_ns.fetch_add(ns, Relaxed);
     }
 
+    /// Nobody worked on it for a time, although somebody could have.
+    pub(crate) fn add_wait(&self, ns: u64) {
+        self.waited_ns.fetch_add(ns, Relaxed);
+    }
+
     /// Encoded bytes read so far.
     pub(crate) fn bytes_scanned(&self) -> u64 {
         self.bytes_scanned.load(Relaxed)
@@ -66,6 +72,7 @@ impl Tally {
             bytes_plain: 0,
             encoding: Encoding::None,
             cpu_ns: self.cpu_ns.load(Relaxed),
+            waited_ns: self.waited_ns.load(Relaxed),
             elapsed_ns: 0,
             operators: operators.to_vec(),
         }

@@ -175,6 +175,8 @@ pub struct Receipt {
     pub bytes_plain: u64,
     #[prost(uint32, tag = "12")]
     pub encoding: u32,
+    #[prost(uint64, tag = "13")]
+    pub waited_ns: u64,
 }
 
 /// A value of a column's type.

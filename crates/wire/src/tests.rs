@@ -251,6 +251,7 @@ fn every_response_round_trips() {
         bytes_on_wire: 6,
         cpu_ns: 7,
         elapsed_ns: u64::MAX,
+        waited_ns: 9,
         bytes_plain: 8,
         encoding: Encoding::Mixed,
         operators: prepared().answers,

@@ -61,6 +61,7 @@ pub fn run(args: Args) -> Outcome {
         memory_bytes: args.memory.unwrap_or_else(farpool::memory_bytes_default),
         workers: args.workers.map_or_else(farpool::processors, usize::from),
         tokens,
+        ..NodeConfig::default()
     };
     let stop = first_signal()?;
     let runtime = super::runtime()?;

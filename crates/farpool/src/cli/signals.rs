@@ -22,7 +22,7 @@ pub fn first_signal() -> Outcome<impl Future<Output = ()>> {
     let wait = move || {
         runtime.block_on(async {
             signals.next().await;
-            drop(first.send(()));
+            let _ = first.send(());
             let status = signals.next().await;
             eprintln!("stopped at once; what was under way is lost");
             std::process::exit(status);

@@ -31,7 +31,7 @@ impl Pools {
 
     /// The same with `group_bytes` for the groups of one program.
     pub async fn start_within(memory_bytes: usize, group_bytes: usize) -> Pools {
-        let config = NodeConfig { memory_bytes, workers: 2, tokens: None };
+        let config = NodeConfig { memory_bytes, workers: 2, ..NodeConfig::default() };
         let node = Node::start_within(config, group_bytes).expect("a node starts");
         let embedded = EmbeddedPool::over(node.clone(), TenantName::default());
         let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.expect("a free port");

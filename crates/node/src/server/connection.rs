@@ -9,10 +9,10 @@ use super::inbox::Inbox;
 use super::outbox::Outbox;
 use super::turn::Turn;
 use super::{load, requests};
-use crate::Node;
+use crate::Caller;
 use bytes::{Bytes, BytesMut};
-use farpool_model::{Error, Result, TenantName, cast};
-use farpool_pipeline::{Cancel, Region, Run};
+use farpool_model::{Error, Result, cast};
+use farpool_pipeline::{Cancel, Run};
 use farpool_wire::{
     Assembler, FrameHeader, FrameKind, Interest, Message, Outgoing, Request, Response, Socket, split_frame,
 };
@@ -20,6 +20,7 @@ use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use tokio::runtime::Handle;
 
 /// Bytes to read at a time: below, system calls cost more; above, the bytes leave the CPU caches.
 const READ_BYTES: usize = 256 << 10;
@@ -47,11 +48,10 @@ impl Work {
 
 /// A connection whose client has said who it is.
 pub(crate) struct Connection {
-    pub node: Arc<Node>,
-    pub tenant: TenantName,
-    /// The client's share of the node (Farview, section 4.2).
-    pub region: Arc<Region>,
+    pub caller: Caller,
     pub outbox: Outbox<Work>,
+    /// Workers of the scheduler start waits on it; none where nothing serves the connection.
+    pub runtime: Option<Handle>,
     socket: Arc<dyn Socket>,
     /// Grows with everything that comes: with the bytes of each read, and with each frame, for frames that were read
     /// at once may wait for their turns.
@@ -59,17 +59,12 @@ pub(crate) struct Connection {
 }
 
 impl Connection {
-    /// The connection of `tenant`.
-    pub fn new(node: Arc<Node>, tenant: TenantName, socket: Arc<dyn Socket>) -> Arc<Self> {
-        let scheduler = Arc::downgrade(&node);
-        let on_room = move || {
-            if let Some(node) = scheduler.upgrade() {
-                node.wake();
-            }
-        };
-        let outbox = Outbox::new(socket.clone(), Box::new(on_room));
+    /// The connection of `caller`.
+    pub fn new(caller: Caller, socket: Arc<dyn Socket>) -> Arc<Self> {
+        let waiting = caller.clone();
+        let outbox = Outbox::new(socket.clone(), Box::new(move || waiting.wake()));
         let received = AtomicU64::new(0);
-        Arc::new(Connection { node, tenant, region: Arc::default(), outbox, socket, received })
+        Arc::new(Connection { caller, outbox, runtime: Handle::try_current().ok(), socket, received })
     }
 
     /// Answers on a stream, which ends with it.
@@ -137,7 +132,7 @@ impl Connection {
         }
         // A program that has made all its rows cannot be cancelled any more; it may wait for room to end.
         if runs {
-            self.node.wake();
+            self.caller.wake();
         }
     }
 
@@ -248,7 +243,7 @@ impl Connection {
                 lanes.grant(message.stream, bytes)
             })?;
             if room {
-                self.node.wake();
+                self.caller.wake();
             }
         }
         Ok(())
@@ -269,7 +264,8 @@ impl Connection {
         inbox.map_or(Ok(()), |inbox| inbox.put(message))
     }
 
-    fn end(&self, stream: u32, mut messages: Vec<Outgoing>) {
+    /// Ends a stream with these messages.
+    pub fn end(&self, stream: u32, mut messages: Vec<Outgoing>) {
         let Some(last) = messages.pop() else { return };
         self.outbox.with(|lanes| {
             for message in messages {

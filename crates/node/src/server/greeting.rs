@@ -1,10 +1,10 @@
 //! The first words of a connection: is this a farpool client, do we share a version, whose is it? And how
 //! to part from somebody so that they can still read why.
 
-use crate::Node;
 use crate::node::ConnectionGuard;
+use crate::{Caller, Node};
 use bytes::{Buf, BytesMut};
-use farpool_model::{Error, Result, TenantName, limits};
+use farpool_model::{Error, Result, limits};
 use farpool_wire::{
     Assembler, Message, Outgoing, PREFACE, Request, Response, Socket, check_preface, negotiate,
     reply_to_stranger, split_frame,
@@ -32,7 +32,7 @@ pub(super) enum Greeting {
 
 /// A client that was let in.
 pub(super) struct Client {
-    pub tenant: TenantName,
+    pub caller: Caller,
     /// What it has sent after its hello.
     pub received: BytesMut,
     /// Its place among the connections of clients.
@@ -88,7 +88,7 @@ async fn exchange(socket: &dyn Socket, node: &Arc<Node>) -> io::Result<Greeting>
     }
     received.advance(PREFACE.len());
     let mut assembler = Assembler::new();
-    let (tenant, guard, messages) = loop {
+    let (caller, guard, messages) = loop {
         match next_message(&mut received, &mut assembler).and_then(|m| m.map(|m| hello(&m, node)).transpose())
         {
             Ok(Some(answer)) => break answer,
@@ -100,7 +100,7 @@ async fn exchange(socket: &dyn Socket, node: &Arc<Node>) -> io::Result<Greeting>
     let mut bytes = PREFACE.to_vec();
     messages.into_iter().for_each(|message| write(&mut bytes, message));
     socket.write_all(&bytes).await?;
-    Ok(Greeting::Welcome(Client { tenant, received, guard }))
+    Ok(Greeting::Welcome(Client { caller, received, guard }))
 }
 
 async fn read(socket: &dyn Socket, received: &mut BytesMut) -> io::Result<usize> {
@@ -122,17 +122,18 @@ fn next_message(received: &mut BytesMut, assembler: &mut Assembler) -> Result<Op
 }
 
 /// Lets a client in that may come in and for which there is a place.
-fn hello(message: &Message, node: &Arc<Node>) -> Result<(TenantName, ConnectionGuard, Vec<Outgoing>)> {
+fn hello(message: &Message, node: &Arc<Node>) -> Result<(Caller, ConnectionGuard, Vec<Outgoing>)> {
     let Request::Hello { version_min, version_max, token, client } = Request::decode(message, None)? else {
         return Err(Error::corrupt("the first message is not Hello"));
     };
     let version = negotiate(version_min, version_max)?;
-    let tenant = node.tenant(token.as_deref())?;
+    let caller = node.caller(token.as_deref())?;
+    let tenant = caller.tenant().clone();
     let guard = node.connect()?;
     tracing::debug!(?tenant, ?client, "a client connects");
     let server = concat!("farpool ", env!("CARGO_PKG_VERSION")).to_string();
-    let welcome = Response::Hello { version, server, tenant: tenant.clone() };
-    Ok((tenant, guard, welcome.encode()?))
+    let welcome = Response::Hello { version, server, tenant };
+    Ok((caller, guard, welcome.encode()?))
 }
 
 fn write(bytes: &mut Vec<u8>, message: Outgoing) {

@@ -51,7 +51,7 @@ async fn load(
     };
     let owner = connection.clone();
     let wire_schema = schema.clone();
-    let begun = move || owner.node.catalog().begin_load(&owner.tenant, &table, &schema, mode, rows_hint);
+    let begun = move || owner.caller.begin_load(&table, &schema, mode, rows_hint);
     let mut load = blocking(begun).await?;
     loop {
         match inbox.take().await {

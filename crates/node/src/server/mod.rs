@@ -124,9 +124,9 @@ async fn handle(
                 () = greeting::part(&*socket, &bytes) => {}
             }
         }
-        Greeting::Welcome(Client { tenant, received, guard: _guard }) => {
+        Greeting::Welcome(Client { caller, received, guard: _guard }) => {
             drop(seat);
-            let open = Open(Connection::new(node, tenant, socket));
+            let open = Open(Connection::new(caller, socket));
             if let Some(error) = converse(&open.0, received, phases, tick).await {
                 tracing::info!(peer, error = ?error.message, "a connection is closed");
                 drop(timeout(greeting::FAREWELL, say_why(&open.0, error)).await);

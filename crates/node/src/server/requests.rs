@@ -1,107 +1,101 @@
 //! Requests that have an answer, and programs.
+//!
+//! Invariant: nothing of a request is decoded on the thread that reads the socket; that is work for the scheduler,
+//! within the caller's share.
 
 use super::connection::{Connection, Work};
 use super::sink::StreamSink;
+use crate::{Caller, Shape};
 use farpool_columns::Table;
 use farpool_model::{Error, Program, Result, ResultForm, TableName, Version, limits};
-use farpool_pipeline::{Cancel, Run};
-use farpool_wire::{FrameKind, Message, Request, Response, substrait};
+use farpool_pipeline::Cancel;
+use farpool_wire::{FrameKind, Message, Outgoing, Request, Response, substrait};
 use std::cell::OnceCell;
 use std::sync::Arc;
 use tokio::sync::Semaphore;
 
 static STATISTICS_TURNS: Semaphore = Semaphore::const_new(limits::PROFILES_AWAITED_MAX);
 
-/// Bodies up to this size are dealt with where they are read: sooner than another thread would wake.
-const INLINE_BYTES_MAX: usize = 32 << 10;
+/// What came of a request that was looked at.
+enum Outcome {
+    /// The last message of its stream, or several.
+    Answer(Vec<Outgoing>),
+    /// Something was started that will answer.
+    Started,
+    /// What the rows of a table hold is to be told, which may take long.
+    Statistics(TableName),
+}
 
-/// Opens a stream for the request in `message`.
+/// Opens a stream for the request in `message`, and has it looked at.
 ///
 /// # Errors
 /// When the client may not open the stream, so that the connection cannot go on. What is wrong with the
 /// request itself is answered on its stream.
 pub(super) fn begin(connection: &Arc<Connection>, message: Message) -> Result<()> {
     let cancel = Cancel::new();
-    connection.outbox.open(message.stream, message.bytes_on_wire, Work::Request(cancel.clone()))?;
-    // Dropping a table gives pages back to the system, which takes a while.
-    if message.body.len() <= INLINE_BYTES_MAX && message.kind != FrameKind::Drop {
-        carry_out(connection, &message);
-    } else {
-        let connection = connection.clone();
-        tokio::task::spawn_blocking(move || {
-            // Its client may have cancelled or gone while it waited for a thread.
-            if !cancel.is_set() {
-                drop(connection.guarded(message.stream, || {
-                    carry_out(&connection, &message);
-                    Ok(())
-                }));
-            }
-        });
+    let stream = message.stream;
+    connection.outbox.open(stream, message.bytes_on_wire, Work::Request(cancel.clone()))?;
+    if !is_request(message.kind) {
+        let kind = message.kind.name();
+        connection.fail(stream, Error::invalid(format!("{kind} does not belong here")));
+        return Ok(());
     }
+    let (to, of) = (connection.clone(), connection.clone());
+    let work = move |caller: &Caller| carry_out(caller, &of, &message);
+    connection.caller.until(cancel).spawn(work, move |outcome| match outcome {
+        Ok(Outcome::Answer(messages)) => to.end(stream, messages),
+        Ok(Outcome::Started) => {}
+        Ok(Outcome::Statistics(table)) => tell_statistics(to, stream, table),
+        Err(error) => to.fail(stream, error),
+    });
     Ok(())
 }
 
-fn carry_out(connection: &Arc<Connection>, message: &Message) {
-    match outcome(connection, message) {
-        Ok(Some(response)) => connection.answer(message.stream, &response),
-        Ok(None) => {}
-        Err(error) => connection.fail(message.stream, error),
-    }
+/// Whether a message of this kind asks for something by itself.
+fn is_request(kind: FrameKind) -> bool {
+    use FrameKind::{Drop, Execute, Prepare, Statistics, Status, Table, Tables};
+    matches!(kind, Prepare | Execute | Tables | Table | Drop | Statistics | Status)
 }
 
-/// The answer; `None` when something was started that will answer.
-fn outcome(connection: &Arc<Connection>, message: &Message) -> Result<Option<Response>> {
-    let Connection { node, tenant, .. } = &**connection;
-    let catalog = node.catalog();
-    Ok(Some(match Request::decode(message, None)? {
+fn carry_out(caller: &Caller, connection: &Arc<Connection>, message: &Message) -> Result<Outcome> {
+    let response = match Request::decode(message, None)? {
         Request::Prepare { plan } => {
-            let (program, version, table) = read_plan(connection, &plan)?;
-            let prepared = farpool_pipeline::prepare_within(&program, &table, version, node.budget())?;
+            let (program, version, table) = read_plan(caller, &plan)?;
+            let prepared = caller.prepare(&program, version, &table)?;
             Response::Prepared { prepared, table_schema: table.schema.clone() }
         }
         Request::Execute { plan, results } => {
-            return execute(connection, message.stream, &plan, results).map(|()| None);
+            return execute(caller, connection, message.stream, &plan, results).map(|()| Outcome::Started);
         }
-        Request::Tables => Response::Tables(catalog.tables(tenant)),
-        Request::Table { name, known } => match catalog.get(tenant, &name)? {
-            (version, _) if known == Some(version) => Response::Unchanged,
-            _ => Response::Table(catalog.info(tenant, &name)?),
-        },
-        Request::Statistics { table, columns } => {
-            let columns: Option<Vec<usize>> =
-                columns.map(|columns| columns.into_iter().map(|column| column as usize).collect());
-            match columns {
-                Some(columns) => {
-                    Response::Statistics(Box::new(catalog.known_statistics(tenant, &table, &columns)?))
-                }
-                None => {
-                    tell_statistics(connection.clone(), message.stream, table);
-                    return Ok(None);
-                }
-            }
+        Request::Tables => Response::Tables(caller.tables()?),
+        Request::Table { name, known } => {
+            caller.table(&name, known)?.map_or(Response::Unchanged, Response::Table)
+        }
+        Request::Statistics { table, columns: None } => return Ok(Outcome::Statistics(table)),
+        Request::Statistics { table, columns: Some(columns) } => {
+            let columns: Vec<usize> = columns.into_iter().map(|column| column as usize).collect();
+            Response::Statistics(Box::new(caller.known_statistics(&table, &columns)?))
         }
         Request::Drop { table } => {
-            catalog.drop_table(tenant, &table)?;
+            caller.drop_table(&table)?;
             Response::Dropped
         }
-        Request::Status => Response::Status(node.status_for(tenant)),
+        Request::Status => Response::Status(caller.status()?),
         other => return Err(Error::invalid(format!("{} does not belong here", other.kind().name()))),
-    }))
+    };
+    response.encode().map(Outcome::Answer)
 }
 
 /// Answers with what the rows of a table hold, which may have to be found out first. Only so many of these occupy
 /// threads; the others wait in line.
 fn tell_statistics(connection: Arc<Connection>, stream: u32, table: TableName) {
-    tokio::spawn(async move {
+    let Some(runtime) = connection.runtime.clone() else { return };
+    runtime.spawn(async move {
         let Ok(_turn) = STATISTICS_TURNS.acquire().await else { return };
         let to = connection.clone();
-        let told = tokio::task::spawn_blocking(move || {
-            match connection.node.catalog().statistics(&connection.tenant, &table) {
-                Ok(statistics) => {
-                    connection.answer(stream, &Response::Statistics(Box::new(statistics)));
-                }
-                Err(error) => connection.fail(stream, error),
-            }
+        let told = tokio::task::spawn_blocking(move || match connection.caller.statistics(&table) {
+            Ok(statistics) => connection.answer(stream, &Response::Statistics(Box::new(statistics))),
+            Err(error) => connection.fail(stream, error),
         });
         if told.await.is_err() {
             to.fail(stream, Error::internal("a defect stopped the profile of a table"));
@@ -110,15 +104,21 @@ fn tell_statistics(connection: Arc<Connection>, stream: u32, table: TableName) {
 }
 
 /// Starts a program; its sink will end the stream.
-fn execute(connection: &Arc<Connection>, stream: u32, plan: &[u8], results: ResultForm) -> Result<()> {
-    let (program, version, table) = read_plan(connection, plan)?;
+fn execute(
+    caller: &Caller,
+    connection: &Arc<Connection>,
+    stream: u32,
+    plan: &[u8],
+    results: ResultForm,
+) -> Result<()> {
+    let (program, version, table) = read_plan(caller, plan)?;
     let table_schema = table.schema.clone();
-    let budget = connection.node.budget();
-    let prepared = farpool_pipeline::prepare_within(&program, &table, version, budget)?;
-    let run = match results {
-        ResultForm::Plain | ResultForm::Compressed(_) => Run::start_within(prepared.clone(), table, budget)?,
-        ResultForm::Auto | ResultForm::Packed => Run::start_shipping(prepared.clone(), table, budget)?,
+    let prepared = caller.prepare(&program, version, &table)?;
+    let shape = match results {
+        ResultForm::Plain | ResultForm::Compressed(_) => Shape::Batches,
+        ResultForm::Auto | ResultForm::Packed => Shape::BatchesAndRowGroups,
     };
+    let run = caller.start(prepared.clone(), table, shape)?;
     let answers = Response::Prepared { prepared, table_schema }.encode()?;
     let open = connection.outbox.with(|lanes| {
         let Some(work) = lanes.work(stream) else { return false };
@@ -127,17 +127,17 @@ fn execute(connection: &Arc<Connection>, stream: u32, plan: &[u8], results: Resu
     });
     if open {
         let sink = Arc::new(StreamSink::new(connection.clone(), stream, &run, results));
-        connection.node.submit(&connection.tenant, &connection.region, run, sink);
+        caller.submit(run, sink);
         connection.outbox.flush();
     }
     Ok(())
 }
 
 /// The program in a plan, and the table as it was when the plan was read.
-fn read_plan(connection: &Connection, plan: &[u8]) -> Result<(Program, Version, Arc<Table>)> {
+fn read_plan(caller: &Caller, plan: &[u8]) -> Result<(Program, Version, Arc<Table>)> {
     let found = OnceCell::new();
     let schema_of = |name: &TableName| {
-        let (version, table) = connection.node.catalog().get(&connection.tenant, name)?;
+        let (version, table) = caller.source(name)?;
         let schema = table.schema.clone();
         // A plan reads one table; were it looked up twice, the first look counts.
         drop(found.set((name.clone(), version, table)));

@@ -37,7 +37,8 @@ impl Local {
     }
 
     fn ticking(tick: Duration) -> Self {
-        let node = Node::start(NodeConfig { memory_bytes: 256 << 20, workers: 2, tokens: None }).unwrap();
+        let node =
+            Node::start(NodeConfig { memory_bytes: 256 << 20, workers: 2, ..NodeConfig::default() }).unwrap();
         let (sockets, listener) = mpsc::unbounded_channel();
         let (stop, stopped) = oneshot::channel::<()>();
         let stopped = async { drop(stopped.await) };

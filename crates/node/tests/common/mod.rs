@@ -49,7 +49,8 @@ impl Server {
 
     pub async fn at(address: &str, memory_bytes: usize, tokens: Option<&str>) -> Self {
         let tokens = tokens.map(|text| Tokens::parse(text).unwrap());
-        let node = Node::start(NodeConfig { memory_bytes, workers: 2, tokens }).unwrap();
+        let node =
+            Node::start(NodeConfig { memory_bytes, workers: 2, tokens, ..NodeConfig::default() }).unwrap();
         let listener = TcpListener::bind(address).await.unwrap();
         let address = listener.local_addr().unwrap();
         let (stop, stopped) = oneshot::channel::<()>();

@@ -1,7 +1,7 @@
 //! Runs over small real tables, with real threads, against naive answers.
 
 use super::*;
-use crate::{Scheduler, Sink, prepare_within};
+use crate::{Scheduler, Sink, WorkerThread, prepare_within};
 use arrow_array::{
     ArrayRef, Int64Array,
     cast::AsArray,
@@ -443,10 +443,15 @@ impl Sink for Collected {
     }
 }
 
+struct Worker;
+
+impl WorkerThread for Worker {}
+
 #[test]
 fn a_scheduler_takes_runs_to_their_end() {
     let table = table(20);
     let scheduler = Scheduler::new(Arc::new(Standing));
+    let region = scheduler.add_region(&scheduler.add_tenant(1));
     let runs: Vec<_> = (1..=6)
         .map(|i| {
             let run = start(&table, id_compares(CompareOp::Lt, i * 3_000), sum_and_count_by_k(), None);
@@ -455,9 +460,11 @@ fn a_scheduler_takes_runs_to_their_end() {
         .collect();
     std::thread::scope(|scope| {
         for _ in 0..3 {
-            scope.spawn(|| while scheduler.work(&|| 0) {});
+            scope.spawn(|| while scheduler.work(&Worker) {});
         }
-        runs.iter().for_each(|(run, sink)| scheduler.submit(run.clone(), sink.clone()));
+        runs.iter().for_each(|(run, sink)| {
+            scheduler.submit_run(&region, run.clone(), sink.clone());
+        });
         while runs.iter().any(|(_, sink)| sink.outcome.lock().is_none()) {
             std::thread::yield_now();
         }

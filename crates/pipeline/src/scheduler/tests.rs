@@ -1,300 +1,355 @@
-//! Fairness, back-pressure, cancelling and panics, with tasks that only count.
+//! Fairness, back-pressure, cancelling, panics and rests, with tasks that only count and a clock that the tests set.
 
 use super::*;
-use farpool_model::ErrorKind;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering::SeqCst};
 
-/// A clock that stands still.
-#[derive(Debug)]
-struct Standing;
+/// Time that passes when a test or a step says so.
+#[derive(Debug, Default)]
+struct Hands(AtomicU64);
 
-impl Clock for Standing {
+impl Clock for Hands {
     fn now_ns(&self) -> u64 {
-        0
+        self.0.load(SeqCst)
     }
     fn thread_cpu_ns(&self) -> u64 {
-        0
+        self.0.load(SeqCst)
     }
 }
 
-/// A task of `steps` steps of `bytes` each, which panics at step `panic_at`.
+impl Hands {
+    fn pass(&self, ns: u64) {
+        self.0.fetch_add(ns, SeqCst);
+    }
+}
+
+/// A task of `steps` steps of `ns` each while there is room for what they make; it panics at step `panic_at`.
 struct Counting {
+    hands: Arc<Hands>,
     steps: u64,
+    ns: u64,
     bytes: u64,
     panic_at: Option<u64>,
+    room: AtomicU64,
     taken: AtomicU64,
-    error: Mutex<Option<Error>>,
-    waker: Mutex<Option<Waker>>,
+    cancelled: AtomicBool,
+    payers: Mutex<Vec<Arc<Region>>>,
+    ends: Mutex<Vec<End>>,
+    after_end: AtomicBool,
 }
 
 impl Counting {
-    fn new(steps: u64, bytes: u64) -> Arc<Self> {
-        Arc::new(Counting {
-            steps,
-            bytes,
-            panic_at: None,
-            taken: AtomicU64::new(0),
-            error: Mutex::default(),
-            waker: Mutex::default(),
-        })
+    fn service_ns(&self) -> u64 {
+        self.taken.load(SeqCst) * self.ns
+    }
+
+    fn end(&self) -> Option<End> {
+        let ends = self.ends.lock();
+        assert!(ends.len() <= 1, "finish was called twice");
+        ends.first().cloned()
     }
 }
 
 impl Task for Counting {
-    fn step(&self, _: &dyn Clock) -> Result<Step> {
-        if let Some(error) = self.error() {
-            return Err(error);
+    fn readiness(&self) -> Readiness {
+        match () {
+            () if self.cancelled.load(SeqCst) => Readiness::Ended,
+            () if self.taken.load(SeqCst) < self.room.load(SeqCst) => Readiness::Ready,
+            () => Readiness::Waiting,
         }
-        let step = self.taken.fetch_add(1, SeqCst);
+    }
+    fn step(&self, _clock: &dyn Clock) -> Progress {
+        self.after_end.fetch_or(!self.ends.lock().is_empty(), SeqCst);
+        let step = self.taken.load(SeqCst);
         assert_ne!(Some(step), self.panic_at, "step {step} panics");
-        Ok(if step >= self.steps { Step::Done } else { Step::Batches(vec![empty_batch()]) })
+        if self.taken.fetch_update(SeqCst, SeqCst, |step| (step < self.steps).then_some(step + 1)).is_err() {
+            return Progress::Done;
+        }
+        self.hands.pass(self.ns);
+        Progress::Worked
+    }
+    fn bytes_read(&self) -> u64 {
+        self.taken.load(SeqCst) * self.bytes
+    }
+    fn payers(&self) -> Vec<Arc<Region>> {
+        self.payers.lock().clone()
     }
     fn cancel(&self) {
-        self.error.lock().get_or_insert(Error::cancelled());
-        if let Some(waker) = &*self.waker.lock() {
-            waker();
+        self.cancelled.store(true, SeqCst);
+    }
+    fn finish(&self, end: End) {
+        self.ends.lock().push(end);
+    }
+}
+
+struct Foreground;
+
+impl WorkerThread for Foreground {}
+
+struct Bench {
+    hands: Arc<Hands>,
+    scheduler: Arc<Scheduler>,
+    tenant: Arc<TenantShare>,
+}
+
+impl Bench {
+    fn new() -> Self {
+        let hands = Arc::new(Hands::default());
+        let scheduler = Scheduler::new(hands.clone());
+        let tenant = scheduler.add_tenant(1);
+        Bench { hands, scheduler, tenant }
+    }
+
+    fn region(&self) -> Arc<Region> {
+        self.scheduler.add_region(&self.tenant)
+    }
+
+    fn task(&self, steps: u64, ns: u64) -> Counting {
+        Counting {
+            hands: self.hands.clone(),
+            steps,
+            ns,
+            bytes: 0,
+            panic_at: None,
+            room: AtomicU64::new(u64::MAX),
+            taken: AtomicU64::default(),
+            cancelled: AtomicBool::default(),
+            payers: Mutex::default(),
+            ends: Mutex::default(),
+            after_end: AtomicBool::default(),
         }
     }
-    fn error(&self) -> Option<Error> {
-        self.error.lock().clone()
-    }
-    fn bytes_scanned(&self) -> u64 {
-        self.taken.load(SeqCst).min(self.steps) * self.bytes
-    }
-    fn add_cpu(&self, _ns: u64) {}
-    fn receipt(&self) -> Receipt {
-        Receipt { bytes_scanned: self.bytes_scanned(), ..Receipt::default() }
-    }
-    fn on_stop(&self, waker: Waker) {
-        *self.waker.lock() = Some(waker);
-    }
-}
 
-fn empty_batch() -> RecordBatch {
-    RecordBatch::new_empty(Arc::new(arrow_schema::Schema::empty()))
-}
-
-/// A sink with room for `room` batches.
-struct Bounded {
-    room: AtomicUsize,
-    batches: AtomicUsize,
-    panics: bool,
-    outcomes: Mutex<Vec<Result<Receipt>>>,
-    after_end: AtomicBool,
-}
-
-impl Bounded {
-    fn new(room: usize) -> Arc<Self> {
-        Arc::new(Bounded {
-            room: AtomicUsize::new(room),
-            batches: AtomicUsize::new(0),
-            panics: false,
-            outcomes: Mutex::default(),
-            after_end: AtomicBool::new(false),
-        })
+    /// Submits a task that does not end.
+    fn endless(&self, region: &Arc<Region>, ns: u64) -> Arc<Counting> {
+        self.submit(region, self.task(u64::MAX, ns))
     }
 
-    fn outcome(&self) -> Option<Result<Receipt>> {
-        let outcomes = self.outcomes.lock();
-        assert!(outcomes.len() <= 1, "finish was called twice");
-        outcomes.first().cloned()
+    fn submit(&self, region: &Arc<Region>, task: Counting) -> Arc<Counting> {
+        let task = Arc::new(task);
+        self.scheduler.submit(region, Class::Foreground, task.clone());
+        task
     }
-}
 
-impl Sink for Bounded {
-    fn ready(&self) -> bool {
-        self.batches.load(SeqCst) < self.room.load(SeqCst)
-    }
-    fn batch(&self, _batch: RecordBatch) {
-        assert!(!self.panics, "this sink panics");
-        if !self.outcomes.lock().is_empty() {
-            self.after_end.store(true, SeqCst);
+    #[track_caller]
+    fn work(&self, turns: usize) {
+        for _ in 0..turns {
+            assert_eq!(self.scheduler.try_work(Class::Foreground), Attempt::Worked);
         }
-        self.batches.fetch_add(1, SeqCst);
-    }
-    fn encoded(&self, _group: RowGroup) {
-        panic!("nothing here ships row groups");
-    }
-    fn finish(&self, outcome: Result<Receipt>) {
-        self.outcomes.lock().push(outcome);
     }
 }
 
-const NO_CLOCK: &dyn WorkerThread = &|| 0;
+#[test]
+fn regions_share_equally_by_time_whatever_their_steps_and_tasks() {
+    let bench = Bench::new();
+    let (greedy, modest) = (bench.region(), bench.region());
+    let many: Vec<_> = (0..9).map(|_| bench.endless(&greedy, 70)).collect();
+    let one = bench.endless(&modest, 10);
+    bench.work(8_000);
+    let of_many: u64 = many.iter().map(|task| task.service_ns()).sum();
+    assert!(of_many.abs_diff(one.service_ns()) <= 140, "{of_many} {}", one.service_ns());
+    assert!(many.iter().all(|task| task.service_ns().abs_diff(of_many / 9) <= 140));
+}
 
-#[track_caller]
-fn work(scheduler: &Scheduler, turns: usize) {
-    for _ in 0..turns {
-        assert!(scheduler.work(NO_CLOCK));
+#[test]
+fn tenants_share_by_weight_however_many_connections_they_have() {
+    let bench = Bench::new();
+    let heavy = bench.scheduler.add_tenant(3);
+    let of_heavy = bench.endless(&bench.scheduler.add_region(&heavy), 10);
+    let regions: Vec<_> = (0..20).map(|_| bench.region()).collect();
+    let of_light: Vec<_> = regions.iter().map(|region| bench.endless(region, 10)).collect();
+    bench.work(8_000);
+    let light: u64 = of_light.iter().map(|task| task.service_ns()).sum();
+    assert!((3 * light).abs_diff(of_heavy.service_ns()) <= 80, "{light} {}", of_heavy.service_ns());
+}
+
+#[test]
+fn a_step_costs_its_bytes_where_these_are_more_than_its_time() {
+    let bench = Bench::new();
+    let bytes_per_ns = (MEMORY_BYTES_PER_S / 1e9) as u64;
+    let reading =
+        bench.submit(&bench.region(), Counting { bytes: 50 * bytes_per_ns, ..bench.task(u64::MAX, 10) });
+    let computing = bench.endless(&bench.region(), 10);
+    bench.work(1_200);
+    assert!(reading.taken.load(SeqCst).abs_diff(200) <= 2, "{}", reading.taken.load(SeqCst));
+    assert!(computing.taken.load(SeqCst).abs_diff(1_000) <= 2);
+}
+
+#[test]
+fn several_payers_share_the_cost_of_a_step() {
+    let bench = Bench::new();
+    let regions: Vec<_> = (0..3).map(|_| bench.region()).collect();
+    let shared = bench.endless(&regions[0], 10);
+    *shared.payers.lock() = regions[..2].to_vec();
+    let own: Vec<_> = regions[1..].iter().map(|region| bench.endless(region, 10)).collect();
+    bench.work(3_000);
+    // The first region does nothing else, so that its half is a third of all; so much the second pays as well.
+    let (shared, second, third) = (shared.service_ns(), own[0].service_ns(), own[1].service_ns());
+    assert!((shared / 2).abs_diff(third) <= 40, "{shared} {second} {third}");
+    assert!(second <= 40, "{shared} {second} {third}");
+}
+
+#[test]
+fn work_without_a_task_is_charged() {
+    let bench = Bench::new();
+    let (inline, other) = (bench.region(), bench.region());
+    let (of_inline, of_other) = (bench.endless(&inline, 10), bench.endless(&other, 10));
+    bench.scheduler.charge(&inline, 1_000);
+    bench.work(100);
+    assert_eq!((of_inline.service_ns(), of_other.service_ns()), (0, 1_000));
+    bench.work(100);
+    assert!(of_inline.service_ns().abs_diff(500) <= 10);
+}
+
+#[test]
+fn a_newcomer_starts_from_the_present_and_what_left_leaves_nothing() {
+    let bench = Bench::new();
+    let old = bench.endless(&bench.region(), 10);
+    bench.work(1_000);
+    let new = bench.endless(&bench.region(), 10);
+    bench.work(100);
+    assert!(new.service_ns().abs_diff(500) <= 10, "{}", new.service_ns());
+    old.cancelled.store(true, SeqCst);
+    new.cancelled.store(true, SeqCst);
+    bench.work(2);
+    assert!(old.end().is_some() && new.end().is_some());
+    assert_eq!(bench.scheduler.running(), 0);
+    assert_eq!((Arc::strong_count(&old), Arc::strong_count(&new)), (1, 1));
+}
+
+#[test]
+fn a_task_that_waits_does_not_stall_another_and_saves_up_nothing() {
+    let bench = Bench::new();
+    let region = bench.region();
+    let stuck = bench.submit(&region, Counting { room: AtomicU64::new(3), ..bench.task(u64::MAX, 10) });
+    let other = bench.endless(&bench.region(), 10);
+    bench.work(1_003);
+    assert_eq!((stuck.service_ns(), other.service_ns()), (30, 10_000));
+    stuck.room.store(u64::MAX, SeqCst);
+    bench.scheduler.wake_region(&region);
+    bench.work(100);
+    assert!(stuck.service_ns().abs_diff(530) <= 10, "{}", stuck.service_ns());
+}
+
+#[test]
+fn a_task_tells_how_long_it_waited_for_workers_and_not_for_others() {
+    let bench = Bench::new();
+    let (region, other) = (bench.region(), bench.region());
+    let task = bench.submit(&region, Counting { room: AtomicU64::new(1), ..bench.task(2, 10) });
+    let id = TaskId(bench.scheduler.queue.lock().new_id() - 1);
+    bench.hands.pass(7);
+    bench.work(1);
+    // It has no room: that nobody works on it is not for want of workers.
+    assert_eq!(bench.scheduler.try_work(Class::Foreground), Attempt::Idle(None));
+    bench.hands.pass(1_000);
+    task.room.store(u64::MAX, SeqCst);
+    bench.scheduler.wake(id);
+    bench.scheduler.charge(&region, 1_000_000);
+    bench.submit(&other, bench.task(5, 10));
+    bench.work(8);
+    assert_eq!(task.end().unwrap().waited_ns, 7 + 50);
+}
+
+#[test]
+fn a_panic_ends_only_the_task_that_it_is_in() {
+    let bench = Bench::new();
+    let bad = bench.submit(&bench.region(), Counting { panic_at: Some(3), ..bench.task(100, 10) });
+    let good = bench.submit(&bench.region(), bench.task(100, 10));
+    while bench.scheduler.running() > 0 {
+        bench.work(1);
     }
-}
-
-fn submit(scheduler: &Scheduler, task: &Arc<Counting>, sink: &Arc<Bounded>) {
-    scheduler.submit_task(&Arc::default(), task.clone(), sink.clone());
-}
-
-#[test]
-fn two_runs_share_equally_by_bytes_not_by_steps() {
-    let scheduler = Scheduler::new(Arc::new(Standing));
-    let (small, large) = (Counting::new(u64::MAX, 10), Counting::new(u64::MAX, 70));
-    let sink = Bounded::new(usize::MAX);
-    submit(&scheduler, &small, &sink);
-    submit(&scheduler, &large, &sink);
-    for _ in 0..1_000 {
-        work(&scheduler, 1);
-        assert!(small.bytes_scanned().abs_diff(large.bytes_scanned()) <= 70);
-    }
-    assert!(large.bytes_scanned() > 8_000);
-}
-
-#[test]
-fn runs_of_one_region_share_what_the_region_gets() {
-    let scheduler = Scheduler::new(Arc::new(Standing));
-    let (greedy, modest): (Arc<Region>, Arc<Region>) = Default::default();
-    let sink = Bounded::new(usize::MAX);
-    let many: Vec<_> = (0..9).map(|_| Counting::new(u64::MAX, 10)).collect();
-    let one = Counting::new(u64::MAX, 10);
-    many.iter().for_each(|task| scheduler.submit_task(&greedy, task.clone(), sink.clone()));
-    scheduler.submit_task(&modest, one.clone(), sink.clone());
-    work(&scheduler, 1_800);
-    assert!(one.bytes_scanned().abs_diff(9_000) <= 10);
-    assert!(many.iter().all(|task| task.bytes_scanned().abs_diff(1_000) <= 10));
-}
-
-#[test]
-fn a_newcomer_starts_from_the_present() {
-    let scheduler = Scheduler::new(Arc::new(Standing));
-    let sink = Bounded::new(usize::MAX);
-    let (old, new) = (Counting::new(u64::MAX, 10), Counting::new(u64::MAX, 10));
-    submit(&scheduler, &old, &sink);
-    work(&scheduler, 1_000);
-    submit(&scheduler, &new, &sink);
-    work(&scheduler, 100);
-    assert!(new.bytes_scanned().abs_diff(500) <= 10, "{}", new.bytes_scanned());
-}
-
-#[test]
-fn a_run_with_a_full_sink_does_not_stall_another_and_saves_up_nothing() {
-    let scheduler = Scheduler::new(Arc::new(Standing));
-    let (stuck_sink, sink) = (Bounded::new(3), Bounded::new(usize::MAX));
-    let (stuck, other) = (Counting::new(u64::MAX, 10), Counting::new(u64::MAX, 10));
-    submit(&scheduler, &stuck, &stuck_sink);
-    submit(&scheduler, &other, &sink);
-    work(&scheduler, 1_003);
-    assert_eq!((stuck.bytes_scanned(), other.bytes_scanned()), (30, 10_000));
-    stuck_sink.room.store(usize::MAX, SeqCst);
-    scheduler.wake();
-    work(&scheduler, 100);
-    assert!(stuck.bytes_scanned().abs_diff(530) <= 10, "{}", stuck.bytes_scanned());
-}
-
-#[test]
-fn steps_that_read_nothing_cost_cpu_time() {
-    let scheduler = Scheduler::new(Arc::new(Standing));
-    let sink = Bounded::new(usize::MAX);
-    let (merging, scanning) = (Counting::new(u64::MAX, 0), Counting::new(u64::MAX, 10));
-    submit(&scheduler, &merging, &sink);
-    submit(&scheduler, &scanning, &sink);
-    let time = AtomicU64::new(0);
-    for _ in 0..1_200 {
-        scheduler.work(&|| time.fetch_add(50, SeqCst));
-    }
-    // 50 ns against 10 bytes: one step to five.
-    assert!(merging.taken.load(SeqCst).abs_diff(200) <= 2);
-    assert!(scanning.taken.load(SeqCst).abs_diff(1_000) <= 2);
-}
-
-#[test]
-fn a_run_that_is_done_hands_its_receipt_over_once() {
-    let scheduler = Scheduler::new(Arc::new(Standing));
-    let (task, sink) = (Counting::new(5, 10), Bounded::new(usize::MAX));
-    submit(&scheduler, &task, &sink);
-    assert_eq!(scheduler.running(), 1);
-    work(&scheduler, 6);
-    assert_eq!(sink.outcome().unwrap().unwrap().bytes_scanned, 50);
-    assert_eq!(sink.batches.load(SeqCst), 5);
-    assert_eq!((scheduler.running(), Arc::strong_count(&task)), (0, 1));
-}
-
-#[test]
-fn a_cancelled_run_is_dropped_by_the_next_idle_worker() {
-    let scheduler = Scheduler::new(Arc::new(Standing));
-    let (task, sink) = (Counting::new(u64::MAX, 10), Bounded::new(1));
-    submit(&scheduler, &task, &sink);
-    std::thread::scope(|scope| {
-        // The worker sleeps because the sink is full: only the cancelling itself can wake it.
-        scope.spawn(|| while scheduler.work(NO_CLOCK) {});
-        while sink.batches.load(SeqCst) < 1 {
-            std::thread::yield_now();
-        }
-        task.cancel();
-        while sink.outcome().is_none() {
-            std::thread::yield_now();
-        }
-        scheduler.shutdown();
-    });
-    assert_eq!(sink.outcome().unwrap().unwrap_err().kind, ErrorKind::Cancelled);
-    assert_eq!(Arc::strong_count(&task), 1);
-}
-
-#[test]
-fn a_panic_ends_only_the_run_that_it_is_in() {
-    let scheduler = Scheduler::new(Arc::new(Standing));
-    let mut bad = Counting::new(100, 10);
-    Arc::get_mut(&mut bad).unwrap().panic_at = Some(3);
-    let mut bad_sink = Bounded::new(usize::MAX);
-    Arc::get_mut(&mut bad_sink).unwrap().panics = true;
-    let (good, sink, sink_of_bad) =
-        (Counting::new(100, 10), Bounded::new(usize::MAX), Bounded::new(usize::MAX));
-    let unlucky = Counting::new(100, 10);
-    submit(&scheduler, &bad, &sink_of_bad);
-    submit(&scheduler, &unlucky, &bad_sink);
-    submit(&scheduler, &good, &sink);
-    while scheduler.running() > 0 {
-        work(&scheduler, 1);
-    }
-    let error = sink_of_bad.outcome().unwrap().unwrap_err();
-    assert_eq!(error.kind, ErrorKind::Internal);
+    let error = bad.end().unwrap().error.unwrap();
+    assert_eq!(error.kind, farpool_model::ErrorKind::Internal);
     assert!(error.message.contains("step 3 panics"), "{error}");
-    assert_eq!(bad_sink.outcome().unwrap().unwrap_err().kind, ErrorKind::Internal);
-    assert_eq!(sink.outcome().unwrap().unwrap().bytes_scanned, 1_000);
+    assert_eq!(good.end().unwrap().error, None);
+    assert_eq!(good.taken.load(SeqCst), 100);
 }
 
 #[test]
-fn shutting_down_ends_all_runs_and_refuses_new_ones() {
-    let scheduler = Scheduler::new(Arc::new(Standing));
-    let (task, sink, late) = (Counting::new(u64::MAX, 10), Bounded::new(usize::MAX), Bounded::new(1));
-    submit(&scheduler, &task, &sink);
-    work(&scheduler, 3);
-    scheduler.shutdown();
-    assert!(!scheduler.work(NO_CLOCK));
-    submit(&scheduler, &task, &late);
-    for sink in [sink, late] {
-        assert_eq!(sink.outcome().unwrap().unwrap_err().kind, ErrorKind::Unavailable);
+fn shutting_down_ends_all_tasks_and_refuses_new_ones() {
+    let bench = Bench::new();
+    let region = bench.region();
+    let task = bench.endless(&region, 10);
+    bench.work(3);
+    bench.scheduler.shutdown();
+    assert_eq!(bench.scheduler.try_work(Class::Foreground), Attempt::ShutDown);
+    let late = bench.endless(&region, 10);
+    for task in [task, late] {
+        assert_eq!(task.end().unwrap().error.unwrap().kind, farpool_model::ErrorKind::Unavailable);
     }
-    assert_eq!(scheduler.running(), 0);
+    assert_eq!(bench.scheduler.running(), 0);
 }
 
 #[test]
-fn many_workers_finish_many_runs_and_no_batch_follows_the_end() {
-    let scheduler = Scheduler::new(Arc::new(Standing));
-    let runs: Vec<_> = (0..40).map(|_| (Counting::new(200, 10), Bounded::new(usize::MAX))).collect();
+fn background_work_rests_while_rows_come_in_but_not_for_ever() {
+    let bench = Bench::new();
+    let profile = Arc::new(bench.task(u64::MAX, 10));
+    bench.hands.pass(5_000_000_000);
+    bench.scheduler.submit(&bench.region(), Class::Background, profile.clone());
+    let attempt = || bench.scheduler.try_work(Class::Background);
+    assert_eq!(bench.scheduler.try_work(Class::Foreground), Attempt::Idle(None));
+    assert_eq!(attempt(), Attempt::Worked);
+    bench.scheduler.rows_came();
+    let due_ns = bench.hands.now_ns() + REST_NS;
+    assert_eq!(attempt(), Attempt::Idle(Some(due_ns)));
+    bench.hands.pass(REST_NS);
+    assert_eq!(attempt(), Attempt::Worked);
+    let taken = profile.taken.load(SeqCst);
+    for _ in 0..300 {
+        bench.scheduler.rows_came();
+        bench.hands.pass(REST_NS / 2);
+        attempt();
+    }
+    // Three seconds, and a step in each.
+    assert_eq!(profile.taken.load(SeqCst) - taken, 3);
+}
+
+#[test]
+fn a_worker_that_sleeps_is_woken_by_what_can_go_on() {
+    let bench = Bench::new();
+    let region = bench.region();
+    let task = Arc::new(Counting { room: AtomicU64::new(1), ..bench.task(u64::MAX, 10) });
+    let id = bench.scheduler.submit(&region, Class::Foreground, task.clone());
+    let until = |condition: &dyn Fn() -> bool| {
+        while !condition() {
+            std::thread::yield_now();
+        }
+    };
     std::thread::scope(|scope| {
-        for _ in 0..4 {
-            scope.spawn(|| while scheduler.work(NO_CLOCK) {});
-        }
-        runs.iter().for_each(|(task, sink)| submit(&scheduler, task, sink));
-        while scheduler.running() > 0 {
-            std::thread::yield_now();
-        }
-        while runs.iter().any(|(_, sink)| sink.outcome().is_none()) {
-            std::thread::yield_now();
-        }
-        scheduler.shutdown();
+        scope.spawn(|| while bench.scheduler.work(&Foreground) {});
+        until(&|| task.taken.load(SeqCst) == 1);
+        task.room.store(2, SeqCst);
+        bench.scheduler.wake_region(&region);
+        until(&|| task.taken.load(SeqCst) == 2);
+        task.cancelled.store(true, SeqCst);
+        bench.scheduler.wake(id);
+        until(&|| task.end().is_some());
+        bench.scheduler.shutdown();
     });
-    for (_, sink) in &runs {
-        assert_eq!(sink.outcome().unwrap().unwrap().bytes_scanned, 2_000);
-        assert_eq!(sink.batches.load(SeqCst), 200);
-        assert!(!sink.after_end.load(SeqCst));
+}
+
+#[test]
+fn many_workers_finish_many_tasks_and_no_step_follows_the_end() {
+    let bench = Bench::new();
+    let regions: Vec<_> = (0..8).map(|_| bench.region()).collect();
+    let tasks = AtomicUsize::new(0);
+    let submitted = std::thread::scope(|scope| {
+        for _ in 0..4 {
+            scope.spawn(|| while bench.scheduler.work(&Foreground) {});
+        }
+        let submit = |i: usize| {
+            tasks.fetch_add(1, SeqCst);
+            bench.submit(&regions[i % 8], bench.task(200, 1))
+        };
+        let submitted: Vec<_> = (0..40).map(submit).collect();
+        while submitted.iter().any(|task| task.end().is_none()) {
+            std::thread::yield_now();
+        }
+        bench.scheduler.shutdown();
+        submitted
+    });
+    assert_eq!(submitted.len(), tasks.load(SeqCst));
+    for task in &submitted {
+        assert_eq!((task.taken.load(SeqCst), task.end().unwrap().error), (200, None));
+        assert!(!task.after_end.load(SeqCst));
     }
 }

@@ -19,7 +19,11 @@ pub struct LocalNode {
 impl LocalNode {
     /// Starts a node that may use `memory_bytes`.
     pub fn start(memory_bytes: usize) -> Outcome<Self> {
-        let node = Node::start(NodeConfig { memory_bytes, workers: farpool::processors(), tokens: None })?;
+        let node = Node::start(NodeConfig {
+            memory_bytes,
+            workers: farpool::processors(),
+            ..NodeConfig::default()
+        })?;
         let (stop, stopped) = oneshot::channel();
         let (ready, address) = std::sync::mpsc::channel();
         let server = std::thread::Builder::new()

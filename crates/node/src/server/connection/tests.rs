@@ -1,13 +1,15 @@
 //! What one request does to its connection, over a pipe.
 
 use super::*;
-use crate::NodeConfig;
+use crate::{Node, NodeConfig};
+use farpool_model::TenantName;
+use farpool_pipeline::{Attempt, Class};
 use farpool_wire::socket::{Pipe, pipe};
 
 fn connection() -> (Arc<Connection>, Pipe) {
-    let node = Node::start(NodeConfig { memory_bytes: 4 << 20, workers: 0, tokens: None }).unwrap();
+    let node = Node::start(NodeConfig { memory_bytes: 4 << 20, ..NodeConfig::default() }).unwrap();
     let (client, socket) = pipe(64 << 10);
-    (Connection::new(node, TenantName::default(), Arc::new(socket)), client)
+    (Connection::new(node.owner(TenantName::default()), Arc::new(socket)), client)
 }
 
 /// The messages that have come to the client.
@@ -42,6 +44,8 @@ fn a_panic_ends_its_request_alone() {
     connection.outbox.with(|lanes| assert!(lanes.work(1).is_none() && lanes.work(2).is_some()));
     // The connection takes requests as before, on the same stream too.
     connection.receive(message(1, &Request::Tables), &mut Assembler::new()).unwrap();
+    let scheduler = connection.caller.node().scheduler();
+    assert_eq!(scheduler.try_work(Class::Foreground), Attempt::Worked);
     assert_eq!(received(&client), [(1, Response::Tables(vec![]))]);
     // Where no stream can be told, the connection is.
     let error = connection.guarded(7, || panic!("a defect")).unwrap_err();

@@ -1,0 +1,126 @@
+//! The table of verbs, walked: whoever lacks the right is refused, and nobody sees another tenant's things.
+
+use super::*;
+use crate::clock::SystemClock;
+use crate::rights::{Reach, VERBS};
+use crate::{NodeConfig, Tokens};
+use arrow_array::{ArrayRef, Int64Array, RecordBatch};
+use farpool_model::{Aggregate, AggregateFunction, ErrorKind, Output};
+
+/// Does what a verb stands for with the table `name`; what of others was seen or done.
+fn exercise(verb: Verb, caller: &Caller, name: &TableName) -> Result<()> {
+    match verb {
+        Verb::Describe => {
+            let listed = caller.tables()?.iter().any(|table| table.name == *name);
+            let described = caller.table(name, None);
+            assert_eq!(listed, described.is_ok());
+            described.map(drop)
+        }
+        Verb::Statistics => {
+            let known = caller.known_statistics(name, &[0]).map(drop);
+            assert_eq!(known.is_ok(), caller.statistics(name).is_ok());
+            known
+        }
+        Verb::Prepare => {
+            let (version, table) = caller.source(name)?;
+            caller.prepare(&count(name), version, &table).map(drop)
+        }
+        Verb::Execute => {
+            let (version, table) = caller.source(name)?;
+            let prepared = caller.prepare(&count(name), version, &table)?;
+            let run = caller.start(prepared, table, Shape::Batches)?;
+            while !matches!(run.step(&SystemClock::new())?, farpool_pipeline::Step::Done) {}
+            assert_eq!(run.receipt().rows_scanned + run.receipt().rows_skipped, 3);
+            Ok(())
+        }
+        Verb::Load => load(caller, name, LoadMode::Append),
+        Verb::Drop => caller.drop_table(name),
+        Verb::Status => caller.status().map(|status| {
+            let others = status.tenants.iter().any(|t| t.tenant != caller.tenant().as_str());
+            assert!(caller.right() == Right::Admin || !others, "others' state is shown to {caller:?}");
+        }),
+        Verb::StatusOfAll => {
+            verb.check(caller.right())?;
+            let status = caller.status()?;
+            assert!(["ann", "bob"].iter().all(|name| status.tenants.iter().any(|t| t.tenant == *name)));
+            Ok(())
+        }
+    }
+}
+
+fn count(name: &TableName) -> Program {
+    let count = Aggregate {
+        name: "n".into(),
+        function: AggregateFunction::Count,
+        arguments: Vec::new(),
+        filter: None,
+        data_type: arrow_schema::DataType::Int64,
+    };
+    let output = Output::Aggregate { keys: Vec::new(), aggregates: vec![count] };
+    Program { table: name.clone(), version: None, filter: None, output, order: Vec::new(), limit: None }
+}
+
+fn load(caller: &Caller, name: &TableName, mode: LoadMode) -> Result<()> {
+    let rows: ArrayRef = Arc::new(Int64Array::from(vec![1, 2, 3]));
+    let rows = RecordBatch::try_from_iter([("a", rows)]).unwrap();
+    let mut load = caller.begin_load(name, &rows.schema(), mode, None)?;
+    load.push(&rows)?;
+    load.commit().map(drop)
+}
+
+fn tenant(name: &str) -> TenantName {
+    TenantName::new(name).unwrap()
+}
+
+fn node() -> Arc<Node> {
+    Node::start(NodeConfig { memory_bytes: 64 << 20, ..NodeConfig::default() }).unwrap()
+}
+
+#[test]
+fn every_verb_takes_its_right_and_reaches_the_callers_own_tables_only() {
+    let (own, others) = (TableName::new("own").unwrap(), TableName::new("others").unwrap());
+    for (verb, least, reach) in VERBS {
+        for right in Right::ALL {
+            let node = node();
+            load(&node.owner(tenant("ann")), &own, LoadMode::Create).unwrap();
+            load(&node.owner(tenant("bob")), &others, LoadMode::Create).unwrap();
+            let caller = Caller::new(node.clone(), tenant("ann"), right);
+            let done = exercise(verb, &caller, &own);
+            match right >= least {
+                true => assert_eq!(done, Ok(()), "{verb:?} with {right:?}"),
+                false => assert_eq!(done.unwrap_err().kind, ErrorKind::Denied, "{verb:?} with {right:?}"),
+            }
+            // What another tenant has is not there, whatever the right; and it is still there afterwards.
+            if !matches!(verb, Verb::Status | Verb::StatusOfAll) && right >= least {
+                let kind = exercise(verb, &caller, &others).unwrap_err().kind;
+                assert_eq!((kind, reach), (ErrorKind::NotFound, Reach::Own), "{verb:?}");
+            }
+            assert_eq!(node.owner(tenant("bob")).tables().unwrap().len(), 1, "{verb:?}");
+        }
+    }
+}
+
+#[test]
+fn a_caller_that_cancelled_gets_nothing_done() {
+    let node = node();
+    let name = TableName::new("t").unwrap();
+    load(&node.owner(tenant("ann")), &name, LoadMode::Create).unwrap();
+    let cancel = Cancel::new();
+    let caller = node.owner(tenant("ann")).until(cancel.clone());
+    assert_eq!(exercise(Verb::Execute, &caller, &name), Ok(()));
+    cancel.set();
+    for (verb, _, _) in VERBS.iter().filter(|(verb, _, _)| *verb != Verb::StatusOfAll) {
+        assert_eq!(exercise(*verb, &caller, &name).unwrap_err().kind, ErrorKind::Cancelled, "{verb:?}");
+    }
+    assert_eq!(node.owner(tenant("ann")).tables().unwrap().len(), 1);
+}
+
+#[test]
+fn a_token_gives_its_tenant_and_the_right_to_write() {
+    let tokens = Some(Tokens::parse("s3cret ann").unwrap());
+    let config = NodeConfig { memory_bytes: 64 << 20, tokens, ..NodeConfig::default() };
+    let node = Node::start(config).unwrap();
+    let caller = node.caller(Some("s3cret")).unwrap();
+    assert_eq!((caller.tenant().as_str(), caller.right()), ("ann", Right::Write));
+    assert_eq!(node.caller(None).unwrap_err().kind, ErrorKind::Denied);
+}

@@ -1,0 +1,59 @@
+//! Work of one step, done by a worker: a request that is looked at.
+
+use farpool_model::{Clock, Error, Result};
+use farpool_pipeline::{Cancel, End, Progress, Readiness, Task};
+use parking_lot::Mutex;
+
+type Work<T> = Box<dyn FnOnce() -> Result<T> + Send>;
+type Then<T> = Box<dyn FnOnce(Result<T>) + Send>;
+
+/// What is to do, what came of it, and who wants to know.
+pub(crate) struct Job<T> {
+    cancel: Cancel,
+    work: Mutex<Option<Work<T>>>,
+    outcome: Mutex<Option<Result<T>>>,
+    then: Mutex<Option<Then<T>>>,
+}
+
+impl<T: Send> Job<T> {
+    /// `work`, which is not begun once `cancel` is set; `then` gets what comes of it.
+    pub fn new(
+        cancel: Cancel,
+        work: impl FnOnce() -> Result<T> + Send + 'static,
+        then: impl FnOnce(Result<T>) + Send + 'static,
+    ) -> Self {
+        Job {
+            cancel,
+            work: Mutex::new(Some(Box::new(work))),
+            outcome: Mutex::default(),
+            then: Mutex::new(Some(Box::new(then))),
+        }
+    }
+}
+
+impl<T: Send> Task for Job<T> {
+    fn readiness(&self) -> Readiness {
+        if self.cancel.is_set() { Readiness::Ended } else { Readiness::Ready }
+    }
+
+    fn step(&self, _clock: &dyn Clock) -> Progress {
+        let Some(work) = self.work.lock().take() else { return Progress::Busy };
+        let outcome = work();
+        *self.outcome.lock() = Some(outcome);
+        Progress::Done
+    }
+
+    fn cancel(&self) {
+        self.cancel.set();
+    }
+
+    fn finish(&self, end: End) {
+        let outcome = self.outcome.lock().take();
+        let outcome = outcome.unwrap_or_else(|| Err(end.error.unwrap_or_else(Error::cancelled)));
+        // Also where it was never begun, what it holds is let go before anybody hears of it.
+        drop(self.work.lock().take());
+        if let Some(then) = self.then.lock().take() {
+            then(outcome);
+        }
+    }
+}

@@ -1,0 +1,109 @@
+//! A [`Run`] as a task: its batches go to a [`Sink`].
+
+use super::task::{End, Progress, Readiness, Task};
+use crate::run::{Run, Step, Waker};
+use arrow_array::RecordBatch;
+use farpool_columns::RowGroup;
+use farpool_model::{Clock, Error, Receipt, Result};
+use parking_lot::Mutex;
+use std::sync::Arc;
+
+/// Where the result of a run goes: a bounded queue towards one client.
+pub trait Sink: Send + Sync {
+    /// Whether there is room. Must return at once. When it becomes true again, call [`super::Scheduler::wake`] or
+    /// [`super::Scheduler::wake_region`]. Every worker may add the batches of one step after the last `true`.
+    fn ready(&self) -> bool;
+    /// A part of the result, from any worker, several at once, in any order.
+    fn batch(&self, batch: RecordBatch);
+    /// A part of the result as [`Step::Encoded`] has it, under the same rules. Only runs that ship give any.
+    fn encoded(&self, group: RowGroup);
+    /// The end: nothing comes after it.
+    fn finish(&self, outcome: Result<Receipt>);
+}
+
+/// See the file's comment.
+pub(super) struct ProgramTask {
+    /// Let go before the sink is told that it ends.
+    run: Mutex<Option<Arc<Run>>>,
+    sink: Arc<dyn Sink>,
+}
+
+impl ProgramTask {
+    pub fn new(run: Arc<Run>, sink: Arc<dyn Sink>) -> Self {
+        ProgramTask { run: Mutex::new(Some(run)), sink }
+    }
+
+    /// Has `waker` called when the run is stopped.
+    pub fn on_stop(&self, waker: Waker) {
+        if let Some(run) = self.run() {
+            run.on_stop(waker);
+        }
+    }
+
+    fn run(&self) -> Option<Arc<Run>> {
+        self.run.lock().clone()
+    }
+
+    fn try_step(&self, run: &Run, clock: &dyn Clock) -> Result<Progress> {
+        Ok(match run.step(clock)? {
+            Step::Batches(batches) => {
+                batches.into_iter().for_each(|batch| self.sink.batch(batch));
+                Progress::Worked
+            }
+            Step::Encoded(group) => {
+                self.sink.encoded(group);
+                Progress::Worked
+            }
+            Step::Worked => Progress::Worked,
+            Step::Busy => Progress::Busy,
+            Step::Done => Progress::Done,
+        })
+    }
+}
+
+impl Task for ProgramTask {
+    fn readiness(&self) -> Readiness {
+        match &*self.run.lock() {
+            Some(run) if !run.is_cancelled() => match self.sink.ready() {
+                true => Readiness::Ready,
+                false => Readiness::Waiting,
+            },
+            _ => Readiness::Ended,
+        }
+    }
+
+    fn step(&self, clock: &dyn Clock) -> Progress {
+        let Some(run) = self.run() else { return Progress::Done };
+        // The run keeps its own error.
+        self.try_step(&run, clock).unwrap_or(Progress::Done)
+    }
+
+    fn bytes_read(&self) -> u64 {
+        self.run.lock().as_ref().map_or(0, |run| run.bytes_scanned())
+    }
+
+    fn add_cpu(&self, ns: u64) {
+        if let Some(run) = self.run() {
+            run.add_cpu(ns);
+        }
+    }
+
+    fn cancel(&self) {
+        if let Some(run) = self.run() {
+            run.cancel();
+        }
+    }
+
+    fn finish(&self, end: End) {
+        let run = self.run.lock().take();
+        let outcome = match &run {
+            Some(run) => {
+                run.add_wait(end.waited_ns);
+                end.error.or_else(|| run.error()).map_or_else(|| Ok(run.receipt()), Err)
+            }
+            None => Err(Error::internal("a program ended twice")),
+        };
+        drop(run);
+        self.sink.finish(outcome);
+    }
+}

@@ -1,0 +1,316 @@
+//! What there is to do, and whose turn it is; plain data behind the scheduler's lock.
+//!
+//! Invariants: a task is in the tree's line, or parked, or in workers' hands with nothing left to hand out, or ended;
+//! an ended task leaves when the last step that is under way is settled, and exactly once.
+
+use super::fair::{FairTree, ROOT};
+use super::task::{Class, End, Progress, Readiness, Task};
+use super::{BACKGROUND_PATIENCE_NS, REST_NS, Region, TaskId};
+use farpool_model::Error;
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+/// See the file's comment.
+pub(super) struct Queue {
+    trees: [FairTree; 2],
+    entries: BTreeMap<u64, Entry>,
+    /// Tasks that wait for something outside, by their region.
+    parked: BTreeSet<(u64, u64)>,
+    ids_given: u64,
+    /// When rows came in last, and when something was last done in the background.
+    rows_came_ns: Option<u64>,
+    background_ns: u64,
+    pub shut_down: bool,
+}
+
+struct Entry {
+    task: Arc<dyn Task>,
+    region: Arc<Region>,
+    class: Class,
+    in_flight: usize,
+    /// All that is to do is in other workers' hands.
+    is_busy: bool,
+    ended: bool,
+    error: Option<Error>,
+    bytes_charged: u64,
+    /// What the next step is taken to cost until it is known.
+    expected_ns: u64,
+    /// Since when it could have been worked on and nobody does.
+    ready_since_ns: Option<u64>,
+    waited_ns: u64,
+}
+
+/// One step that a worker was given.
+pub(super) struct Turn {
+    pub id: u64,
+    pub task: Arc<dyn Task>,
+    charged_ns: u64,
+}
+
+/// What a worker is to do next.
+pub(super) enum Next {
+    Step(Turn),
+    Finish(Finished),
+    /// Nothing; before this time, if there is one, nothing that is already there becomes due.
+    Rest(Option<u64>),
+    ShutDown,
+}
+
+/// A task that has ended and is in nobody's hands.
+pub(super) struct Finished {
+    pub task: Arc<dyn Task>,
+    pub end: End,
+    /// Let go outside the lock, like the task.
+    #[expect(dead_code, reason = "held so that whoever finishes the task drops it")]
+    pub region: Arc<Region>,
+}
+
+/// What a step cost.
+pub(super) struct Cost {
+    pub cpu_ns: u64,
+    /// By how much more the task's bytes are worth than was charged so far, in nanoseconds for each byte.
+    pub ns_per_byte: f64,
+    /// Who pays, if it is not the task's region alone.
+    pub payers: Vec<u64>,
+}
+
+impl Queue {
+    pub fn new() -> Self {
+        Queue {
+            trees: [FairTree::new(), FairTree::new()],
+            entries: BTreeMap::new(),
+            parked: BTreeSet::new(),
+            ids_given: ROOT,
+            rows_came_ns: None,
+            background_ns: 0,
+            shut_down: false,
+        }
+    }
+
+    /// A new member below `parent`, in both classes.
+    pub fn add_share(&mut self, parent: u64, weight: u32) -> u64 {
+        let id = self.new_id();
+        self.trees.iter_mut().for_each(|tree| tree.insert(id, parent, weight));
+        id
+    }
+
+    /// Charges a share for work that was done without a task.
+    pub fn charge_share(&mut self, id: u64, ns: u64) {
+        self.tree(Class::Foreground).charge(id, signed(ns));
+    }
+
+    pub fn remove_share(&mut self, id: u64) {
+        self.trees.iter_mut().for_each(|tree| tree.remove(id));
+    }
+
+    /// The number of the next task; it is added by [`Queue::add`].
+    pub fn new_id(&mut self) -> u64 {
+        self.ids_given += 1;
+        self.ids_given
+    }
+
+    pub fn add(&mut self, id: TaskId, region: Arc<Region>, class: Class, task: Arc<dyn Task>) {
+        self.tree(class).insert(id.0, region.id, 1);
+        let entry = Entry {
+            task,
+            region,
+            class,
+            in_flight: 0,
+            is_busy: false,
+            ended: false,
+            error: None,
+            bytes_charged: 0,
+            expected_ns: 1,
+            ready_since_ns: None,
+            waited_ns: 0,
+        };
+        self.entries.insert(id.0, entry);
+    }
+
+    pub fn len(&self) -> usize {
+        self.entries.len()
+    }
+
+    pub fn has_ready(&mut self, class: Class) -> bool {
+        self.tree(class).has_ready()
+    }
+
+    /// Rows come in: work in the background rests.
+    pub fn rows_came(&mut self, now_ns: u64) {
+        self.rows_came_ns = Some(now_ns);
+    }
+
+    /// Puts a task in line that may have something to do; whether it stands there now and did not before.
+    pub fn wake(&mut self, id: u64, now_ns: u64) -> Option<Class> {
+        let entry = self.entries.get_mut(&id)?;
+        self.parked.remove(&(entry.region.id, id));
+        let class = entry.class;
+        if self.trees[class as usize].is_ready(id) || entry.is_busy && entry.in_flight > 0 {
+            return None;
+        }
+        entry.is_busy = false;
+        if entry.in_flight == 0 {
+            entry.ready_since_ns = Some(now_ns);
+        }
+        if class == Class::Background && !self.has_ready(class) {
+            self.background_ns = now_ns;
+        }
+        self.tree(class).set_ready(id);
+        Some(class)
+    }
+
+    /// Wakes the tasks of a region that are parked.
+    pub fn wake_region(&mut self, region: u64, now_ns: u64) -> usize {
+        let parked: Vec<u64> =
+            self.parked.range((region, 0)..=(region, u64::MAX)).map(|(_, id)| *id).collect();
+        parked.into_iter().filter(|id| self.wake(*id, now_ns).is_some()).count()
+    }
+
+    /// What a worker of `class` is to do next.
+    pub fn next(&mut self, class: Class, now_ns: u64) -> Next {
+        if self.shut_down {
+            return Next::ShutDown;
+        }
+        if let Some(due_ns) = self.rests_until(class).filter(|due_ns| *due_ns > now_ns) {
+            return Next::Rest(self.has_ready(class).then_some(due_ns));
+        }
+        while let Some(id) = self.tree(class).next() {
+            let Some(entry) = self.entries.get_mut(&id) else {
+                self.tree(class).remove(id);
+                continue;
+            };
+            match entry.task.readiness() {
+                Readiness::Ready => return Next::Step(self.hand_out(id, now_ns)),
+                Readiness::Waiting => self.park(id),
+                Readiness::Ended => {
+                    entry.ended = true;
+                    self.tree(class).set_waiting(id);
+                    if let Some(finished) = self.take_if_finished(id) {
+                        return Next::Finish(finished);
+                    }
+                }
+            }
+        }
+        Next::Rest(None)
+    }
+
+    /// Books a step that is over. The task, if that was its last; and whether others may go on with it.
+    pub fn settle(
+        &mut self,
+        turn: Turn,
+        outcome: Result<Progress, Error>,
+        cost: Cost,
+        now_ns: u64,
+    ) -> (Option<Finished>, bool) {
+        let Turn { id, task, charged_ns } = turn;
+        let Some(entry) = self.entries.get_mut(&id) else { return (None, false) };
+        let (region, class) = (entry.region.id, entry.class);
+        entry.in_flight -= 1;
+        // Another worker's step may have charged the bytes of this one already.
+        let bytes = task.bytes_read().saturating_sub(entry.bytes_charged);
+        entry.bytes_charged += bytes;
+        let cost_ns = cost.cpu_ns.max((bytes as f64 * cost.ns_per_byte) as u64).max(1);
+        entry.expected_ns = cost_ns;
+        match outcome {
+            Ok(Progress::Worked) => entry.is_busy = false,
+            Ok(Progress::Busy) => entry.is_busy = entry.in_flight > 0,
+            Ok(Progress::Done) => entry.ended = true,
+            Err(error) => {
+                entry.ended = true;
+                entry.error.get_or_insert(error);
+            }
+        }
+        let (ended, is_busy) = (entry.ended, entry.is_busy);
+        self.charge(class, id, region, (charged_ns, cost_ns), &cost.payers);
+        if class == Class::Background {
+            self.background_ns = now_ns;
+        }
+        if ended || is_busy {
+            self.tree(class).set_waiting(id);
+            return (self.take_if_finished(id), false);
+        }
+        (None, self.put_back(id, now_ns))
+    }
+
+    /// Ends everything; the tasks that are in nobody's hands, to be finished, and the others, to be cancelled.
+    pub fn shut_down(&mut self, error: &Error) -> (Vec<Finished>, Vec<Arc<dyn Task>>) {
+        self.shut_down = true;
+        let ids: Vec<u64> = self.entries.keys().copied().collect();
+        for entry in self.entries.values_mut() {
+            entry.ended = true;
+            entry.error.get_or_insert_with(|| error.clone());
+        }
+        let finished = ids.iter().filter_map(|id| self.take_if_finished(*id)).collect();
+        (finished, self.entries.values().map(|entry| entry.task.clone()).collect())
+    }
+
+    fn tree(&mut self, class: Class) -> &mut FairTree {
+        &mut self.trees[class as usize]
+    }
+
+    fn rests_until(&self, class: Class) -> Option<u64> {
+        let came_ns = self.rows_came_ns.filter(|_| class == Class::Background)?;
+        Some((came_ns + REST_NS).min(self.background_ns + BACKGROUND_PATIENCE_NS))
+    }
+
+    fn hand_out(&mut self, id: u64, now_ns: u64) -> Turn {
+        let entry = self.entries.get_mut(&id).expect("the caller has found it");
+        if let Some(since_ns) = entry.ready_since_ns.take() {
+            entry.waited_ns += now_ns.saturating_sub(since_ns);
+        }
+        entry.in_flight += 1;
+        let (class, charged_ns) = (entry.class, entry.expected_ns);
+        let task = entry.task.clone();
+        self.tree(class).charge(id, signed(charged_ns));
+        Turn { id, task, charged_ns }
+    }
+
+    fn park(&mut self, id: u64) {
+        let Some(entry) = self.entries.get_mut(&id) else { return };
+        entry.ready_since_ns = None;
+        let (region, class) = (entry.region.id, entry.class);
+        self.parked.insert((region, id));
+        self.tree(class).set_waiting(id);
+    }
+
+    /// Charges what a step cost in place of what was expected.
+    fn charge(&mut self, class: Class, id: u64, region: u64, (charged, cost): (u64, u64), payers: &[u64]) {
+        let tree = &mut self.trees[class as usize];
+        if payers.is_empty() {
+            return tree.charge(id, signed(cost) - signed(charged));
+        }
+        tree.charge(id, -signed(charged));
+        let part = cost.div_ceil(payers.len() as u64);
+        for payer in payers {
+            // The task's own place follows what its region pays.
+            tree.charge(if *payer == region { id } else { *payer }, signed(part));
+        }
+    }
+
+    /// Has others find a task that may go on; whether it was not in line.
+    fn put_back(&mut self, id: u64, now_ns: u64) -> bool {
+        let Some(entry) = self.entries.get_mut(&id) else { return false };
+        if entry.in_flight == 0 {
+            entry.ready_since_ns = Some(now_ns);
+        }
+        let (region, class) = (entry.region.id, entry.class);
+        if self.trees[class as usize].is_ready(id) || self.parked.contains(&(region, id)) {
+            return false;
+        }
+        self.tree(class).set_ready(id);
+        true
+    }
+
+    fn take_if_finished(&mut self, id: u64) -> Option<Finished> {
+        let entry = self.entries.get(&id).filter(|entry| entry.ended && entry.in_flight == 0)?;
+        let (class, region) = (entry.class, entry.region.id);
+        self.tree(class).remove(id);
+        self.parked.remove(&(region, id));
+        let Entry { task, region, error, waited_ns, .. } = self.entries.remove(&id)?;
+        Some(Finished { task, end: End { error, waited_ns }, region })
+    }
+}
+
+fn signed(ns: u64) -> i64 {
+    i64::try_from(ns).unwrap_or(i64::MAX / 2)
+}
