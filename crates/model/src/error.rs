@@ -1,6 +1,7 @@
 //! The one error type that crosses crates and the wire: a kind that says what the caller should do
 //! next, a message that says what was wrong and where, and, where there is one, advice.
 
+use crate::limits;
 use serde::{Deserialize, Serialize};
 
 /// The result of anything that can fail with an [`Error`].
@@ -70,7 +71,7 @@ pub struct Error {
 impl Error {
     /// An error of `kind`.
     pub fn new(kind: ErrorKind, message: impl Into<String>) -> Self {
-        Error { kind, message: message.into(), advice: None }
+        Error { kind, message: cut(message.into()), advice: None }
     }
 
     /// The request, the query or the data is at fault.
@@ -118,7 +119,16 @@ impl Error {
     /// The same error with `place` (a file, a table, a peer) in front of the message.
     #[must_use]
     pub fn at(mut self, place: impl std::fmt::Display) -> Self {
-        self.message = format!("{place}: {}", self.message);
+        self.message = cut(format!("{place}: {}", self.message));
         self
     }
+}
+
+/// A message may quote what a peer sent: no more of it than a person reads.
+fn cut(mut message: String) -> String {
+    if message.len() > limits::ERROR_BYTES_MAX {
+        message.truncate(message.floor_char_boundary(limits::ERROR_BYTES_MAX));
+        message.push('…');
+    }
+    message
 }

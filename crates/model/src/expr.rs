@@ -7,10 +7,14 @@
 //! Floats compare in the total order of IEEE 754, as Arrow's kernels do, except that -0.0 equals 0.0, as
 //! SQL has it.
 
-use crate::{Error, KeyFilter, KeySet, Literal, Pattern, Result, limits, schema};
-use arrow_schema::{DECIMAL128_MAX_PRECISION, DECIMAL128_MAX_SCALE, DataType, Schema};
+use crate::literal::quoted;
+use crate::{Facts, KeyFilter, KeySet, Literal, Pattern, Result, limits};
+use arrow_schema::{DataType, Schema};
 use std::collections::BTreeSet;
 use std::fmt;
+
+/// Bytes of a value of an IN list, beside what a string has: as a constant and in the table for look-up.
+const LISTED_BYTES: usize = 128;
 
 /// How two values are compared.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -239,150 +243,50 @@ impl Expr {
         }
     }
 
-    /// Whether evaluation may fail on some row: a division by zero, a cast that does not fit, a decimal
-    /// that overflows. Such a part must not run on rows that an earlier condition would have removed.
-    pub fn may_fail(&self) -> bool {
-        let here = match self {
-            Expr::Arithmetic(ArithmeticOp::Divide | ArithmeticOp::Modulo, _, divisor) => {
-                !matches!(&**divisor, Expr::Literal(l) if l.as_int().is_none_or(|v| v != 0 && v != -1))
-            }
-            Expr::Cast(inner, to) => !matches!(&**inner, Expr::Literal(_)) && !infallible_target(to),
-            _ => false,
-        };
-        here || self.children().into_iter().any(Expr::may_fail)
+    /// Whether evaluation may fail on some row over a table with `schema`; see [`Facts::may_fail`].
+    ///
+    /// # Errors
+    /// As [`Facts::of`].
+    pub fn may_fail(&self, schema: &Schema) -> Result<bool> {
+        Facts::of(self, schema).map(|facts| facts.may_fail)
     }
 
     /// The canonical type of the value, over a table with `schema` (which is canonical).
     ///
     /// # Errors
-    /// `Invalid` when a column does not exist, the parts do not fit together, or the expression is
-    /// [`Expr::Opaque`]; `OverLimit` when it is nested too deeply or a list is too long.
+    /// As [`Facts::of`].
     pub fn data_type(&self, schema: &Schema) -> Result<DataType> {
-        self.typed(schema, 0)
+        Facts::of(self, schema).map(|facts| facts.data_type)
     }
 
-    fn typed(&self, schema: &Schema, depth: usize) -> Result<DataType> {
-        if depth > limits::EXPR_DEPTH_MAX {
-            return Err(Error::over_limit(format!(
-                "an expression may be nested {} levels deep",
-                limits::EXPR_DEPTH_MAX
-            )));
-        }
-        let depth = depth + 1;
-        let boolean = |e: &Expr| match e.typed(schema, depth)? {
-            DataType::Boolean => Ok(()),
-            other => Err(Error::invalid(format!("{e} has type {other}, where a boolean is needed"))),
-        };
+    /// Bytes that it counts for in memory, itself and all below it.
+    pub fn bytes(&self) -> usize {
+        self.own_bytes() + self.children().into_iter().map(Expr::bytes).sum::<usize>()
+    }
+
+    /// Bytes that it counts for without its children: a node, and what its constants come to. Regular expressions
+    /// count by themselves, see [`Expr::pattern`].
+    pub fn own_bytes(&self) -> usize {
+        limits::EXPR_NODE_BYTES
+            + match self {
+                Expr::Literal(literal) => literal.bytes(),
+                Expr::InList(_, list) => list.iter().map(|l| LISTED_BYTES + l.bytes()).sum(),
+                Expr::InSet(_, set) => set.bitmap_bytes(),
+                Expr::InFilter(_, filter) => filter.bytes(),
+                Expr::Like { pattern, case_insensitive, .. } => {
+                    Pattern::like_bytes(pattern, *case_insensitive)
+                }
+                Expr::Regex { pattern, .. } => pattern.as_str().len(),
+                Expr::Opaque { reason, .. } => reason.len(),
+                _ => 0,
+            }
+    }
+
+    /// The regular expression that it matches, if it does.
+    pub fn pattern(&self) -> Option<&Pattern> {
         match self {
-            Expr::Column(index) => match schema.fields().get(*index) {
-                Some(field) => Ok(field.data_type().clone()),
-                None => Err(Error::invalid(format!(
-                    "there is no column {index}: the table has {} columns",
-                    schema.fields().len()
-                ))),
-            },
-            Expr::Literal(literal) => Ok(literal.data_type().clone()),
-            Expr::Compare(op, l, r) => {
-                let (left, right) = (l.typed(schema, depth)?, r.typed(schema, depth)?);
-                same_type(op.symbol(), &left, &right).map(|()| DataType::Boolean)
-            }
-            Expr::And(parts) | Expr::Or(parts) => {
-                if parts.is_empty() {
-                    return Err(Error::invalid("AND and OR need at least one condition"));
-                }
-                parts.iter().try_for_each(boolean).map(|()| DataType::Boolean)
-            }
-            Expr::Not(e) => boolean(e).map(|()| DataType::Boolean),
-            Expr::IsNull(e) => e.typed(schema, depth).map(|_| DataType::Boolean),
-            Expr::InList(e, list) => {
-                if list.len() > limits::IN_LIST_MAX {
-                    return Err(Error::over_limit(format!(
-                        "an IN list may have {} values, this one has {}",
-                        limits::IN_LIST_MAX,
-                        list.len()
-                    )));
-                }
-                let data_type = e.typed(schema, depth)?;
-                list.iter()
-                    .try_for_each(|literal| same_type("IN", &data_type, literal.data_type()))
-                    .map(|()| DataType::Boolean)
-            }
-            Expr::InSet(e, _) => match e.typed(schema, depth)? {
-                t if schema::is_integer_like(&t) => Ok(DataType::Boolean),
-                other => Err(Error::invalid(format!("a set of keys for {e}, which has type {other}"))),
-            },
-            Expr::InFilter(values, _) => {
-                if values.is_empty() {
-                    return Err(Error::invalid("a filter of keys needs at least one value"));
-                }
-                let has_keys = |t: &DataType| schema::is_integer_like(t) || schema::is_bytes(t);
-                values.iter().try_for_each(|e| match e.typed(schema, depth)? {
-                    t if has_keys(&t) => Ok(()),
-                    other => Err(Error::invalid(format!("a filter of keys for {e}, which has type {other}"))),
-                })?;
-                Ok(DataType::Boolean)
-            }
-            Expr::Like { value, pattern, .. } => {
-                if pattern.len() > limits::PATTERN_BYTES_MAX {
-                    return Err(Error::over_limit(format!(
-                        "a LIKE pattern may have {} bytes, this one has {}",
-                        limits::PATTERN_BYTES_MAX,
-                        pattern.len()
-                    )));
-                }
-                same_type("LIKE", &value.typed(schema, depth)?, &DataType::Utf8View)
-                    .map(|()| DataType::Boolean)
-            }
-            Expr::Regex { value, .. } => {
-                same_type("a regular expression", &value.typed(schema, depth)?, &DataType::Utf8View)
-                    .map(|()| DataType::Boolean)
-            }
-            Expr::Arithmetic(op, l, r) => {
-                arithmetic_type(*op, &l.typed(schema, depth)?, &r.typed(schema, depth)?)
-            }
-            Expr::Negate(e) => match e.typed(schema, depth)? {
-                t if t.is_signed_integer() || t.is_floating() || matches!(t, DataType::Decimal128(..)) => {
-                    Ok(t)
-                }
-                other => Err(Error::invalid(format!("a value of type {other} has no negative"))),
-            },
-            Expr::Cast(e, to) => {
-                e.typed(schema, depth)?;
-                if schema::canonical_type(to).as_ref() != Some(to) {
-                    return Err(Error::invalid(format!("cast to {to}, a type that the pool does not hold")));
-                }
-                Ok(to.clone())
-            }
-            Expr::Case { branches, otherwise } => {
-                let Some((_, first)) = branches.first() else {
-                    return Err(Error::invalid("CASE needs at least one WHEN"));
-                };
-                let data_type = first.typed(schema, depth)?;
-                for (when, then) in branches {
-                    boolean(when)?;
-                    same_type("CASE", &data_type, &then.typed(schema, depth)?)?;
-                }
-                if let Some(otherwise) = otherwise {
-                    same_type("CASE", &data_type, &otherwise.typed(schema, depth)?)?;
-                }
-                Ok(data_type)
-            }
-            Expr::Opaque { reason, .. } => Err(Error::invalid(reason.clone())),
-        }
-    }
-
-    /// The number of nodes, itself included.
-    pub fn node_count(&self) -> usize {
-        self.own_nodes() + self.children().into_iter().map(Expr::node_count).sum::<usize>()
-    }
-
-    /// What it counts for without its children: one, and what its constants come to.
-    pub fn own_nodes(&self) -> usize {
-        1 + match self {
-            Expr::InList(_, list) => list.len(),
-            Expr::InSet(_, set) => set.nodes(),
-            Expr::InFilter(_, filter) => filter.nodes(),
-            _ => 0,
+            Expr::Regex { pattern, .. } => Some(pattern),
+            _ => None,
         }
     }
 
@@ -390,60 +294,6 @@ impl Expr {
     pub fn display<'a>(&'a self, schema: &'a Schema) -> impl fmt::Display + 'a {
         Shown { expr: self, schema: Some(schema) }
     }
-}
-
-/// Casts to these types are total on the types the planner casts from (numbers to float, anything to text).
-fn infallible_target(to: &DataType) -> bool {
-    matches!(to, DataType::Float64 | DataType::Utf8View)
-}
-
-fn same_type(what: &str, left: &DataType, right: &DataType) -> Result<()> {
-    if left == right {
-        return Ok(());
-    }
-    Err(Error::invalid(format!("{what} needs two values of one type, these are {left} and {right}"))
-        .advise("cast one of them"))
-}
-
-/// The type of `left op right`: the common type of integers and floats; for decimals the precision and
-/// scale that Arrow's kernels give.
-///
-/// # Errors
-/// `Invalid` when the types are not numbers of one kind, or the scale of a decimal result would exceed 38.
-pub fn arithmetic_type(op: ArithmeticOp, left: &DataType, right: &DataType) -> Result<DataType> {
-    use DataType::Decimal128;
-    let (Decimal128(p1, s1), Decimal128(p2, s2)) = (left, right) else {
-        if left == right && (left.is_integer() || left.is_floating()) {
-            return Ok(left.clone());
-        }
-        return Err(Error::invalid(format!("{left} {} {right} is not defined here", op.symbol())));
-    };
-    let (p1, s1, p2, s2) = (i16::from(*p1), i16::from(*s1), i16::from(*p2), i16::from(*s2));
-    let max_precision = i16::from(DECIMAL128_MAX_PRECISION);
-    let (precision, scale) = match op {
-        ArithmeticOp::Add | ArithmeticOp::Subtract => {
-            let scale = s1.max(s2);
-            (scale + (p1 - s1).max(p2 - s2) + 1, scale)
-        }
-        ArithmeticOp::Multiply => (p1 + p2 + 1, s1 + s2),
-        ArithmeticOp::Divide => {
-            let scale = (s1 + 4).min(i16::from(DECIMAL128_MAX_SCALE));
-            let power = scale - s1 + s2;
-            (p1 + power, scale)
-        }
-        ArithmeticOp::Modulo => {
-            let scale = s1.max(s2);
-            (scale + (p1 - s1).min(p2 - s2), scale)
-        }
-    };
-    if scale > i16::from(DECIMAL128_MAX_SCALE) {
-        return Err(Error::invalid(format!(
-            "{left} {} {right} has more than 38 digits of scale",
-            op.symbol()
-        )));
-    }
-    let precision = u8::try_from(precision.clamp(1, max_precision)).expect("clamped to 1..=38");
-    Ok(Decimal128(precision, i8::try_from(scale).expect("scales are within ±38 here")))
 }
 
 struct Shown<'a> {
@@ -506,11 +356,13 @@ impl fmt::Display for Shown<'_> {
             }
             Expr::Like { value, pattern, case_insensitive } => {
                 let word = if *case_insensitive { "ILIKE" } else { "LIKE" };
-                write!(f, "{} {word} '{}'", at(value), pattern.replace('\'', "''"))
+                write!(f, "{} {word} ", at(value))?;
+                quoted(f, pattern)
             }
             Expr::Regex { value, pattern } => {
                 let word = if pattern.is_case_insensitive() { "~*" } else { "~" };
-                write!(f, "{} {word} '{}'", at(value), pattern.as_str().replace('\'', "''"))
+                write!(f, "{} {word} ", at(value))?;
+                quoted(f, pattern.as_str())
             }
             Expr::Arithmetic(op, l, r) => write!(f, "({} {} {})", at(l), op.symbol(), at(r)),
             Expr::Negate(e) => write!(f, "(-{})", at(e)),

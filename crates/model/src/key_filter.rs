@@ -16,9 +16,6 @@ use crate::{Error, Result, limits};
 use std::fmt;
 use std::sync::Arc;
 
-/// Bytes that count as much as one node of an expression.
-const NODE_BYTES: usize = 64;
-
 /// Hashes of keys. What is hashed of a value, and how, `docs/wire.md` says. Clones share the words.
 #[derive(Clone, PartialEq)]
 pub struct KeyFilter {
@@ -85,11 +82,6 @@ impl KeyFilter {
     /// Bytes that it has on its way, and in memory.
     pub fn bytes(&self) -> usize {
         8 + self.words.len() * 8
-    }
-
-    /// How many nodes of an expression it counts for.
-    pub fn nodes(&self) -> usize {
-        self.bytes() / NODE_BYTES
     }
 }
 

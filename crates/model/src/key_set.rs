@@ -8,9 +8,6 @@ use crate::{Error, Result, limits};
 use std::fmt;
 use std::sync::Arc;
 
-/// Bytes of a bitmap that count as much as one node of an expression.
-const NODE_BYTES: usize = 64;
-
 /// How the keys of a set are written.
 const WORDS: u8 = 0;
 const GAPS: u8 = 1;
@@ -141,14 +138,21 @@ impl KeySet {
         self.words.len() * 8
     }
 
-    /// How many nodes of an expression it counts for.
-    pub fn nodes(&self) -> usize {
-        self.bitmap_bytes() / NODE_BYTES
+    /// The keys from `min` to `max` in ascending order; those before them cost nothing.
+    pub fn within(&self, min: i64, max: i64) -> impl Iterator<Item = i64> + '_ {
+        let before = min.checked_sub(self.first).map_or(0, |distance| distance.max(0) / 64);
+        let skipped = usize::try_from(before).unwrap_or(usize::MAX);
+        self.keys_from(skipped).skip_while(move |key| *key < min).take_while(move |key| *key <= max)
     }
 
     /// The keys in ascending order.
     pub fn iter(&self) -> impl Iterator<Item = i64> + '_ {
-        let words = self.words.iter().enumerate();
+        self.keys_from(0)
+    }
+
+    /// The keys in all words but the first ones.
+    fn keys_from(&self, words_skipped: usize) -> impl Iterator<Item = i64> + '_ {
+        let words = self.words.iter().enumerate().skip(words_skipped);
         words.flat_map(move |(place, word)| {
             let first = self.first.wrapping_add((place * 64) as i64);
             let left = std::iter::successors(Some(*word), |left| Some(left & left.wrapping_sub(1)));

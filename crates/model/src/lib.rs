@@ -6,10 +6,12 @@
 #![forbid(unsafe_code)]
 
 pub mod answer;
+mod brief;
 pub mod cast;
 mod clock;
 pub mod error;
 pub mod expr;
+mod facts;
 pub mod form;
 pub mod key_filter;
 pub mod key_set;
@@ -32,9 +34,11 @@ mod weaken;
 mod tests;
 
 pub use answer::{Answer, OperatorAnswer, Prepared};
+pub use brief::brief;
 pub use clock::Clock;
 pub use error::{Error, ErrorKind, Result};
 pub use expr::{ArithmeticOp, CompareOp, Expr};
+pub use facts::{Facts, arithmetic_type};
 pub use form::{Compression, Encoding, ResultForm};
 pub use key_filter::KeyFilter;
 pub use key_set::KeySet;

@@ -55,8 +55,13 @@ pub const PLAN_BYTES_MAX: usize = 4 << 20;
 /// Nested levels of an expression: deeper ones would overflow the stack of a worker.
 pub const EXPR_DEPTH_MAX: usize = 128;
 
-/// Nodes of all expressions of one program together.
-pub const EXPR_NODES_MAX: usize = 64 << 10;
+/// Bytes that a node of an expression counts for, beside its constants: as it is decoded, once more as it is
+/// compiled with its types, columns and arrays, and what a predicate adds.
+pub const EXPR_NODE_BYTES: usize = 256;
+
+/// Bytes of all expressions of one program together, constants included, however often a plan refers to them: a
+/// few times what a plan can say. A program is held in a handful of forms, none much larger than that.
+pub const EXPR_BYTES_MAX: usize = 4 * PLAN_BYTES_MAX;
 
 /// Values of one IN list.
 pub const IN_LIST_MAX: usize = 16 << 10;
@@ -80,12 +85,35 @@ pub const NAME_BYTES_MAX: usize = 255;
 /// Bytes of one string or binary value.
 pub const STRING_BYTES_MAX: usize = 64 << 20;
 
-/// Bytes of a LIKE pattern or a regular expression.
-pub const PATTERN_BYTES_MAX: usize = 64 << 10;
+/// Bytes of a LIKE pattern or a regular expression. A class of Unicode takes some 6 KiB while a regular expression
+/// is parsed and two bytes in its text: 4 KiB of them take 12 MiB, for a moment.
+pub const PATTERN_BYTES_MAX: usize = 4 << 10;
 
 /// Bytes of a regular expression once it is compiled: some hundred Unicode classes, and less than the engines
-/// above allow, so that what is refused here can still run there.
+/// above allow, so that what is refused here can still run there. The form that reads backwards may take as many.
 pub const REGEX_BYTES_MAX: usize = 4 << 20;
+
+/// Bytes of all patterns of one program once they are compiled, a pattern that is used often counting once:
+/// more than a hundred usual ones.
+pub const PATTERNS_BYTES_MAX: usize = 64 << 20;
+
+/// Bytes of the states that a thread keeps of a pattern while it matches; with fewer, large patterns work them
+/// out again and again.
+pub const PATTERN_CACHE_BYTES_MAX: usize = 256 << 10;
+
+/// Patterns of one filter that run over compressed strings by an automaton of their own; it takes some
+/// milliseconds to make one. Others run over the strings, decompressed.
+pub const AUTOMATA_MAX: usize = 16;
+
+/// Distinct integer columns, constants and operations of a program that are computed on 64-bit lanes, each of which
+/// a worker holds for a batch, in 64 KiB. What is beyond is computed by the general evaluator.
+pub const LANES_MAX: usize = 512;
+
+/// Characters of what an answer or an error shows of an expression: it is for people to read.
+pub const DETAIL_CHARS_MAX: usize = 400;
+
+/// Bytes of the message of an error.
+pub const ERROR_BYTES_MAX: usize = 4 << 10;
 
 /// Bytes that the grouping tables of one program may hold at the node, if it is not told otherwise. What
 /// does not fit leaves in parts, which the client merges: half as much memory for one program would let two
@@ -233,6 +261,7 @@ const _: () = assert!(PATTERN_BYTES_MAX <= PLAN_BYTES_MAX);
 const _: () = assert!(
     STRING_BYTES_MAX <= ROW_GROUP_BYTES_MAX && DISTINCT_TRACKED_BYTES_MAX <= TABLE_DISTINCT_BYTES_MAX
 );
+const _: () = assert!(PLAN_BYTES_MAX <= EXPR_BYTES_MAX && REGEX_BYTES_MAX <= PATTERNS_BYTES_MAX);
 const _: () = assert!(SORT_KEYS_MAX <= COLUMNS_MAX);
 const _: () = assert!(TAP_COLUMNS_MAX <= COLUMNS_MAX && TAP_MOMENT_COLUMNS_MAX <= TAP_COLUMNS_MAX);
 const _: () = assert!(MOMENT_COLUMNS_MAX <= COLUMNS_MAX && COLUMNS_MAX <= LISTED_COLUMNS_MAX);

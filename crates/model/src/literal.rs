@@ -1,6 +1,6 @@
 //! Constants in programs and statistics: a value and the canonical type it has.
 
-use crate::{Error, Result, schema};
+use crate::{Error, Result, brief, schema};
 use arrow_schema::DataType;
 use serde::{Deserialize, Serialize};
 use std::cmp::Ordering;
@@ -49,7 +49,8 @@ impl Literal {
             _ => false,
         };
         if !fits || schema::canonical_type(&data_type).as_ref() != Some(&data_type) {
-            return Err(Error::invalid(format!("{value:?} is not a value of type {data_type}")));
+            let text = brief(format_args!("{value:?}"));
+            return Err(Error::invalid(format!("{text} is not a value of type {data_type}")));
         }
         Ok(Literal { value, data_type })
     }
@@ -72,6 +73,15 @@ impl Literal {
     /// Whether it is NULL.
     pub fn is_null(&self) -> bool {
         self.value == Value::Null
+    }
+
+    /// Bytes that it has beside those of the type.
+    pub fn bytes(&self) -> usize {
+        match &self.value {
+            Value::Text(text) => text.len(),
+            Value::Bytes(bytes) => bytes.len(),
+            _ => 0,
+        }
     }
 
     /// The integer behind an integer-like constant.
@@ -126,7 +136,7 @@ impl fmt::Display for Literal {
             (Value::Int(v), DataType::Timestamp(unit, _)) => write!(f, "timestamp({v} {unit:?})"),
             (Value::Int(v), _) => write!(f, "{v}"),
             (Value::Float(v), _) => write!(f, "{v:?}"),
-            (Value::Text(v), _) => write!(f, "'{}'", v.replace('\'', "''")),
+            (Value::Text(v), _) => quoted(f, v),
             (Value::Bytes(v), _) => {
                 f.write_str("X'")?;
                 v.iter().try_for_each(|b| write!(f, "{b:02X}"))?;
@@ -134,6 +144,16 @@ impl fmt::Display for Literal {
             }
         }
     }
+}
+
+/// A text in SQL's quotes, written piece by piece.
+pub(crate) fn quoted(f: &mut fmt::Formatter<'_>, text: &str) -> fmt::Result {
+    f.write_str("'")?;
+    for (place, piece) in text.split('\'').enumerate() {
+        f.write_str(if place > 0 { "''" } else { "" })?;
+        f.write_str(piece)?;
+    }
+    f.write_str("'")
 }
 
 fn decimal_text(unscaled: i128, scale: i8) -> String {

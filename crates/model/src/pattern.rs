@@ -5,15 +5,27 @@
 //! refused where it is first met. Matching takes time in proportion to the text, whatever the pattern.
 
 use crate::{Error, Result, limits};
-use regex::{Regex, RegexBuilder};
+use regex_automata::meta::{BuildError, Config, Regex};
+use regex_automata::nfa::thompson::WhichCaptures;
+use regex_automata::util::syntax;
+use std::sync::Arc;
 
 /// A regular expression, compiled.
 #[derive(Clone, Debug)]
 pub struct Pattern {
-    text: String,
+    text: Arc<str>,
     case_insensitive: bool,
     regex: Regex,
 }
+
+/// Bytes of a character of a LIKE pattern once compiled: `_` is any character of Unicode, forwards and backwards.
+const LIKE_CHAR_BYTES: usize = 1 << 10;
+
+/// Bytes of the states that a thread usually keeps of a compiled LIKE pattern.
+const LIKE_CACHE_BYTES: usize = 64 << 10;
+
+/// Bytes of the searcher for a piece of a LIKE pattern.
+const LIKE_PIECE_BYTES: usize = 512;
 
 impl Pattern {
     /// Compiles a regular expression, which need not match from the start of a text nor up to its end.
@@ -28,10 +40,50 @@ impl Pattern {
                 text.len()
             )));
         }
-        // As Arrow puts the flag.
-        let whole = if case_insensitive { format!("(?i){text}") } else { text.to_string() };
-        let regex = RegexBuilder::new(&whole).size_limit(limits::REGEX_BYTES_MAX).build().map_err(refused)?;
-        Ok(Pattern { text: text.to_string(), case_insensitive, regex })
+        let regex = compile(text, case_insensitive)?;
+        Ok(Pattern { text: text.into(), case_insensitive, regex })
+    }
+
+    /// Compiles a LIKE pattern, which has to match a whole text.
+    ///
+    /// # Errors
+    /// As [`Pattern::new`].
+    pub fn like(pattern: &str, case_insensitive: bool) -> Result<Pattern> {
+        let text = Pattern::regex_of_like(pattern);
+        let regex = compile(&text, case_insensitive)?;
+        Ok(Pattern { text: text.into(), case_insensitive, regex })
+    }
+
+    /// A LIKE pattern, which has to match a whole text, as a regular expression.
+    pub fn regex_of_like(pattern: &str) -> String {
+        let mut regex = String::from("(?s)\\A");
+        let mut chars = pattern.chars();
+        let mut buffer = [0; 4];
+        let mut exactly = |c: char| regex::escape(c.encode_utf8(&mut buffer));
+        while let Some(c) = chars.next() {
+            match c {
+                '%' => regex.push_str(".*"),
+                '_' => regex.push('.'),
+                // A backslash at the end stands for itself.
+                '\\' => regex.push_str(&exactly(chars.next().unwrap_or('\\'))),
+                other => regex.push_str(&exactly(other)),
+            }
+        }
+        regex.push_str("\\z");
+        regex
+    }
+
+    /// Bytes that it has once compiled, with what a thread keeps while it matches.
+    pub fn bytes(&self) -> usize {
+        self.text.len() + self.regex.memory_usage() + limits::PATTERN_CACHE_BYTES_MAX
+    }
+
+    /// Bytes that a LIKE pattern may come to when it is prepared: as searchers for its pieces, or compiled.
+    pub fn like_bytes(pattern: &str, case_insensitive: bool) -> usize {
+        if case_insensitive || pattern.contains('_') {
+            return pattern.len() * LIKE_CHAR_BYTES + LIKE_CACHE_BYTES;
+        }
+        pattern.len() + LIKE_PIECE_BYTES * pattern.bytes().filter(|byte| *byte == b'%').count()
     }
 
     /// The expression as it was written.
@@ -56,13 +108,27 @@ impl PartialEq for Pattern {
     }
 }
 
-fn refused(error: regex::Error) -> Error {
-    match error {
-        regex::Error::CompiledTooBig(_) => Error::over_limit(format!(
+fn compile(text: &str, case_insensitive: bool) -> Result<Regex> {
+    let config = Config::new()
+        .nfa_size_limit(Some(limits::REGEX_BYTES_MAX))
+        .onepass(false)
+        .hybrid_cache_capacity(limits::PATTERN_CACHE_BYTES_MAX)
+        // Whether there is a match is all that is asked.
+        .which_captures(WhichCaptures::None);
+    let syntax = syntax::Config::new().case_insensitive(case_insensitive);
+    Regex::builder().configure(config).syntax(syntax).build(text).map_err(|error| refused(&error))
+}
+
+fn refused(error: &BuildError) -> Error {
+    match error.size_limit() {
+        Some(_) => Error::over_limit(format!(
             "a regular expression may take {} bytes once compiled, this one takes more",
             limits::REGEX_BYTES_MAX
         )),
-        other => Error::invalid(format!("a regular expression that is none: {other}")),
+        None => {
+            let reason = error.syntax_error().map_or_else(|| error.to_string(), ToString::to_string);
+            Error::invalid(format!("a regular expression that is none: {reason}"))
+        }
     }
 }
 

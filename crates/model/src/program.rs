@@ -6,11 +6,12 @@
 //! are read, in which order, by how many workers) is the node's choice.
 
 use crate::{
-    Error, Expr, NullHandling, Result, SketchParameters, SortKey, TableName, Version, cast, limits, order,
-    schema,
+    Error, Expr, NullHandling, Result, SketchParameters, SortKey, TableName, Version, brief, cast, facts,
+    limits, order, schema,
 };
 use arrow_schema::{DataType, Field, Schema, SchemaRef};
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, HashMap};
+use std::fmt;
 use std::sync::Arc;
 
 /// One scan of one table and what is done on the way out.
@@ -155,6 +156,15 @@ impl NamedExpr {
     pub fn column(schema: &Schema, index: usize) -> Self {
         NamedExpr { name: schema.field(index).name().clone(), expr: Expr::Column(index) }
     }
+
+    /// The column that it makes of a table with `table_schema`.
+    ///
+    /// # Errors
+    /// `Invalid` or `OverLimit` when the expression is not well typed.
+    pub fn field(&self, table_schema: &Schema) -> Result<Field> {
+        let data_type = self.expr.data_type(table_schema).map_err(|error| error.at(brief(&self.name)))?;
+        Ok(Field::new(&self.name, data_type, true))
+    }
 }
 
 impl Program {
@@ -196,20 +206,9 @@ impl Program {
     /// # Errors
     /// `Invalid` or `OverLimit`, naming the part that is wrong.
     pub fn result_schema(&self, table_schema: &Schema) -> Result<SchemaRef> {
-        let nodes: usize = self.expressions().into_iter().map(Expr::node_count).sum();
-        if nodes > limits::EXPR_NODES_MAX {
-            return Err(Error::over_limit(format!(
-                "a program may have {} expression nodes, this one has {nodes}",
-                limits::EXPR_NODES_MAX
-            )));
-        }
-        if let Some(filter) = &self.filter {
-            require_boolean("filter", filter, table_schema)?;
-        }
-        let named = |e: &NamedExpr| -> Result<Field> {
-            let data_type = e.expr.data_type(table_schema).map_err(|error| error.at(&e.name))?;
-            Ok(Field::new(&e.name, data_type, true))
-        };
+        self.check_size()?;
+        self.check_filter(table_schema)?;
+        let named = |e: &NamedExpr| e.field(table_schema);
         let fields = match &self.output {
             Output::Rows(columns) => columns.iter().map(named).collect::<Result<Vec<_>>>()?,
             Output::Aggregate { keys, aggregates } => {
@@ -225,6 +224,33 @@ impl Program {
         }
         self.check_order()?;
         Ok(Arc::new(Schema::new(fields)))
+    }
+
+    /// Checks how deep and how large the expressions are, without recursion: whatever comes after may recurse.
+    ///
+    /// # Errors
+    /// `OverLimit`, naming what is too large.
+    pub fn check_size(&self) -> Result<()> {
+        let (mut bytes, mut patterns) = (0, HashMap::new());
+        let mut open: Vec<(&Expr, usize)> = self.expressions().into_iter().map(|e| (e, 0)).collect();
+        while let Some((expr, depth)) = open.pop() {
+            bytes += expr.own_bytes();
+            patterns.extend(expr.pattern().map(|p| ((p.as_str(), p.is_case_insensitive()), p.bytes())));
+            if depth > limits::EXPR_DEPTH_MAX {
+                return Err(facts::too_deep());
+            }
+            check_bytes("expressions", bytes, limits::EXPR_BYTES_MAX)?;
+            open.extend(expr.children().into_iter().map(|child| (child, depth + 1)));
+        }
+        check_bytes("compiled patterns", patterns.into_values().sum(), limits::PATTERNS_BYTES_MAX)
+    }
+
+    /// Checks the filter by itself.
+    ///
+    /// # Errors
+    /// `Invalid` or `OverLimit`, naming what is wrong.
+    pub fn check_filter(&self, table_schema: &Schema) -> Result<()> {
+        self.filter.as_ref().map_or(Ok(()), |filter| require_boolean("filter", filter, table_schema))
     }
 
     /// Checks the order by itself.
@@ -252,24 +278,30 @@ impl Aggregate {
     }
 
     /// As SQL would write it, over a table with `table_schema`.
-    pub fn display(&self, table_schema: &Schema) -> String {
-        let mut arguments: Vec<String> =
-            self.arguments.iter().map(|argument| argument.display(table_schema).to_string()).collect();
-        match self.function {
-            AggregateFunction::Sketch(parameters) => arguments.push(format!("'{parameters}'")),
-            AggregateFunction::Moments(NullHandling::Listwise) => arguments.push("'listwise'".to_string()),
-            _ if arguments.is_empty() => arguments.push("*".to_string()),
-            _ => {}
-        }
-        let arguments = arguments.join(", ");
-        let filter = match &self.filter {
-            Some(filter) => format!(" FILTER (WHERE {})", filter.display(table_schema)),
-            None => String::new(),
-        };
-        format!("{}({arguments}){filter}", self.function.name())
+    pub fn display<'a>(&'a self, table_schema: &'a Schema) -> impl fmt::Display + 'a {
+        fmt::from_fn(move |f| {
+            write!(f, "{}(", self.function.name())?;
+            for (place, argument) in self.arguments.iter().enumerate() {
+                write!(f, "{}{}", if place > 0 { ", " } else { "" }, argument.display(table_schema))?;
+            }
+            match self.function {
+                AggregateFunction::Sketch(parameters) => write!(f, ", '{parameters}')")?,
+                AggregateFunction::Moments(NullHandling::Listwise) => f.write_str(", 'listwise')")?,
+                _ if self.arguments.is_empty() => f.write_str("*)")?,
+                _ => f.write_str(")")?,
+            }
+            match &self.filter {
+                Some(filter) => write!(f, " FILTER (WHERE {})", filter.display(table_schema)),
+                None => Ok(()),
+            }
+        })
     }
 
-    fn field(&self, table_schema: &Schema) -> Result<Field> {
+    /// The column that it makes of a table with `table_schema`.
+    ///
+    /// # Errors
+    /// `Invalid` or `OverLimit` when a part is not well typed or the type of the result is not one it can have.
+    pub fn field(&self, table_schema: &Schema) -> Result<Field> {
         let arguments = self.arguments.iter().map(|e| e.data_type(table_schema));
         let arguments = arguments.collect::<Result<Vec<_>>>()?;
         if let Some(filter) = &self.filter {
@@ -309,6 +341,14 @@ impl Aggregate {
 fn require_boolean(what: &str, expr: &Expr, table_schema: &Schema) -> Result<()> {
     match expr.data_type(table_schema)? {
         DataType::Boolean => Ok(()),
-        other => Err(Error::invalid(format!("a {what} must be boolean, {expr} has type {other}"))),
+        other => Err(Error::invalid(format!("a {what} must be boolean, {} has type {other}", brief(expr)))),
     }
+}
+
+fn check_bytes(what: &str, bytes: usize, most: usize) -> Result<()> {
+    if bytes <= most {
+        return Ok(());
+    }
+    Err(Error::over_limit(format!("the {what} of a program may take {most} bytes, these take more"))
+        .advise("split the query, or use fewer and shorter constants"))
 }

@@ -5,7 +5,7 @@
 //! dictionaries and pages without copying.
 
 use crate::{Error, Result, limits};
-use arrow_schema::{DataType, Field, Schema, SchemaRef};
+use arrow_schema::{DECIMAL128_MAX_PRECISION, DECIMAL128_MAX_SCALE, DataType, Field, Schema, SchemaRef};
 use std::sync::Arc;
 
 /// The type under which the pool holds values of `data_type`, or `None` when it does not hold them.
@@ -19,7 +19,9 @@ pub fn canonical_type(data_type: &DataType) -> Option<DataType> {
         Boolean | Int8 | Int16 | Int32 | Int64 | UInt8 | UInt16 | UInt32 | UInt64 => data_type.clone(),
         Float16 | Float32 => Float32,
         Float64 => Float64,
-        Decimal32(p, s) | Decimal64(p, s) | Decimal128(p, s) => Decimal128(*p, *s),
+        Decimal32(p, s) | Decimal64(p, s) | Decimal128(p, s) => {
+            return decimal(i16::from(*p), i16::from(*s));
+        }
         Date32 => Date32,
         Date64 => Timestamp(arrow_schema::TimeUnit::Millisecond, None),
         Timestamp(..) => data_type.clone(),
@@ -29,6 +31,16 @@ pub fn canonical_type(data_type: &DataType) -> Option<DataType> {
         RunEndEncoded(_, values) => return canonical_type(values.data_type()),
         _ => return None,
     })
+}
+
+/// The decimal type of this precision and scale, if there is one: up to 38 digits, no more behind the point than
+/// there are, and no more than 38 zeros before it.
+pub fn decimal(precision: i16, scale: i16) -> Option<DataType> {
+    let (precision, scale) = (u8::try_from(precision).ok()?, i8::try_from(scale).ok()?);
+    let fits = (1..=DECIMAL128_MAX_PRECISION).contains(&precision)
+        && scale >= -DECIMAL128_MAX_SCALE
+        && i16::from(scale) <= i16::from(precision);
+    fits.then_some(DataType::Decimal128(precision, scale))
 }
 
 /// The schema under which the pool holds a table given with `schema`.

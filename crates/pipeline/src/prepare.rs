@@ -9,15 +9,13 @@
 //! An [`Expr::Opaque`] part says which columns it reads as far as its decoder could tell; a host that uses
 //! stranger ones has to ask for those columns elsewhere in the program.
 
-use arrow_schema::{Schema, SchemaRef};
+use arrow_schema::{DataType, Schema, SchemaRef};
 use farpool_model::{
-    Aggregate, Answer, Error, Expr, NamedExpr, OperatorAnswer, Output, Prepared, Program, Result, SortKey,
-    Version, Weakened, limits, weaken,
+    Aggregate, Answer, Error, Expr, Facts, NamedExpr, OperatorAnswer, Output, Prepared, Program, Result,
+    SortKey, Version, Weakened, brief, weaken,
 };
 use std::collections::BTreeSet;
-
-/// Longest detail of an answer, in characters: it is for people to read.
-const DETAIL_CHARS_MAX: usize = 400;
+use std::fmt;
 
 /// What of `program` runs over a table with `table_schema` (canonical) at `version`.
 ///
@@ -26,7 +24,7 @@ const DETAIL_CHARS_MAX: usize = 400;
 /// it is ill-typed, `OverLimit` when it is too large, `NotFound` when it asks for another version.
 pub fn prepare(program: &Program, table_schema: &SchemaRef, version: Version) -> Result<Prepared> {
     check_version(program, version)?;
-    check_size(program)?;
+    program.check_size()?;
     check_columns(program, table_schema)?;
     program.check_order()?;
     let filter = FilterPart::of(program, table_schema)?;
@@ -60,29 +58,6 @@ fn check_version(program: &Program, version: Version) -> Result<()> {
     }
 }
 
-/// Limits of depth and number, without recursion: everything after this may recurse.
-fn check_size(program: &Program) -> Result<()> {
-    let mut nodes = 0;
-    let mut open: Vec<(&Expr, usize)> = program.expressions().into_iter().map(|e| (e, 1)).collect();
-    while let Some((expr, depth)) = open.pop() {
-        nodes += expr.own_nodes();
-        if depth > limits::EXPR_DEPTH_MAX {
-            return Err(Error::over_limit(format!(
-                "an expression may be nested {} levels deep",
-                limits::EXPR_DEPTH_MAX
-            )));
-        }
-        if nodes > limits::EXPR_NODES_MAX {
-            return Err(Error::over_limit(format!(
-                "a program may have {} expression nodes",
-                limits::EXPR_NODES_MAX
-            )));
-        }
-        open.extend(expr.children().into_iter().map(|child| (child, depth + 1)));
-    }
-    Ok(())
-}
-
 /// Also of the parts that will be refused: their columns may have to be given to the host.
 fn check_columns(program: &Program, table_schema: &Schema) -> Result<()> {
     let count = table_schema.fields().len();
@@ -111,14 +86,16 @@ impl FilterPart {
         filter.collect_columns(&mut columns);
         let (effective, refusal) = match weaken(filter) {
             Weakened::Exact(filter) => (Some(filter), None),
-            Weakened::Superset(weaker, reason) => (without_failures(weaker), Some(reason)),
+            Weakened::Superset(weaker, reason) => (without_failures(weaker, table_schema)?, Some(reason)),
             Weakened::Refused(reason) => (None, Some(reason)),
         };
-        check_filter(program, effective.as_ref(), table_schema)?;
+        if refusal.is_none() {
+            program.check_filter(table_schema)?;
+        }
         let refusal = refusal
             .map(|reason| (if effective.is_some() { Answer::Superset } else { Answer::Refused }, reason));
         let host_columns = refusal.is_some().then_some(columns);
-        let detail = filter.display(table_schema).to_string();
+        let detail = brief(filter.display(table_schema));
         Ok(FilterPart { effective, answer: Some(answer("filter", detail, refusal)), host_columns })
     }
 
@@ -128,36 +105,44 @@ impl FilterPart {
 }
 
 /// Drops the conjuncts that may fail: the part that was weakened away may be what kept them from failing.
-fn without_failures(weaker: Expr) -> Option<Expr> {
+///
+/// # Errors
+/// `Invalid` when one is no condition.
+fn without_failures(weaker: Expr, table_schema: &Schema) -> Result<Option<Expr>> {
     let parts = match weaker {
         Expr::And(parts) => parts,
         other => vec![other],
     };
-    Expr::all(parts.into_iter().filter(|part| !part.may_fail()).collect())
-}
-
-fn check_filter(program: &Program, filter: Option<&Expr>, table_schema: &Schema) -> Result<()> {
-    let output = Output::Rows(Vec::new());
-    let probe = Program { filter: filter.cloned(), output, order: Vec::new(), ..program.clone() };
-    probe.result_schema(table_schema).map(|_| ())
+    let mut kept = Vec::with_capacity(parts.len());
+    for part in parts {
+        let facts = Facts::of(&part, table_schema)?;
+        if facts.data_type != DataType::Boolean {
+            return Err(Error::invalid(format!(
+                "a filter must be boolean, a part has type {}",
+                facts.data_type
+            )));
+        }
+        if !facts.may_fail {
+            kept.push(part);
+        }
+    }
+    Ok(Expr::all(kept))
 }
 
 /// Types of all that is asked for, also of what will not run because of the filter or an opaque neighbour.
 fn check_output(program: &Program, table_schema: &Schema) -> Result<()> {
-    let output = match &program.output {
-        Output::Rows(columns) => Output::Rows(columns.iter().filter(|c| runs(&c.expr)).cloned().collect()),
+    let columns = match &program.output {
+        Output::Rows(columns) => columns,
         Output::Aggregate { keys, aggregates } => {
-            let asked = keys.len() + aggregates.len();
-            let keys: Vec<_> = keys.iter().filter(|k| runs(&k.expr)).cloned().collect();
-            let aggregates: Vec<_> = aggregates.iter().filter(|a| aggregate_runs(a)).cloned().collect();
-            if asked > 0 && keys.is_empty() && aggregates.is_empty() {
-                return Ok(());
+            if keys.is_empty() && aggregates.is_empty() {
+                return Err(Error::invalid("an aggregation needs a key or an aggregate"));
             }
-            Output::Aggregate { keys, aggregates }
+            let run = aggregates.iter().filter(|a| aggregate_runs(a));
+            run.map(|a| a.field(table_schema).map(|_| ())).collect::<Result<()>>()?;
+            keys
         }
     };
-    let probe = Program { filter: None, output, order: Vec::new(), ..program.clone() };
-    probe.result_schema(table_schema).map(|_| ())
+    columns.iter().filter(|c| runs(&c.expr)).try_for_each(|c| c.field(table_schema).map(|_| ()))
 }
 
 fn runs(expr: &Expr) -> bool {
@@ -181,7 +166,7 @@ struct OutputPart {
 impl OutputPart {
     fn of(program: &Program, filter: &FilterPart, table_schema: &Schema) -> Self {
         let refusal = match &program.output {
-            Output::Rows(columns) => project_refusal(columns, filter),
+            Output::Rows(columns) => project_refusal(columns, filter, table_schema),
             Output::Aggregate { keys, aggregates } => aggregate_refusal(keys, aggregates, filter),
         };
         let is_whole = refusal.is_none();
@@ -196,7 +181,7 @@ impl OutputPart {
     }
 }
 
-fn project_refusal(columns: &[NamedExpr], filter: &FilterPart) -> Option<String> {
+fn project_refusal(columns: &[NamedExpr], filter: &FilterPart, table_schema: &Schema) -> Option<String> {
     if let Some(reason) = columns.iter().find_map(|c| c.expr.opaque_reason()) {
         return Some(reason.to_string());
     }
@@ -205,7 +190,7 @@ fn project_refusal(columns: &[NamedExpr], filter: &FilterPart) -> Option<String>
     if !host_columns.iter().all(|&column| given(column)) {
         return Some("the host needs the columns of the filter to apply it again".to_string());
     }
-    let fails = columns.iter().any(|c| c.expr.may_fail());
+    let fails = columns.iter().any(|c| c.expr.may_fail(table_schema).unwrap_or(true));
     fails.then(|| "it may fail on rows that the host's filter removes".to_string())
 }
 
@@ -233,7 +218,7 @@ fn output_answer(
         Output::Rows(columns) => {
             // Plain columns are part of the scan, unless there is something to say about them.
             let plain = columns.iter().all(|c| matches!(c.expr, Expr::Column(_)));
-            let detail = listed(columns.iter().map(|c| c.expr.display(table_schema).to_string()));
+            let detail = brief(listed(columns.iter().map(|c| c.expr.display(table_schema))));
             (!plain || refusal.is_some()).then(|| answer("project", detail, refusal))
         }
         Output::Aggregate { keys, aggregates } => {
@@ -242,10 +227,10 @@ fn output_answer(
                 (false, true) => "distinct",
                 (false, false) => "group",
             };
-            let keys = listed(keys.iter().map(|k| k.expr.display(table_schema).to_string()));
+            let separator = if keys.is_empty() || aggregates.is_empty() { "" } else { ": " };
+            let keys = listed(keys.iter().map(|k| k.expr.display(table_schema)));
             let functions = listed(aggregates.iter().map(|a| a.display(table_schema)));
-            let separator = if keys.is_empty() || functions.is_empty() { "" } else { ": " };
-            Some(answer(name, format!("{keys}{separator}{functions}"), refusal))
+            Some(answer(name, brief(format_args!("{keys}{separator}{functions}")), refusal))
         }
     }
 }
@@ -276,7 +261,10 @@ impl LimitPart {
         let refusal = reason.map(|reason| (Answer::Refused, reason.to_string()));
         let (name, detail) = match program.order.as_slice() {
             [] => ("limit", limit.to_string()),
-            order => ("top-k", format!("{limit} by {}", order_detail(order, &program.output, table_schema))),
+            order => (
+                "top-k",
+                brief(format_args!("{limit} by {}", order_detail(order, &program.output, table_schema))),
+            ),
         };
         LimitPart {
             effective: reason.is_none().then_some(limit),
@@ -288,32 +276,33 @@ impl LimitPart {
 
 fn order_detail(order: &[SortKey], output: &Output, table_schema: &Schema) -> String {
     let shown = |place: usize| match output {
-        Output::Rows(columns) => columns[place].expr.display(table_schema).to_string(),
+        Output::Rows(columns) => brief(columns[place].expr.display(table_schema)),
         Output::Aggregate { keys, aggregates } => match keys.get(place) {
-            Some(key) => key.expr.display(table_schema).to_string(),
-            None => aggregates[place - keys.len()].display(table_schema),
+            Some(key) => brief(key.expr.display(table_schema)),
+            None => brief(aggregates[place - keys.len()].display(table_schema)),
         },
     };
-    listed(order.iter().map(|key| key.display(&shown(key.column))))
+    brief(listed(order.iter().map(|key| key.display(&shown(key.column)))))
 }
 
 fn scan_detail(program: &Program, effective: &Program, table_schema: &Schema) -> String {
-    let names = effective.columns().into_iter().map(|i| table_schema.field(i).name().clone());
-    format!("{} ({})", program.table, listed(names))
+    let columns = effective.columns();
+    let names = columns.iter().map(|i| table_schema.field(*i).name());
+    brief(format_args!("{} ({})", program.table, listed(names)))
 }
 
-fn listed(parts: impl Iterator<Item = String>) -> String {
-    parts.collect::<Vec<_>>().join(", ")
+/// The parts with commas between them, made one by one as they are written.
+fn listed<T: fmt::Display>(parts: impl Iterator<Item = T> + Clone) -> impl fmt::Display {
+    fmt::from_fn(move |f| {
+        let mut parts = parts.clone().enumerate();
+        parts.try_for_each(|(place, part)| write!(f, "{}{part}", if place > 0 { ", " } else { "" }))
+    })
 }
 
-fn answer(name: &str, mut detail: String, refusal: Option<(Answer, String)>) -> OperatorAnswer {
-    if let Some((cut, _)) = detail.char_indices().nth(DETAIL_CHARS_MAX) {
-        detail.truncate(cut);
-        detail.push('…');
-    }
+fn answer(name: &str, detail: String, refusal: Option<(Answer, String)>) -> OperatorAnswer {
     let (answer, reason) = match refusal {
         None => (Answer::Exact, None),
-        Some((answer, reason)) => (answer, Some(reason)),
+        Some((answer, reason)) => (answer, Some(brief(reason))),
     };
     OperatorAnswer { name: name.to_string(), detail, answer, reason }
 }

@@ -98,7 +98,7 @@ pub fn one_line(program: &Program, info: &TableInfo) -> String {
             let keys: Vec<String> = keys.iter().map(|k| k.expr.display(schema).to_string()).collect();
             let _ = write!(text, ", keys=[{}]", keys.join(", "));
             if !aggregates.is_empty() {
-                let shown: Vec<String> = aggregates.iter().map(|a| a.display(schema)).collect();
+                let shown: Vec<String> = aggregates.iter().map(|a| a.display(schema).to_string()).collect();
                 let _ = write!(text, ", aggregates=[{}]", shown.join(", "));
             }
         }
@@ -121,7 +121,8 @@ fn output_shown(program: &Program, place: usize, info: &TableInfo) -> String {
     let shown = match &program.output {
         Output::Rows(columns) => of_rows(columns),
         Output::Aggregate { keys, aggregates } => {
-            let of_aggregate = |place: usize| aggregates.get(place).map(|a| a.display(&info.schema));
+            let of_aggregate =
+                |place: usize| aggregates.get(place).map(|a| a.display(&info.schema).to_string());
             of_rows(keys).or_else(|| of_aggregate(place.checked_sub(keys.len())?))
         }
     };

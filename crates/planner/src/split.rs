@@ -51,7 +51,7 @@ pub fn place(condition: Expr, schema: &Schema) -> Placed {
 
 /// Well typed, boolean, and small enough that a whole filter of such conditions stays within the limits.
 fn check(condition: &Expr, schema: &Schema) -> Result<(), String> {
-    if condition.node_count() > limits::EXPR_NODES_MAX / 4 {
+    if condition.bytes() > limits::EXPR_BYTES_MAX / 4 {
         return Err("the condition is too long".to_string());
     }
     // The AND that will hold it adds a level.

@@ -90,8 +90,17 @@ fn pays(condition: &Expr, info: &TableInfo) -> bool {
         let saved = info.rows as f64 * removed * ROW_BYTES_SAVED;
         return removed >= SET_REMOVES_MIN && saved >= bytes as f64;
     }
-    let listed = cast::u64_from(condition.node_count());
+    let listed = cast::u64_from(listed_values(condition));
     listed < ROWS_PER_LISTED_VALUE_MIN || listed * ROWS_PER_LISTED_VALUE_MIN <= info.rows
+}
+
+/// Nodes of a condition, and the values of its lists.
+fn listed_values(condition: &Expr) -> usize {
+    let here = match condition {
+        Expr::InList(_, list) => 1 + list.len(),
+        _ => 1,
+    };
+    here + condition.children().into_iter().map(listed_values).sum::<usize>()
 }
 
 /// Bytes on the wire of the sets and filters in a condition.

@@ -6,16 +6,15 @@ use super::pieces::Pieces;
 use super::{kernels, scalar};
 use arrow_array::{ArrayRef, new_empty_array};
 use arrow_schema::{DataType, Schema};
-use farpool_model::{ArithmeticOp, CompareOp, Error, Expr, KeyFilter, Pattern, Result};
+use farpool_model::{ArithmeticOp, CompareOp, Error, Expr, Facts, KeyFilter, Pattern, Result, limits};
 use std::collections::BTreeSet;
 
 /// A compiled expression.
 #[derive(Debug)]
 pub(crate) struct Compiled {
     pub(super) node: Node,
-    data_type: DataType,
+    facts: Facts,
     columns: Vec<usize>,
-    fallible: bool,
 }
 
 #[derive(Debug)]
@@ -31,11 +30,6 @@ pub(super) enum Node {
     IsNull(Box<Compiled>),
     InList(Box<Compiled>, Members),
     InFilter(Vec<Compiled>, KeyFilter),
-    Like {
-        value: Box<Compiled>,
-        pattern: ArrayRef,
-        case_insensitive: bool,
-    },
     /// Text that LIKE is asked of, with what the pattern wants in it.
     Pieces(Box<Compiled>, Pieces),
     Regex(Box<Compiled>, Pattern),
@@ -52,16 +46,23 @@ impl Compiled {
     /// Compiles `expr` over a table with `schema`, which is canonical.
     ///
     /// # Errors
-    /// `Invalid` when it is not well typed or has an opaque part.
+    /// `Invalid` when it is not well typed or has an opaque part; `OverLimit` when it is nested too deeply.
     pub(crate) fn new(expr: &Expr, schema: &Schema) -> Result<Compiled> {
-        let mut columns = BTreeSet::new();
-        expr.collect_columns(&mut columns);
-        Ok(Compiled {
-            node: node_of(expr, schema)?,
-            data_type: expr.data_type(schema)?,
-            columns: columns.into_iter().collect(),
-            fallible: fallible(expr, schema)?,
-        })
+        Compiled::at(expr, schema, 0)
+    }
+
+    fn at(expr: &Expr, schema: &Schema, depth: usize) -> Result<Compiled> {
+        if depth > limits::EXPR_DEPTH_MAX {
+            return Err(Error::over_limit("an expression is nested too deeply to be compiled"));
+        }
+        let children = expr.children().into_iter().map(|child| Compiled::at(child, schema, depth + 1));
+        let children = children.collect::<Result<Vec<Compiled>>>()?;
+        let facts = children.iter().map(|child| &child.facts).collect::<Vec<_>>();
+        let facts = Facts::of_node(expr, schema, &facts)?;
+        let mut columns: BTreeSet<usize> =
+            children.iter().flat_map(|child| &child.columns).copied().collect();
+        columns.extend(expr.as_column());
+        Ok(Compiled { node: node_of(expr, children)?, facts, columns: columns.into_iter().collect() })
     }
 
     /// The values over `frame`, which holds the columns of [`Compiled::columns`].
@@ -70,7 +71,7 @@ impl Compiled {
     /// `Invalid` when the expression fails on one of the rows.
     pub(crate) fn evaluate(&self, frame: &Frame) -> Result<Evaluated> {
         if frame.rows() == 0 {
-            return Ok(Evaluated::Array(new_empty_array(&self.data_type)));
+            return Ok(Evaluated::Array(new_empty_array(self.data_type())));
         }
         kernels::evaluate(self, frame)
     }
@@ -80,25 +81,29 @@ impl Compiled {
         self.evaluate(frame)?.into_array(frame.rows())
     }
 
-    /// Makes this `self AND other`.
+    /// Makes this `self AND other`. However many are added, the result is one level deeper.
     pub(crate) fn and(&mut self, other: Compiled) {
-        let mut columns: BTreeSet<usize> = self.columns.iter().copied().collect();
-        columns.extend(&other.columns);
-        let merged = Compiled {
-            node: Node::And(Vec::new()),
-            data_type: DataType::Boolean,
-            columns: columns.into_iter().collect(),
-            fallible: self.fallible || other.fallible,
-        };
-        let first = std::mem::replace(self, merged);
-        let mut parts = vec![first, other];
-        parts.sort_by_key(Compiled::is_fallible);
-        self.node = Node::And(parts);
+        if !matches!(self.node, Node::And(_)) {
+            let facts = Facts { data_type: DataType::Boolean, range: None, may_fail: self.is_fallible() };
+            let merged = Compiled { node: Node::And(Vec::new()), facts, columns: self.columns.clone() };
+            let first = std::mem::replace(self, merged);
+            self.node = Node::And(vec![first]);
+        }
+        self.facts.may_fail |= other.is_fallible();
+        if self.columns != other.columns {
+            self.columns.extend(&other.columns);
+            self.columns.sort_unstable();
+            self.columns.dedup();
+        }
+        if let Node::And(parts) = &mut self.node {
+            let place = parts.partition_point(|part| !part.is_fallible() || other.is_fallible());
+            parts.insert(place, other);
+        }
     }
 
     /// The type of the values.
     pub(crate) fn data_type(&self) -> &DataType {
-        &self.data_type
+        &self.facts.data_type
     }
 
     /// The columns that it reads, sorted.
@@ -116,7 +121,7 @@ impl Compiled {
 
     /// Whether it may fail on some values.
     pub(crate) fn is_fallible(&self) -> bool {
-        self.fallible
+        self.facts.may_fail
     }
 }
 
@@ -126,94 +131,67 @@ pub(crate) fn scalar_of(literal: &farpool_model::Literal) -> Result<ArrayRef> {
     scalar::of_literal(literal)
 }
 
-fn node_of(expr: &Expr, schema: &Schema) -> Result<Node> {
-    let boxed = |e: &Expr| Compiled::new(e, schema).map(Box::new);
+/// The node of `expr`, whose children are compiled, in the order of [`Expr::children`].
+fn node_of(expr: &Expr, children: Vec<Compiled>) -> Result<Node> {
     Ok(match expr {
         Expr::Column(index) => Node::Column(*index),
         Expr::Literal(literal) => Node::Literal(scalar::of_literal(literal)?),
-        Expr::Compare(op, l, r) => Node::Compare(*op, boxed(l)?, boxed(r)?),
-        Expr::And(parts) => Node::And(infallible_first(parts, schema)?),
-        Expr::Or(parts) => Node::Or(infallible_first(parts, schema)?),
-        Expr::Not(e) => Node::Not(boxed(e)?),
-        Expr::IsNull(e) => Node::IsNull(boxed(e)?),
-        Expr::InList(e, list) => Node::InList(boxed(e)?, Members::new(list)),
-        Expr::InSet(e, set) => Node::InList(boxed(e)?, Members::of_set(set)),
-        Expr::InFilter(values, filter) => {
-            let values = values.iter().map(|e| Compiled::new(e, schema)).collect::<Result<_>>()?;
-            Node::InFilter(values, filter.clone())
+        Expr::And(_) => Node::And(infallible_first(children)),
+        Expr::Or(_) => Node::Or(infallible_first(children)),
+        Expr::InFilter(_, filter) => Node::InFilter(children, filter.clone()),
+        Expr::Case { branches, otherwise } => case_of(children, branches.len(), otherwise.is_some())?,
+        Expr::Compare(op, ..) => {
+            let [left, right] = boxed(children)?;
+            Node::Compare(*op, left, right)
         }
-        Expr::Like { value, pattern, case_insensitive } => match Pieces::of(pattern) {
-            Some(pieces) if !case_insensitive => Node::Pieces(boxed(value)?, pieces),
-            _ => Node::Like {
-                value: boxed(value)?,
-                pattern: std::sync::Arc::new(arrow_array::StringViewArray::from(vec![pattern.as_str()])),
-                case_insensitive: *case_insensitive,
-            },
-        },
-        Expr::Regex { value, pattern } => Node::Regex(boxed(value)?, pattern.clone()),
-        Expr::Arithmetic(op, l, r) => Node::Arithmetic(*op, boxed(l)?, boxed(r)?),
-        Expr::Negate(e) => Node::Negate(boxed(e)?),
-        Expr::Cast(e, to) => {
-            let inner = boxed(e)?;
-            if !arrow_cast::can_cast_types(inner.data_type(), to) {
-                return Err(Error::invalid(format!("{} cannot be cast to {to}", inner.data_type())));
-            }
-            Node::Cast(inner)
-        }
-        Expr::Case { branches, otherwise } => {
-            let pair = |(when, then): &(Expr, Expr)| {
-                Ok((Compiled::new(when, schema)?, Compiled::new(then, schema)?))
-            };
-            Node::Case {
-                branches: branches.iter().map(pair).collect::<Result<_>>()?,
-                otherwise: otherwise.as_deref().map(boxed).transpose()?,
-            }
+        Expr::Arithmetic(op, ..) => {
+            let [left, right] = boxed(children)?;
+            Node::Arithmetic(*op, left, right)
         }
         Expr::Opaque { reason, .. } => return Err(Error::invalid(reason.clone())),
+        of_one => {
+            let [value] = boxed(children)?;
+            node_of_one(of_one, value)?
+        }
     })
 }
 
-fn infallible_first(parts: &[Expr], schema: &Schema) -> Result<Vec<Compiled>> {
-    let mut parts: Vec<_> = parts.iter().map(|p| Compiled::new(p, schema)).collect::<Result<_>>()?;
+fn node_of_one(expr: &Expr, value: Box<Compiled>) -> Result<Node> {
+    Ok(match expr {
+        Expr::Not(_) => Node::Not(value),
+        Expr::IsNull(_) => Node::IsNull(value),
+        Expr::Negate(_) => Node::Negate(value),
+        Expr::InList(_, list) => Node::InList(value, Members::new(list)),
+        Expr::InSet(_, set) => Node::InList(value, Members::of_set(set)),
+        Expr::Like { pattern, case_insensitive, .. } => match Pieces::of(pattern) {
+            Some(pieces) if !case_insensitive => Node::Pieces(value, pieces),
+            _ => Node::Regex(value, Pattern::like(pattern, *case_insensitive)?),
+        },
+        Expr::Regex { pattern, .. } => Node::Regex(value, pattern.clone()),
+        Expr::Cast(_, to) if arrow_cast::can_cast_types(value.data_type(), to) => Node::Cast(value),
+        Expr::Cast(_, to) => {
+            return Err(Error::invalid(format!("{} cannot be cast to {to}", value.data_type())));
+        }
+        _ => return Err(Error::internal("a node with more than one child")),
+    })
+}
+
+fn case_of(children: Vec<Compiled>, branches: usize, otherwise: bool) -> Result<Node> {
+    let wrong = || Error::internal("a CASE with other parts than its own");
+    let mut parts = children.into_iter();
+    let pair = |_| parts.next().zip(parts.next()).ok_or_else(wrong);
+    let branches = (0..branches).map(pair).collect::<Result<_>>()?;
+    let otherwise = if otherwise { Some(Box::new(parts.next().ok_or_else(wrong)?)) } else { None };
+    Ok(Node::Case { branches, otherwise })
+}
+
+fn boxed<const COUNT: usize>(children: Vec<Compiled>) -> Result<[Box<Compiled>; COUNT]> {
+    let children: Vec<Box<Compiled>> = children.into_iter().map(Box::new).collect();
+    children.try_into().map_err(|_| Error::internal("a node with other children than its own"))
+}
+
+/// In the order of the query otherwise.
+fn infallible_first(mut parts: Vec<Compiled>) -> Vec<Compiled> {
     parts.sort_by_key(Compiled::is_fallible);
-    Ok(parts)
-}
-
-/// Like [`Expr::may_fail`], but knowing the types: decimals whose exact result may need more than 128 bits
-/// and casts from text may fail as well.
-pub(crate) fn fallible(expr: &Expr, schema: &Schema) -> Result<bool> {
-    let here = match expr {
-        Expr::Arithmetic(ArithmeticOp::Divide | ArithmeticOp::Modulo, _, _) => expr.may_fail(),
-        Expr::Arithmetic(op, l, r) => decimal_may_overflow(*op, &l.data_type(schema)?, &r.data_type(schema)?),
-        Expr::Cast(inner, to) => {
-            let from = inner.data_type(schema)?;
-            match to {
-                DataType::Float64 => !from.is_numeric(),
-                DataType::Utf8View => from == DataType::BinaryView,
-                _ => true,
-            }
-        }
-        _ => false,
-    };
-    if here {
-        return Ok(true);
-    }
-    for child in expr.children() {
-        if fallible(child, schema)? {
-            return Ok(true);
-        }
-    }
-    Ok(false)
-}
-
-fn decimal_may_overflow(op: ArithmeticOp, left: &DataType, right: &DataType) -> bool {
-    let (DataType::Decimal128(p1, s1), DataType::Decimal128(p2, s2)) = (left, right) else {
-        return false;
-    };
-    let (p1, s1, p2, s2) = (i16::from(*p1), i16::from(*s1), i16::from(*p2), i16::from(*s2));
-    let digits = match op {
-        ArithmeticOp::Multiply => p1 + p2,
-        _ => s1.max(s2) + (p1 - s1).max(p2 - s2) + 1,
-    };
-    digits > i16::from(arrow_schema::DECIMAL128_MAX_PRECISION)
+    parts
 }

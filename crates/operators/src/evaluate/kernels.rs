@@ -14,7 +14,6 @@ use arrow_schema::{ArrowError, DataType};
 use arrow_select::filter::prep_null_mask_filter;
 use arrow_select::interleave::interleave;
 use arrow_select::zip::zip;
-use arrow_string::like::{ilike, like};
 use farpool_model::{ArithmeticOp, CompareOp, KeyFilter, Result};
 use farpool_statistics::keys;
 use std::sync::Arc;
@@ -51,13 +50,6 @@ pub(super) fn evaluate(compiled: &Compiled, frame: &Frame) -> Result<Evaluated> 
         Node::InFilter(values, filter) => {
             let values = values.iter().map(|e| e.array(frame)).collect::<Result<Vec<_>>>()?;
             may_have(filter, &values).map(Evaluated::Array)
-        }
-        Node::Like { value, pattern, case_insensitive } => {
-            let value = value.evaluate(frame)?;
-            let pattern = Evaluated::Scalar(pattern.clone());
-            let kernel = if *case_insensitive { ilike } else { like };
-            let result = kernel(&value, &pattern).map_err(failure::of_data)?;
-            Ok(Evaluated::like(&[&value], Arc::new(result)))
         }
         Node::Pieces(value, pieces) => {
             let value = value.evaluate(frame)?;

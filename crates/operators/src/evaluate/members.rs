@@ -21,10 +21,18 @@ const BITMAP_VALUES_MAX: i128 = 8 << 20;
 /// Integers up to which a list is scanned rather than looked up.
 const SCANNED_MAX: usize = 8;
 
+/// The integers of a list, or of a set of keys, which has too many to be written out.
+#[derive(Debug)]
+enum Ints {
+    /// Sorted, each once.
+    Listed(Vec<i128>),
+    Keys(KeySet),
+}
+
 /// The values of an IN list.
 #[derive(Debug)]
 pub(crate) struct Members {
-    ints: Vec<i128>,
+    ints: Ints,
     /// The integers as a bitmap, if they lie close enough together.
     set: Option<IntegerSet>,
     /// Bits of the widened floats.
@@ -38,18 +46,19 @@ impl Members {
     /// The constants of `list`, which have one type.
     pub(crate) fn new(list: &[Literal]) -> Members {
         let mut members = Members {
-            ints: Vec::new(),
+            ints: Ints::Listed(Vec::new()),
             set: None,
             floats: HashSet::default(),
             bytes: HashSet::default(),
             bools: [false; 2],
             has_null: false,
         };
+        let mut ints = Vec::new();
         for literal in list {
             match literal.value() {
                 Value::Null => members.has_null = true,
                 Value::Bool(v) => members.bools[usize::from(*v)] = true,
-                Value::Int(v) => members.ints.push(*v),
+                Value::Int(v) => ints.push(*v),
                 Value::Float(v) => {
                     members.floats.insert(plus_zero(*v).to_bits());
                 }
@@ -61,16 +70,19 @@ impl Members {
                 }
             }
         }
-        members.ints.sort_unstable();
-        members.ints.dedup();
-        members.set = set_of(&members.ints);
+        ints.sort_unstable();
+        ints.dedup();
+        members.set = set_of(&ints);
+        members.ints = Ints::Listed(ints);
         members
     }
 
     /// The keys of `set`.
     pub(crate) fn of_set(set: &KeySet) -> Members {
-        let ints: Vec<i128> = set.iter().map(i128::from).collect();
-        Members { set: set_of(&ints), ints, ..Members::new(&[]) }
+        let count = usize::try_from(set.max().abs_diff(set.min())).unwrap_or(usize::MAX).saturating_add(1);
+        let holds = |place: usize| set.contains(set.min().wrapping_add(place as i64));
+        let bitmap = IntegerSet::new(set.min(), count, holds);
+        Members { set: Some(bitmap), ints: Ints::Keys(set.clone()), ..Members::new(&[]) }
     }
 
     /// Whether each value is a member, in SQL's logic.
@@ -142,12 +154,11 @@ impl Members {
     /// Whether the list has the integer `value`.
     #[inline]
     pub(crate) fn has_int(&self, value: i128) -> bool {
-        if self.ints.len() <= SCANNED_MAX {
-            return self.ints.contains(&value);
-        }
-        match &self.set {
-            Some(set) => i64::try_from(value).is_ok_and(|value| set.contains(value)),
-            None => self.ints.binary_search(&value).is_ok(),
+        match (&self.ints, &self.set) {
+            (Ints::Listed(ints), _) if ints.len() <= SCANNED_MAX => ints.contains(&value),
+            (_, Some(set)) => i64::try_from(value).is_ok_and(|value| set.contains(value)),
+            (Ints::Listed(ints), None) => ints.binary_search(&value).is_ok(),
+            (Ints::Keys(keys), None) => i64::try_from(value).is_ok_and(|value| keys.contains(value)),
         }
     }
 
@@ -156,15 +167,37 @@ impl Members {
         self.set.as_ref()
     }
 
-    /// The integers of the list, sorted.
-    pub(crate) fn ints(&self) -> &[i128] {
-        &self.ints
+    /// The integers from `min` to `max` as closed ranges; `None` when there are more than `most` of these.
+    pub(crate) fn runs(&self, min: i64, max: i64, most: usize) -> Option<Vec<(i128, i128)>> {
+        let (low, high) = (i128::from(min), i128::from(max));
+        match &self.ints {
+            Ints::Listed(ints) => {
+                let inside = &ints[ints.partition_point(|v| *v < low)..ints.partition_point(|v| *v <= high)];
+                runs_of(inside.iter().copied(), most)
+            }
+            Ints::Keys(keys) => runs_of(keys.within(min, max).map(i128::from), most),
+        }
     }
 
     /// Whether NULL is in the list.
     pub(crate) fn has_null(&self) -> bool {
         self.has_null
     }
+}
+
+/// Sorted integers as closed ranges; `None` when there are more than `most` of these.
+fn runs_of(ints: impl Iterator<Item = i128>, most: usize) -> Option<Vec<(i128, i128)>> {
+    let mut runs: Vec<(i128, i128)> = Vec::new();
+    for value in ints {
+        match runs.last_mut() {
+            Some((_, last)) if last.checked_add(1) == Some(value) => *last = value,
+            _ => runs.push((value, value)),
+        }
+        if runs.len() > most {
+            return None;
+        }
+    }
+    Some(runs)
 }
 
 /// The bitmap of sorted integers, unless they are few or too far apart.

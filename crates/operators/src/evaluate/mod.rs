@@ -17,7 +17,7 @@ mod scalar;
 
 pub(crate) use compile::Compiled;
 #[cfg(test)]
-pub(crate) use compile::{fallible, scalar_of};
+pub(crate) use compile::scalar_of;
 pub(crate) use frame::Frame;
 pub(crate) use kernels::truth;
 pub(crate) use members::Members;

@@ -2,7 +2,8 @@
 
 use arrow_schema::{DataType, Schema};
 use farpool_model::literal::integer_range;
-use farpool_model::{ArithmeticOp, Expr, schema};
+use farpool_model::{ArithmeticOp, Expr, limits, schema};
+use std::collections::HashMap;
 
 /// The position of a node; operands stand before their operations.
 pub(crate) type LaneId = usize;
@@ -11,16 +12,17 @@ pub(crate) type LaneId = usize;
 #[derive(Debug, Default)]
 pub(crate) struct Lanes {
     pub(super) nodes: Vec<Lane>,
+    places: HashMap<Lane, LaneId>,
 }
 
 /// An operation together with the range that its result must keep within to mean what the expression says.
-#[derive(Clone, Copy, Debug, PartialEq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) struct Lane {
     pub(super) op: LaneOp,
     pub(super) range: (i128, i128),
 }
 
-#[derive(Clone, Copy, Debug, PartialEq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) enum LaneOp {
     Column(usize),
     Constant(i128),
@@ -40,11 +42,11 @@ impl Lanes {
             return None;
         }
         match expr {
-            Expr::Column(index) => Some(self.node(LaneOp::Column(*index), ANY)),
-            Expr::Literal(literal) => Some(self.node(LaneOp::Constant(literal.as_int()?), ANY)),
+            Expr::Column(index) => self.node(LaneOp::Column(*index), ANY),
+            Expr::Literal(literal) => self.node(LaneOp::Constant(literal.as_int()?), ANY),
             Expr::Negate(e) => {
                 let inner = self.add(e, schema)?;
-                Some(self.node(LaneOp::Negate(inner), integer_range(&data_type)?))
+                self.node(LaneOp::Negate(inner), integer_range(&data_type)?)
             }
             Expr::Arithmetic(op, l, r) => self.arithmetic(*op, l, r, &data_type, schema),
             Expr::Cast(e, to) => {
@@ -79,7 +81,7 @@ impl Lanes {
             ArithmeticOp::Multiply => LaneOp::Multiply(l, r),
             ArithmeticOp::Divide | ArithmeticOp::Modulo => return None,
         };
-        Some(self.node(op, range))
+        self.node(op, range)
     }
 
     /// Casts that keep the value: between integers, from integers to decimals, to decimals of larger scale.
@@ -96,25 +98,31 @@ impl Lanes {
             _ => integer_range(to)?,
         };
         let power = ten_to(scale(to) - scale(from))?;
-        let factor = self.node(LaneOp::Constant(power), ANY);
-        Some(self.node(LaneOp::Multiply(inner, factor), range))
+        let factor = self.node(LaneOp::Constant(power), ANY)?;
+        self.node(LaneOp::Multiply(inner, factor), range)
     }
 
     fn rescale(&mut self, inner: LaneId, digits: i16) -> Option<LaneId> {
         if digits == 0 {
             return Some(inner);
         }
-        let factor = self.node(LaneOp::Constant(ten_to(digits)?), ANY);
-        Some(self.node(LaneOp::Multiply(inner, factor), ANY))
+        let factor = self.node(LaneOp::Constant(ten_to(digits)?), ANY)?;
+        self.node(LaneOp::Multiply(inner, factor), ANY)
     }
 
-    fn node(&mut self, op: LaneOp, range: (i128, i128)) -> LaneId {
+    /// `None` when there are too many already.
+    fn node(&mut self, op: LaneOp, range: (i128, i128)) -> Option<LaneId> {
         let lane = Lane { op, range };
-        let known = self.nodes.iter().position(|n| *n == lane);
-        known.unwrap_or_else(|| {
-            self.nodes.push(lane);
-            self.nodes.len() - 1
-        })
+        if let Some(known) = self.places.get(&lane) {
+            return Some(*known);
+        }
+        let place = self.nodes.len();
+        if place == limits::LANES_MAX {
+            return None;
+        }
+        self.nodes.push(lane);
+        self.places.insert(lane, place);
+        Some(place)
     }
 }
 

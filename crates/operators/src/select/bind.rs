@@ -110,10 +110,10 @@ fn bind<'a>(
 ) -> Result<Bound<'a>> {
     Ok(match predicate {
         Predicate::Known(value) => Bound::Known(*value == Some(wanted)),
-        Predicate::And(parts) | Predicate::Or(parts) => {
+        Predicate::And(of) | Predicate::Or(of) => {
             let order = known.order()?;
             let bind = |part| bind(part, wanted, group, lanes, known);
-            let bound = parts.iter().map(bind).collect::<Result<_>>()?;
+            let bound = of.parts.iter().map(bind).collect::<Result<_>>()?;
             let all = matches!(predicate, Predicate::And(_)) == wanted;
             if all { Bound::All(bound, order) } else { Bound::Any(bound, order) }
         }
@@ -216,23 +216,10 @@ fn in_range<'a>(integers: Integers<'a>, low: i128, high: i128, chunk: &'a Chunk)
 
 /// Lists with few members inside the chunk's bounds become ranges; long ones are looked up.
 fn in_members<'a>(integers: Integers<'a>, members: &'a Members, chunk: &'a Chunk) -> Outcome<'a> {
-    let (min, max) = (i128::from(integers.min()), i128::from(integers.max()));
-    let inside = members.ints();
-    let inside = &inside[inside.partition_point(|v| *v < min)..inside.partition_point(|v| *v <= max)];
-    let mut runs: Vec<(i128, i128)> = Vec::new();
-    for value in inside {
-        match runs.last_mut() {
-            Some((_, last)) if *last + 1 == *value => *last = *value,
-            _ => runs.push((*value, *value)),
-        }
-        if runs.len() > RUNS_MAX {
-            break;
-        }
-    }
-    match runs.len() {
-        0 if chunk.null_count() == 0 => Outcome::Known(false),
-        0..=RUNS_MAX => Outcome::Test(Test::Ranges { integers, ranges: runs, chunk }),
-        _ => Outcome::Test(Test::Members { integers, members, chunk }),
+    match members.runs(integers.min(), integers.max(), RUNS_MAX) {
+        Some(runs) if runs.is_empty() && chunk.null_count() == 0 => Outcome::Known(false),
+        Some(ranges) => Outcome::Test(Test::Ranges { integers, ranges, chunk }),
+        None => Outcome::Test(Test::Members { integers, members, chunk }),
     }
 }
 

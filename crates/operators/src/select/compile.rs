@@ -4,7 +4,9 @@ use super::texts::Texts;
 use crate::evaluate::{Compiled, Members};
 use crate::lanes::{LaneId, Lanes};
 use arrow_schema::{DataType, Schema};
-use farpool_model::{CompareOp, Expr, KeyFilter, Literal, Result, Value, schema};
+use farpool_model::{CompareOp, Expr, KeyFilter, Literal, Result, Value, limits, schema};
+use std::collections::HashMap;
+use std::collections::hash_map::Entry;
 
 /// A compiled filter.
 #[derive(Debug)]
@@ -19,12 +21,19 @@ pub(crate) struct Filter {
 pub(super) enum Predicate {
     /// The same for all rows.
     Known(Option<bool>),
-    And(Vec<Predicate>),
-    Or(Vec<Predicate>),
+    And(Parts),
+    Or(Parts),
     Not(Box<Predicate>),
     IsNull(usize),
     /// A condition on values, with its plain form for chunks that it does not fit.
     Leaf(Box<Leaf>),
+}
+
+/// The parts of an AND or OR, the cheapest first, and the cost of each.
+#[derive(Debug)]
+pub(super) struct Parts {
+    pub(super) parts: Vec<Predicate>,
+    pub(super) costs: Vec<u32>,
 }
 
 #[derive(Debug)]
@@ -80,9 +89,9 @@ impl Filter {
     pub(crate) fn new(expr: &Expr, schema: &Schema) -> Result<Filter> {
         let mut columns = std::collections::BTreeSet::new();
         expr.collect_columns(&mut columns);
-        let mut lanes = Lanes::default();
-        let root = predicate(expr, schema, &mut lanes)?;
-        Ok(Filter { root, lanes, columns: columns.into_iter().collect() })
+        let mut compiler = Compiler { schema, lanes: Lanes::default(), automata_left: limits::AUTOMATA_MAX };
+        let root = compiler.predicate(expr)?;
+        Ok(Filter { root, lanes: compiler.lanes, columns: columns.into_iter().collect() })
     }
 
     /// The same filter without its encoded forms and zone tests: everything goes to the general evaluator.
@@ -97,21 +106,17 @@ impl Filter {
     }
 }
 
-impl Predicate {
-    /// Whether it must not run on rows that others rule out.
-    pub(super) fn is_fallible(&self) -> bool {
-        match self {
-            Predicate::Known(_) | Predicate::IsNull(_) => false,
-            Predicate::And(parts) | Predicate::Or(parts) => parts.iter().any(Predicate::is_fallible),
-            Predicate::Not(inner) => inner.is_fallible(),
-            Predicate::Leaf(leaf) => leaf.general.is_fallible(),
-        }
-    }
+/// The cost of what must not run on rows that others rule out.
+const FALLIBLE: u32 = u32::MAX;
 
+impl Predicate {
     fn make_plain(&mut self) {
         match self {
             Predicate::Known(_) | Predicate::IsNull(_) => {}
-            Predicate::And(parts) | Predicate::Or(parts) => parts.iter_mut().for_each(Predicate::make_plain),
+            Predicate::And(of) | Predicate::Or(of) => {
+                of.parts.iter_mut().for_each(Predicate::make_plain);
+                *of = Parts::new(std::mem::take(&mut of.parts));
+            }
             Predicate::Not(inner) => inner.make_plain(),
             Predicate::Leaf(leaf) => {
                 leaf.form = Form::General;
@@ -121,17 +126,13 @@ impl Predicate {
     }
 
     /// Cheap predicates run first. The order of those that may fail is kept.
-    pub(super) fn cost(&self) -> u32 {
-        if self.is_fallible() {
-            return u32::MAX;
-        }
+    fn cost(&self) -> u32 {
         match self {
             Predicate::Known(_) => 0,
             Predicate::IsNull(_) => 1,
-            Predicate::And(parts) | Predicate::Or(parts) => {
-                parts.iter().fold(1, |sum: u32, part| sum.saturating_add(part.cost())).min(u32::MAX - 1)
-            }
+            Predicate::And(of) | Predicate::Or(of) => of.cost(),
             Predicate::Not(inner) => inner.cost(),
+            Predicate::Leaf(leaf) if leaf.general.is_fallible() => FALLIBLE,
             Predicate::Leaf(leaf) => match &leaf.form {
                 Form::Range { .. } => 2,
                 Form::Float { .. } => 5,
@@ -145,79 +146,135 @@ impl Predicate {
     }
 }
 
-fn predicate(expr: &Expr, schema: &Schema, lanes: &mut Lanes) -> Result<Predicate> {
-    Ok(match expr {
-        Expr::Literal(literal) => Predicate::Known(match literal.value() {
-            Value::Bool(value) => Some(*value),
-            _ => None,
-        }),
-        Expr::And(parts) => {
-            let parts = parts.iter().map(|p| predicate(p, schema, lanes)).collect::<Result<_>>()?;
-            Predicate::And(ordered(merge_ranges(flatten(parts))))
+impl Parts {
+    fn new(mut parts: Vec<Predicate>) -> Parts {
+        parts.sort_by_cached_key(Predicate::cost);
+        let costs = parts.iter().map(Predicate::cost).collect();
+        Parts { parts, costs }
+    }
+
+    fn cost(&self) -> u32 {
+        if self.costs.contains(&FALLIBLE) {
+            return FALLIBLE;
         }
-        Expr::Or(parts) => {
-            let parts = parts.iter().map(|p| predicate(p, schema, lanes)).collect::<Result<_>>()?;
-            Predicate::Or(ordered(parts))
-        }
-        Expr::Not(inner) => Predicate::Not(Box::new(predicate(inner, schema, lanes)?)),
-        Expr::IsNull(inner) if matches!(**inner, Expr::Column(_)) => {
-            let Expr::Column(column) = **inner else { unreachable!("just matched") };
-            Predicate::IsNull(column)
-        }
-        Expr::Compare(op, l, r) => compare(expr, *op, l, r, schema, lanes)?,
-        _ => leaf(expr, form_of(expr, schema), zone_of(expr, schema), schema)?,
-    })
+        self.costs.iter().fold(1, |sum: u32, cost| sum.saturating_add(*cost)).min(FALLIBLE - 1)
+    }
 }
 
-fn leaf(expr: &Expr, form: Form, zone: Option<ZoneTest>, schema: &Schema) -> Result<Predicate> {
-    Ok(Predicate::Leaf(Box::new(Leaf { form, general: Compiled::new(expr, schema)?, zone })))
+/// What is made while a filter is compiled.
+struct Compiler<'a> {
+    schema: &'a Schema,
+    lanes: Lanes,
+    /// Patterns that may still get an automaton.
+    automata_left: usize,
 }
 
-fn compare(
-    expr: &Expr,
-    op: CompareOp,
-    left: &Expr,
-    right: &Expr,
-    schema: &Schema,
-    lanes: &mut Lanes,
-) -> Result<Predicate> {
-    let (op, column, literal) = match (left, right) {
-        (_, Expr::Literal(l)) | (Expr::Literal(l), _) if l.is_null() => {
-            // NULL whatever the other side is, unless computing it fails.
-            let general = leaf(expr, Form::General, None, schema)?;
-            return Ok(if general.is_fallible() { general } else { Predicate::Known(None) });
-        }
-        (Expr::Column(column), Expr::Literal(literal)) => (op, *column, literal),
-        (Expr::Literal(literal), Expr::Column(column)) => (op.swapped(), *column, literal),
-        _ => {
-            let sides = lanes.add(left, schema).zip(lanes.add(right, schema));
-            let form = match sides {
-                Some((left, right)) => Form::Lanes { op, left, right },
-                None => form_of(expr, schema),
-            };
-            return leaf(expr, form, None, schema);
-        }
-    };
-    let zone = Some(ZoneTest::Compare { column, op, literal: literal.clone() });
-    match literal.as_int() {
-        Some(value) => {
-            let (low, high, inside) = range_of(op, value);
-            let range = leaf(expr, Form::Range { column, low, high }, zone, schema)?;
-            if inside {
-                return Ok(range);
+impl Compiler<'_> {
+    fn predicate(&mut self, expr: &Expr) -> Result<Predicate> {
+        Ok(match expr {
+            Expr::Literal(literal) => Predicate::Known(match literal.value() {
+                Value::Bool(value) => Some(*value),
+                _ => None,
+            }),
+            Expr::And(parts) => {
+                let parts = parts.iter().map(|p| self.predicate(p)).collect::<Result<_>>()?;
+                Predicate::And(Parts::new(merge_ranges(flatten(parts))))
             }
-            // The leaf is the negation of what is asked, and so must be its plain form.
-            let equal = Expr::compare(CompareOp::Eq, Expr::Column(column), Expr::Literal(literal.clone()));
-            let zone = ZoneTest::Compare { column, op: CompareOp::Eq, literal: literal.clone() };
-            let range = leaf(&equal, Form::Range { column, low, high }, Some(zone), schema)?;
-            Ok(Predicate::Not(Box::new(range)))
+            Expr::Or(parts) => {
+                Predicate::Or(Parts::new(parts.iter().map(|p| self.predicate(p)).collect::<Result<_>>()?))
+            }
+            Expr::Not(inner) => Predicate::Not(Box::new(self.predicate(inner)?)),
+            Expr::IsNull(inner) => match inner.as_column() {
+                Some(column) => Predicate::IsNull(column),
+                None => {
+                    let form = self.form_of(expr);
+                    self.leaf(expr, form, None)?
+                }
+            },
+            Expr::Compare(op, l, r) => self.compare(expr, *op, l, r)?,
+            _ => {
+                let form = self.form_of(expr);
+                self.leaf(expr, form, zone_of(expr, self.schema))?
+            }
+        })
+    }
+
+    fn leaf(&self, expr: &Expr, form: Form, zone: Option<ZoneTest>) -> Result<Predicate> {
+        Ok(Predicate::Leaf(Box::new(Leaf { form, general: Compiled::new(expr, self.schema)?, zone })))
+    }
+
+    fn compare(&mut self, expr: &Expr, op: CompareOp, left: &Expr, right: &Expr) -> Result<Predicate> {
+        let (op, column, literal) = match (left, right) {
+            (_, Expr::Literal(l)) | (Expr::Literal(l), _) if l.is_null() => {
+                // NULL whatever the other side is, unless computing it fails.
+                let general = self.leaf(expr, Form::General, None)?;
+                return Ok(if general.cost() == FALLIBLE { general } else { Predicate::Known(None) });
+            }
+            (Expr::Column(column), Expr::Literal(literal)) => (op, *column, literal),
+            (Expr::Literal(literal), Expr::Column(column)) => (op.swapped(), *column, literal),
+            _ => {
+                let sides = self.lanes.add(left, self.schema).zip(self.lanes.add(right, self.schema));
+                let form = match sides {
+                    Some((left, right)) => Form::Lanes { op, left, right },
+                    None => self.form_of(expr),
+                };
+                return self.leaf(expr, form, None);
+            }
+        };
+        let zone = Some(ZoneTest::Compare { column, op, literal: literal.clone() });
+        match literal.as_int() {
+            Some(value) => {
+                let (low, high, inside) = range_of(op, value);
+                let range = self.leaf(expr, Form::Range { column, low, high }, zone)?;
+                if inside {
+                    return Ok(range);
+                }
+                // The leaf is the negation of what is asked, and so must be its plain form.
+                let equal =
+                    Expr::compare(CompareOp::Eq, Expr::Column(column), Expr::Literal(literal.clone()));
+                let zone = ZoneTest::Compare { column, op: CompareOp::Eq, literal: literal.clone() };
+                let range = self.leaf(&equal, Form::Range { column, low, high }, Some(zone))?;
+                Ok(Predicate::Not(Box::new(range)))
+            }
+            None => {
+                let form = match literal.value() {
+                    Value::Float(literal) => Form::Float { column, op, literal: *literal },
+                    _ => self.form_of(expr),
+                };
+                self.leaf(expr, form, zone)
+            }
         }
-        None => {
-            let form = match literal.value() {
-                Value::Float(literal) => Form::Float { column, op, literal: *literal },
-                _ => form_of(expr, schema),
-            };
-            leaf(expr, form, zone, schema)
+    }
+
+    fn form_of(&mut self, expr: &Expr) -> Form {
+        if let Expr::InList(value, list) = expr
+            && let Expr::Column(column) = **value
+            && schema::is_integer_like(self.schema.field(column).data_type())
+        {
+            return Form::Members { column, members: Members::new(list) };
+        }
+        if let Expr::InFilter(values, filter) = expr
+            && let Some(columns) = values.iter().map(Expr::as_column).collect::<Option<Vec<usize>>>()
+        {
+            return Form::Keys { columns, filter: filter.clone() };
+        }
+        if let Expr::InSet(value, set) = expr
+            && let Expr::Column(column) = **value
+        {
+            return Form::Members { column, members: Members::of_set(set) };
+        }
+        let mut columns = std::collections::BTreeSet::new();
+        expr.collect_columns(&mut columns);
+        match columns.first() {
+            Some(&column)
+                if columns.len() == 1 && schema::is_bytes(self.schema.field(column).data_type()) =>
+            {
+                let is_text = *self.schema.field(column).data_type() == DataType::Utf8View;
+                let texts = Texts::of(expr).filter(|_| is_text && self.automata_left > 0);
+                self.automata_left -= usize::from(texts.is_some());
+                Form::Bytes { column, texts }
+            }
+            _ => Form::General,
         }
     }
 }
@@ -232,34 +289,6 @@ fn range_of(op: CompareOp, value: i128) -> (i128, i128, bool) {
         CompareOp::LtEq => (i128::MIN, value, true),
         CompareOp::Gt => value.checked_add(1).map_or(EMPTY, |low| (low, i128::MAX, true)),
         CompareOp::GtEq => (value, i128::MAX, true),
-    }
-}
-
-fn form_of(expr: &Expr, schema: &Schema) -> Form {
-    if let Expr::InList(value, list) = expr
-        && let Expr::Column(column) = **value
-        && schema::is_integer_like(schema.field(column).data_type())
-    {
-        return Form::Members { column, members: Members::new(list) };
-    }
-    if let Expr::InFilter(values, filter) = expr
-        && let Some(columns) = values.iter().map(Expr::as_column).collect::<Option<Vec<usize>>>()
-    {
-        return Form::Keys { columns, filter: filter.clone() };
-    }
-    if let Expr::InSet(value, set) = expr
-        && let Expr::Column(column) = **value
-    {
-        return Form::Members { column, members: Members::of_set(set) };
-    }
-    let mut columns = std::collections::BTreeSet::new();
-    expr.collect_columns(&mut columns);
-    match columns.first() {
-        Some(&column) if columns.len() == 1 && schema::is_bytes(schema.field(column).data_type()) => {
-            let texts = Texts::of(expr).filter(|_| *schema.field(column).data_type() == DataType::Utf8View);
-            Form::Bytes { column, texts }
-        }
-        _ => Form::General,
     }
 }
 
@@ -285,7 +314,7 @@ fn zone_of(expr: &Expr, schema: &Schema) -> Option<ZoneTest> {
 
 fn flatten(parts: Vec<Predicate>) -> Vec<Predicate> {
     let flat = parts.into_iter().flat_map(|part| match part {
-        Predicate::And(inner) => inner,
+        Predicate::And(inner) => inner.parts,
         other => vec![other],
     });
     flat.collect()
@@ -294,37 +323,45 @@ fn flatten(parts: Vec<Predicate>) -> Vec<Predicate> {
 /// One range per column instead of one per bound: `a >= 1 AND a < 5` reads the column once.
 fn merge_ranges(parts: Vec<Predicate>) -> Vec<Predicate> {
     let mut merged: Vec<Predicate> = Vec::with_capacity(parts.len());
+    let mut places: HashMap<usize, usize> = HashMap::new();
     for part in parts {
-        let Some((column, low, high)) = as_range(&part) else {
-            merged.push(part);
-            continue;
-        };
-        let same = |p: &&mut Predicate| as_range(p).is_some_and(|(other, ..)| other == column);
-        match (merged.iter_mut().find(same), part) {
-            (Some(Predicate::Leaf(earlier)), Predicate::Leaf(leaf)) => {
-                if let Form::Range { low: lowest, high: highest, .. } = &mut earlier.form {
-                    (*lowest, *highest) = ((*lowest).max(low), (*highest).min(high));
-                }
-                earlier.general.and(leaf.general);
-                earlier.zone = None;
+        let earlier = part.range_column().and_then(|column| match places.entry(column) {
+            Entry::Occupied(place) => Some(*place.get()),
+            Entry::Vacant(place) => {
+                place.insert(merged.len());
+                None
             }
+        });
+        match (earlier.map(|place| &mut merged[place]), part) {
+            (Some(Predicate::Leaf(earlier)), Predicate::Leaf(leaf)) => earlier.narrow(*leaf),
             (_, part) => merged.push(part),
         }
     }
     merged
 }
 
-fn as_range(predicate: &Predicate) -> Option<(usize, i128, i128)> {
-    match predicate {
-        Predicate::Leaf(leaf) => match leaf.form {
-            Form::Range { column, low, high } => Some((column, low, high)),
+impl Predicate {
+    /// The column that it is a range of, if it is one.
+    fn range_column(&self) -> Option<usize> {
+        match self {
+            Predicate::Leaf(leaf) => match leaf.form {
+                Form::Range { column, .. } => Some(column),
+                _ => None,
+            },
             _ => None,
-        },
-        _ => None,
+        }
     }
 }
 
-fn ordered(mut parts: Vec<Predicate>) -> Vec<Predicate> {
-    parts.sort_by_key(Predicate::cost);
-    parts
+impl Leaf {
+    /// Makes this range that of both.
+    fn narrow(&mut self, other: Leaf) {
+        if let (Form::Range { low, high, .. }, Form::Range { low: least, high: greatest, .. }) =
+            (&mut self.form, other.form)
+        {
+            (*low, *high) = ((*low).max(least), (*high).min(greatest));
+        }
+        self.general.and(other.general);
+        self.zone = None;
+    }
 }

@@ -53,8 +53,8 @@ impl Filter {
         let mut leaves = Vec::new();
         let is_new = memo.orders.is_empty() && memo.matches.is_empty();
         visit(&self.root, &mut |predicate| match predicate {
-            Predicate::And(parts) | Predicate::Or(parts) if is_new => {
-                memo.orders.push(Order::new(parts.iter().map(Predicate::cost).collect()));
+            Predicate::And(of) | Predicate::Or(of) if is_new => {
+                memo.orders.push(Order::new(of.costs.clone()));
             }
             Predicate::Leaf(leaf) => leaves.push(&**leaf),
             _ => {}
@@ -133,7 +133,7 @@ impl<'a> Known<'a> {
 fn visit<'a>(predicate: &'a Predicate, see: &mut dyn FnMut(&'a Predicate)) {
     see(predicate);
     match predicate {
-        Predicate::And(parts) | Predicate::Or(parts) => parts.iter().for_each(|part| visit(part, see)),
+        Predicate::And(of) | Predicate::Or(of) => of.parts.iter().for_each(|part| visit(part, see)),
         Predicate::Not(inner) => visit(inner, see),
         Predicate::Known(_) | Predicate::IsNull(_) | Predicate::Leaf(_) => {}
     }

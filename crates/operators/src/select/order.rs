@@ -22,7 +22,7 @@ struct Part {
 }
 
 impl Order {
-    /// Parts by their costs, as [`super::compile::Predicate::cost`] gives them.
+    /// Parts by their costs, as [`super::compile::Parts`] has them.
     pub(super) fn new(costs: Vec<u32>) -> Order {
         let part = |cost| Part { cost, asked: Cell::new(0), decided: Cell::new(0) };
         let places = RefCell::new((0..costs.len()).collect());

@@ -5,8 +5,9 @@
 //! ASCII), are left to the general evaluator.
 
 use farpool_columns::Automaton as Bytes;
-use farpool_model::Expr;
+use farpool_model::{Expr, Pattern};
 use regex_automata::dfa::{Automaton, StartKind, dense};
+use regex_automata::nfa::thompson;
 use regex_automata::util::primitives::StateID;
 use regex_automata::{Anchored, Input};
 use std::collections::HashMap;
@@ -29,7 +30,9 @@ impl Texts {
     /// What `expr` looks for if it is a pattern on a column. Binary columns have none.
     pub(super) fn of(expr: &Expr) -> Option<Texts> {
         let (value, regex) = match expr {
-            Expr::Like { value, pattern, case_insensitive: false } => (value, regex_of_like(pattern)),
+            Expr::Like { value, pattern, case_insensitive: false } => {
+                (value, Pattern::regex_of_like(pattern))
+            }
             Expr::Regex { value, pattern } => {
                 let flag = if pattern.is_case_insensitive() { "(?i)" } else { "" };
                 (value, format!("{flag}{}", pattern.as_str()))
@@ -45,31 +48,14 @@ impl Texts {
     }
 }
 
-/// A LIKE pattern, which has to match a whole text, as a regular expression.
-fn regex_of_like(pattern: &str) -> String {
-    let mut regex = String::from("(?s)\\A");
-    let mut chars = pattern.chars();
-    let mut buffer = [0; 4];
-    while let Some(c) = chars.next() {
-        match c {
-            '%' => regex.push_str(".*"),
-            '_' => regex.push('.'),
-            // A backslash at the end stands for itself.
-            '\\' => regex.push_str(&regex::escape(chars.next().unwrap_or('\\').encode_utf8(&mut buffer))),
-            other => regex.push_str(&regex::escape(other.encode_utf8(&mut buffer))),
-        }
-    }
-    regex.push_str("\\z");
-    regex
-}
-
 /// An automaton that says yes at the end of a text in which `regex` matches anywhere.
 fn automaton_of(regex: &str) -> Option<Bytes> {
     let config = dense::Config::new()
         .start_kind(StartKind::Unanchored)
         .dfa_size_limit(Some(BUILD_BYTES_MAX))
         .determinize_size_limit(Some(BUILD_BYTES_MAX));
-    let dfa = dense::Builder::new().configure(config).build(regex).ok()?;
+    let states = thompson::Config::new().nfa_size_limit(Some(BUILD_BYTES_MAX));
+    let dfa = dense::Builder::new().configure(config).thompson(states).build(regex).ok()?;
     let (next, accepts) = explore(&dfa)?;
     let classes = equivalent(&next, &accepts)?;
     let count = usize::from(*classes.iter().max()?) + 1;
@@ -146,7 +132,6 @@ fn equivalent(next: &[[u16; 256]], accepts: &[bool]) -> Option<Vec<u8>> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use farpool_model::Pattern;
 
     fn column_is_like(pattern: &str) -> Expr {
         Expr::Like { value: Box::new(Expr::Column(0)), pattern: pattern.into(), case_insensitive: false }

@@ -36,16 +36,16 @@ fn outcomes(predicate: &Predicate, group: &RowGroup) -> Outcomes {
         Predicate::Known(value) => {
             Outcomes { yes: *value == Some(true), no: *value == Some(false), null: value.is_none() }
         }
-        Predicate::And(parts) => {
-            let parts = parts.iter().map(|p| outcomes(p, group));
+        Predicate::And(of) => {
+            let parts = of.parts.iter().map(|p| outcomes(p, group));
             parts.fold(Outcomes { yes: true, no: false, null: false }, |a, b| Outcomes {
                 yes: a.yes && b.yes,
                 no: a.no || b.no,
                 null: a.null || b.null,
             })
         }
-        Predicate::Or(parts) => {
-            let parts = parts.iter().map(|p| outcomes(p, group));
+        Predicate::Or(of) => {
+            let parts = of.parts.iter().map(|p| outcomes(p, group));
             parts.fold(Outcomes { yes: false, no: true, null: false }, |a, b| Outcomes {
                 yes: a.yes || b.yes,
                 no: a.no && b.no,

@@ -82,7 +82,7 @@ fn passes(filter: &Expr, row: &Row, schema: &Schema) -> Result<bool> {
 
 fn ordered<'a>(parts: &'a [Expr], schema: &Schema) -> Vec<&'a Expr> {
     let mut parts: Vec<&Expr> = parts.iter().collect();
-    parts.sort_by_key(|p| crate::evaluate::fallible(p, schema).unwrap());
+    parts.sort_by_key(|p| p.may_fail(schema).unwrap());
     parts
 }
 

@@ -8,7 +8,7 @@ use arrow_schema::{DataType, Field, Schema, SchemaRef, TimeUnit};
 use farpool_model::literal::integer_range;
 use farpool_model::{
     Aggregate, AggregateFunction, ArithmeticOp, CompareOp, Expr, KeyFilter, KeySet, Literal, NamedExpr,
-    NullHandling, Output, Pattern, Program, TableName, Value,
+    NullHandling, Output, Pattern, Program, TableName, Value, limits,
 };
 use farpool_statistics::keys;
 use std::sync::Arc;
@@ -400,7 +400,7 @@ pub(crate) fn condition(random: &mut Random, schema: &Schema, depth: usize) -> E
 
 fn random_op(count: usize, parts: &mut dyn FnMut() -> Vec<Expr>) -> Option<Expr> {
     let parts = parts();
-    match (count, parts.len() + parts.iter().map(Expr::node_count).sum::<usize>()) {
+    match (count, parts.len() + parts.iter().map(Expr::bytes).sum::<usize>() / limits::EXPR_NODE_BYTES) {
         (1, n) if n % 2 == 0 => None,
         (_, n) if n % 3 == 0 => Some(Expr::Or(parts)),
         _ => Some(Expr::And(parts)),

@@ -2,7 +2,9 @@
 
 use super::*;
 use arrow_schema::{DataType, Field, TimeUnit};
-use farpool_model::{AggregateFunction, ArithmeticOp, CompareOp, ErrorKind, Literal, TableName, Value};
+use farpool_model::{
+    AggregateFunction, ArithmeticOp, CompareOp, ErrorKind, Literal, TableName, Value, limits,
+};
 use std::sync::Arc;
 
 fn schema() -> SchemaRef {
@@ -235,7 +237,7 @@ fn deep_and_large_expressions_are_over_the_limit_even_where_they_are_refused() {
     let deep = (0..limits::EXPR_DEPTH_MAX + 1).fold(opaque(), |e, _| Expr::not(e));
     let error = prepare(&program(Some(deep), rows(&[0]), None), &schema(), Version(7)).unwrap_err();
     assert_eq!(error.kind, ErrorKind::OverLimit);
-    let wide = Expr::Or(vec![opaque(); limits::EXPR_NODES_MAX]);
+    let wide = Expr::Or(vec![opaque(); limits::EXPR_BYTES_MAX / limits::EXPR_NODE_BYTES]);
     let error = prepare(&program(Some(wide), rows(&[0]), None), &schema(), Version(7)).unwrap_err();
     assert_eq!(error.kind, ErrorKind::OverLimit);
 }
@@ -244,9 +246,9 @@ fn deep_and_large_expressions_are_over_the_limit_even_where_they_are_refused() {
 fn long_details_are_cut_between_characters() {
     let like = Expr::Like {
         value: Box::new(column(2)),
-        pattern: "ä".repeat(DETAIL_CHARS_MAX * 2),
+        pattern: "ä".repeat(limits::DETAIL_CHARS_MAX * 2),
         case_insensitive: false,
     };
     let prepared = prepare(&program(Some(like), rows(&[0]), None), &schema(), Version(7)).unwrap();
-    assert_eq!(prepared.answers[1].detail.chars().count(), DETAIL_CHARS_MAX + 1);
+    assert_eq!(prepared.answers[1].detail.chars().count(), limits::DETAIL_CHARS_MAX + 1);
 }

@@ -6,7 +6,7 @@ use super::expressions::{Reader, Slot};
 use super::{functions, proto, read, types};
 use arrow_schema::{DECIMAL128_MAX_PRECISION, DECIMAL128_MAX_SCALE, DataType};
 use bytes::Bytes;
-use farpool_model::{Aggregate, AggregateFunction, Error, Expr, Result, SketchParameters};
+use farpool_model::{Aggregate, AggregateFunction, Error, Expr, Result, SketchParameters, limits, schema};
 
 /// The keys of the one grouping set that an aggregation may have.
 pub(super) fn grouping_expressions(relation: &proto::AggregateRel) -> Result<Vec<Bytes>> {
@@ -31,7 +31,7 @@ pub(super) fn measure(reader: &Reader, measure: &proto::Measure, columns: &[Slot
     let Some(call) = &measure.measure else {
         return Err(Error::invalid("an aggregate without a function"));
     };
-    reader.charge(1)?;
+    reader.charge(limits::EXPR_NODE_BYTES)?;
     let filter = measure.filter.as_ref().map(|filter| reader.expression(filter, columns)).transpose()?;
     let arguments = reader.arguments(&call.arguments, &call.args, columns, 0)?;
     // An aggregate that is not done here is refused for what it is an aggregate of.
@@ -153,10 +153,11 @@ fn usual_type(function: AggregateFunction, arguments: &[DataType]) -> Option<Dat
         (AggregateFunction::Count, _) => Int64,
         (AggregateFunction::Min | AggregateFunction::Max, argument) => argument?.clone(),
         (AggregateFunction::Sum, Some(Decimal128(p, s))) => {
-            Decimal128((p + 10).min(DECIMAL128_MAX_PRECISION), *s)
+            Decimal128(p.saturating_add(10).min(DECIMAL128_MAX_PRECISION), *s)
         }
         (AggregateFunction::Avg, Some(Decimal128(p, s))) => {
-            Decimal128((p + 4).min(DECIMAL128_MAX_PRECISION), s.saturating_add(4).min(DECIMAL128_MAX_SCALE))
+            let scale = s.saturating_add(4).min(DECIMAL128_MAX_SCALE);
+            schema::decimal(i16::from(p.saturating_add(4).min(DECIMAL128_MAX_PRECISION)), i16::from(scale))?
         }
         (AggregateFunction::Sum, Some(t)) if t.is_signed_integer() => Int64,
         (AggregateFunction::Sum, Some(t)) if t.is_unsigned_integer() => UInt64,

@@ -333,7 +333,7 @@ impl Scan {
         self.order = order::moved(&self.order, &places, same)?;
         match &mut self.stage {
             Stage::Rows(columns) => {
-                reader.charge(places.iter().map(|place| columns[*place].nodes()).sum())?;
+                reader.charge(places.iter().map(|place| columns[*place].bytes()).sum())?;
                 *columns = places.into_iter().map(|place| columns[place].clone()).collect();
             }
             Stage::Aggregate { keys, aggregates } => {
@@ -344,8 +344,7 @@ impl Scan {
                     return Err(not_done("another order of columns than keys, then aggregates,"));
                 }
                 let of = |place: &usize| &aggregates[place - keys.len()];
-                let nodes = rest.iter().map(|place| aggregate_nodes(of(place))).sum();
-                reader.charge(nodes)?;
+                reader.charge(rest.iter().map(|place| aggregate_bytes(of(place))).sum())?;
                 let chosen = rest.iter().map(|place| of(place).clone()).collect();
                 *keys = first.iter().map(|place| keys[*place].clone()).collect();
                 *aggregates = chosen;
@@ -401,8 +400,8 @@ fn no_column(place: i32, width: usize) -> Error {
     Error::invalid(format!("the plan refers to column {place} of a relation that has {width}"))
 }
 
-fn aggregate_nodes(aggregate: &Aggregate) -> usize {
-    1 + aggregate.inputs().map(Expr::node_count).sum::<usize>()
+fn aggregate_bytes(aggregate: &Aggregate) -> usize {
+    limits::EXPR_NODE_BYTES + aggregate.inputs().map(Expr::bytes).sum::<usize>()
 }
 
 /// The columns of the table in the order of the plan's own idea of its schema, matched by name.

@@ -1,8 +1,9 @@
 //! Expressions of a plan, over the columns of whatever relation they stand in, to expressions over the
 //! columns of the table: references are replaced by what they refer to.
 //!
-//! Invariant: nesting and nodes are counted before anything is decoded or copied, so that a plan of
-//! projections that double one another is refused instead of growing without bound.
+//! Invariant: nesting and bytes are counted before anything is decoded deeper or copied, so that a plan of
+//! projections that double one another, or that refer to a long constant over and over, is refused instead of
+//! growing without bound. A pattern is compiled once, and all patterns of a plan together are bounded.
 
 use super::functions::{self, Function};
 use super::proto::{self, ArgType, ReferenceType, RexType, RootType, SegmentType};
@@ -11,14 +12,15 @@ use super::types::{self, TypeNames};
 use arrow_schema::{DataType, Schema};
 use bytes::Bytes;
 use farpool_model::{CompareOp, Error, Expr, KeyFilter, KeySet, Literal, Pattern, Result, Value, limits};
-use std::cell::Cell;
+use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
+use std::sync::Arc;
 
 /// The functions and types that a plan declares.
 #[derive(Default)]
 pub(super) struct Extensions {
     /// Name and extension by anchor.
-    functions: HashMap<u32, (String, String)>,
+    functions: HashMap<u32, (String, Arc<str>)>,
     types: TypeNames,
 }
 
@@ -28,27 +30,40 @@ pub(super) struct Slot {
     pub(super) name: String,
     pub(super) expr: Expr,
     depth: usize,
-    nodes: usize,
+    bytes: usize,
 }
 
 /// Reads the expressions of one plan.
 pub(super) struct Reader<'a> {
     extensions: &'a Extensions,
     schema: &'a Schema,
-    /// Expression nodes that may still be made.
-    nodes_left: Cell<usize>,
+    /// Bytes of expressions that may still be made.
+    bytes_left: Cell<usize>,
+    /// What became of the patterns so far, and bytes of further ones.
+    patterns: RefCell<HashMap<(String, bool), Result<Pattern, String>>>,
+    pattern_bytes_left: Cell<usize>,
 }
 
-/// Nodes that are made on the way: those of the program, and as many again for columns that projections
+/// Bytes that are made on the way: those of the program, and as many again for columns that projections
 /// carry along and drop.
-const NODES_MADE_MAX: usize = 4 * limits::EXPR_NODES_MAX;
+const BYTES_MADE_MAX: usize = 2 * limits::EXPR_BYTES_MAX;
+
+/// Functions and types that a plan may declare: some times as many as there are.
+const DECLARATIONS_MAX: usize = 1024;
+
+/// Bytes that a byte of a regular expression counts for that cannot be used: parsing it may have made as many.
+const PARSED_BYTES: usize = 2048;
 
 impl Extensions {
     pub(super) fn of(plan: &proto::Plan) -> Result<Self> {
-        let by_anchor = |urns: &[proto::Urn]| -> HashMap<u32, String> {
-            urns.iter().map(|urn| (urn.anchor, urn.urn.clone())).collect()
+        let counts = [plan.extensions.len(), plan.extension_urns.len(), plan.extension_uris.len()];
+        if counts.into_iter().any(|count| count > DECLARATIONS_MAX) {
+            return Err(Error::over_limit(format!("a plan may declare {DECLARATIONS_MAX} functions")));
+        }
+        let by_anchor = |urns: &[proto::Urn]| -> Result<HashMap<u32, Arc<str>>> {
+            urns.iter().map(|urn| Ok((urn.anchor, short(&urn.urn)?.into()))).collect()
         };
-        let (urns, uris) = (by_anchor(&plan.extension_urns), by_anchor(&plan.extension_uris));
+        let (urns, uris) = (by_anchor(&plan.extension_urns)?, by_anchor(&plan.extension_uris)?);
         let mut extensions = Extensions::default();
         for bytes in &plan.extensions {
             let declaration: proto::SimpleExtensionDeclaration = read(bytes)?;
@@ -56,9 +71,10 @@ impl Extensions {
                 Some(proto::MappingType::Function(f)) => {
                     let urn = urns.get(&f.urn_reference).or_else(|| uris.get(&f.uri_reference));
                     let urn = urn.cloned().unwrap_or_default();
-                    extensions.functions.insert(f.anchor, (functions::simple_name(&f.name), urn));
+                    extensions.functions.insert(f.anchor, (functions::simple_name(short(&f.name)?), urn));
                 }
                 Some(proto::MappingType::Type(t)) => {
+                    short(&t.name)?;
                     extensions.types.insert(t.anchor, t.name);
                 }
                 // Variations of types are known by their number alone.
@@ -86,13 +102,25 @@ impl Extensions {
 
 impl Slot {
     pub(super) fn new(name: impl Into<String>, expr: Expr) -> Self {
-        Slot { name: name.into(), depth: depth_of(&expr), nodes: expr.node_count(), expr }
+        Slot { name: name.into(), depth: depth_of(&expr), bytes: expr.bytes(), expr }
     }
 
-    /// The nodes of its expression.
-    pub(super) fn nodes(&self) -> usize {
-        self.nodes
+    /// The bytes of its expression.
+    pub(super) fn bytes(&self) -> usize {
+        self.bytes
     }
+}
+
+/// A name that is quoted for each use of it.
+fn short(name: &str) -> Result<&str> {
+    if name.len() <= limits::NAME_BYTES_MAX {
+        return Ok(name);
+    }
+    Err(Error::over_limit(format!(
+        "the name of a function, a type or an extension may have {} bytes, one has {}",
+        limits::NAME_BYTES_MAX,
+        name.len()
+    )))
 }
 
 fn depth_of(expr: &Expr) -> usize {
@@ -101,7 +129,13 @@ fn depth_of(expr: &Expr) -> usize {
 
 impl<'a> Reader<'a> {
     pub(super) fn new(extensions: &'a Extensions, schema: &'a Schema) -> Self {
-        Reader { extensions, schema, nodes_left: Cell::new(NODES_MADE_MAX) }
+        Reader {
+            extensions,
+            schema,
+            bytes_left: Cell::new(BYTES_MADE_MAX),
+            patterns: RefCell::default(),
+            pattern_bytes_left: Cell::new(limits::PATTERNS_BYTES_MAX),
+        }
     }
 
     pub(super) fn extensions(&self) -> &'a Extensions {
@@ -125,31 +159,32 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// Counts nodes that are about to be made.
-    pub(super) fn charge(&self, nodes: usize) -> Result<()> {
-        let left = self.nodes_left.get().checked_sub(nodes);
-        self.nodes_left.set(left.ok_or_else(|| {
+    /// Counts bytes of expressions that are about to be made.
+    pub(super) fn charge(&self, bytes: usize) -> Result<()> {
+        let left = self.bytes_left.get().checked_sub(bytes);
+        self.bytes_left.set(left.ok_or_else(|| {
             Error::over_limit(format!(
-                "a plan may have {} expression nodes, this one has more",
-                limits::EXPR_NODES_MAX
+                "the expressions of a plan may take {} bytes, these take more",
+                limits::EXPR_BYTES_MAX
             ))
+            .advise("split the query, or use fewer and shorter constants")
         })?);
         Ok(())
     }
 
     fn at(&self, bytes: &Bytes, columns: &[Slot], depth: usize) -> Result<Expr> {
         check_depth(depth)?;
-        self.charge(1)?;
+        self.charge(limits::EXPR_NODE_BYTES)?;
         let Some(rex) = read::<proto::Expression>(bytes)?.rex_type else {
             return Ok(opaque("an expression of a kind that is not known here"));
         };
         let depth = depth + 1;
-        Ok(match rex {
+        let expr = match rex {
             RexType::Literal(literal) => match types::read_literal(&literal, self.extensions.types())? {
                 Some(literal) => Expr::Literal(literal),
                 None => opaque("a constant of a type that the pool does not hold"),
             },
-            RexType::Selection(reference) => self.column(&reference, columns, depth - 1)?,
+            RexType::Selection(reference) => return self.column(&reference, columns, depth - 1),
             RexType::ScalarFunction(call) => self.call(&call, columns, depth)?,
             RexType::IfThen(case) => self.case(&case, columns, depth)?,
             RexType::SingularOrList(list) => self.in_list(&list, columns, depth)?,
@@ -162,7 +197,9 @@ impl<'a> Reader<'a> {
             RexType::Nested(_) => opaque("a nested value"),
             RexType::DynamicParameter(_) => opaque("a parameter without a value"),
             RexType::Lambda(_) | RexType::LambdaInvocation(_) => opaque("a lambda"),
-        })
+        };
+        self.charge(expr.own_bytes() - limits::EXPR_NODE_BYTES)?;
+        Ok(expr)
     }
 
     fn column(&self, reference: &proto::FieldReference, columns: &[Slot], depth: usize) -> Result<Expr> {
@@ -176,7 +213,7 @@ impl<'a> Reader<'a> {
             )));
         };
         check_depth(depth + slot.depth)?;
-        self.charge(slot.nodes)?;
+        self.charge(slot.bytes)?;
         Ok(slot.expr.clone())
     }
 
@@ -263,7 +300,6 @@ impl<'a> Reader<'a> {
             Function::InSet => match keys_of(&arguments) {
                 Some(keys) if arguments.len() == 2 => {
                     let keys = KeySet::from_bytes(keys)?;
-                    self.charge(keys.nodes())?;
                     Ok(Expr::InSet(Box::new(arguments.swap_remove(0)), keys))
                 }
                 _ => Err(arguments),
@@ -271,16 +307,15 @@ impl<'a> Reader<'a> {
             Function::InFilter => match keys_of(&arguments) {
                 Some(keys) if arguments.len() > 1 => {
                     let keys = KeyFilter::from_bytes(keys)?;
-                    self.charge(keys.nodes())?;
                     arguments.pop();
                     Ok(Expr::InFilter(arguments, keys))
                 }
                 _ => Err(arguments),
             },
             Function::Regex { case_insensitive } => match arguments.get(1).and_then(text) {
-                Some(pattern) if arguments.len() == 2 => match Pattern::new(pattern, case_insensitive) {
+                Some(pattern) if arguments.len() == 2 => match self.pattern(pattern, case_insensitive) {
                     Ok(pattern) => Ok(Expr::Regex { value: Box::new(arguments.swap_remove(0)), pattern }),
-                    Err(error) => Ok(Expr::opaque(error.message, arguments)),
+                    Err(reason) => Ok(Expr::opaque(reason, arguments)),
                 },
                 _ => Err(arguments),
             },
@@ -291,9 +326,36 @@ impl<'a> Reader<'a> {
         })
     }
 
+    /// The compiled pattern, or why it is not done here.
+    fn pattern(&self, text: &str, case_insensitive: bool) -> Result<Pattern, String> {
+        let mut known = self.patterns.borrow_mut();
+        known
+            .entry((text.to_string(), case_insensitive))
+            .or_insert_with(|| self.compile(text, case_insensitive))
+            .clone()
+    }
+
+    fn compile(&self, text: &str, case_insensitive: bool) -> Result<Pattern, String> {
+        let left = self.pattern_bytes_left.get();
+        let too_many = || "the regular expressions of the plan are too large together".to_string();
+        if left == 0 {
+            return Err(too_many());
+        }
+        let compiled = Pattern::new(text, case_insensitive);
+        let bytes = match &compiled {
+            Ok(pattern) => pattern.bytes(),
+            Err(_) => {
+                limits::PATTERN_CACHE_BYTES_MAX + text.len().min(limits::PATTERN_BYTES_MAX) * PARSED_BYTES
+            }
+        };
+        self.pattern_bytes_left.set(left.saturating_sub(bytes));
+        let compiled = compiled.map_err(|error| error.message)?;
+        if bytes <= left { Ok(compiled) } else { Err(too_many()) }
+    }
+
     fn between(&self, value: Expr, low: Expr, high: Expr) -> Result<Expr> {
         // Both halves have the value.
-        self.charge(value.node_count() + 2)?;
+        self.charge(value.bytes() + 2 * limits::EXPR_NODE_BYTES)?;
         let low = self.compare(CompareOp::GtEq, value.clone(), low);
         let high = self.compare(CompareOp::LtEq, value, high);
         Ok(Expr::And(vec![low, high]))
@@ -324,7 +386,7 @@ impl<'a> Reader<'a> {
             return Ok(Expr::InList(Box::new(value), literals));
         }
         // A list with other values than constants: the disjunction that IN stands for.
-        self.charge(options.len().saturating_mul(value.node_count() + 1))?;
+        self.charge(options.len().saturating_mul(value.bytes() + limits::EXPR_NODE_BYTES))?;
         let equal = |option| Expr::compare(CompareOp::Eq, value.clone(), option);
         Ok(Expr::Or(options.into_iter().map(equal).collect()))
     }
@@ -356,7 +418,7 @@ impl<'a> Reader<'a> {
                 (None, _) => return Err(Error::invalid("a CASE without a THEN")),
                 (Some(then), None) => branches.push((when, self.at(then, columns, depth)?)),
                 (Some(then), Some(base)) => {
-                    self.charge(base.node_count() + 1)?;
+                    self.charge(base.bytes() + limits::EXPR_NODE_BYTES)?;
                     let when = self.compare(CompareOp::Eq, base.clone(), when);
                     branches.push((when, self.at(then, columns, depth)?));
                 }

@@ -417,6 +417,68 @@ fn projections_that_double_one_another_are_refused_before_they_grow() {
     assert_eq!(error.kind, ErrorKind::OverLimit, "{error}");
 }
 
+fn constant(value: Value, data_type: DataType) -> Bytes {
+    let literal = Literal::new(value, data_type).unwrap();
+    expression(RexType::Literal(super::types::write_literal(&literal).unwrap()))
+}
+
+fn text(text: &str) -> Bytes {
+    constant(Value::Text(text.into()), DataType::Utf8View)
+}
+
+#[test]
+fn a_long_constant_counts_each_time_that_it_is_referred_to() {
+    let once = project(vec![text(&"x".repeat(1 << 20))], None, table());
+    assert!(decode(&plan(once.clone(), &[])).is_ok());
+    let often = project(vec![field(3); 100], None, once.clone());
+    assert_eq!(decode(&plan(often, &[])).unwrap_err().kind, ErrorKind::OverLimit);
+    let moved = project(Vec::new(), Some(vec![3; 100]), once);
+    assert_eq!(decode(&plan(moved, &[])).unwrap_err().kind, ErrorKind::OverLimit);
+}
+
+#[test]
+fn a_set_of_keys_counts_each_time_that_it_is_referred_to() {
+    let keys = KeySet::new(&[0, 8_000_000]).unwrap();
+    let keys = constant(Value::Bytes(keys.to_bytes()), DataType::BinaryView);
+    let once = project(vec![call(1, &[field(0), keys])], None, table());
+    let functions = &[(functions::FARPOOL, "in_set")];
+    assert!(decode(&plan(once.clone(), functions)).is_ok());
+    let often = project(vec![field(3); 100], None, once);
+    assert_eq!(decode(&plan(often, functions)).unwrap_err().kind, ErrorKind::OverLimit);
+}
+
+#[test]
+fn names_that_are_quoted_for_each_use_are_short() {
+    let long = "f".repeat(limits::NAME_BYTES_MAX + 1);
+    for declared in [("", long.as_str()), (&long, "not")] {
+        let error = decode(&plan(filter(call(1, &[field(0)]), table()), &[declared])).unwrap_err();
+        assert_eq!(error.kind, ErrorKind::OverLimit, "{error}");
+    }
+    let many = vec![("", "not"); 2000];
+    assert_eq!(decode(&plan(table(), &many)).unwrap_err().kind, ErrorKind::OverLimit);
+}
+
+#[test]
+fn patterns_are_compiled_once_and_are_bounded_together() {
+    let functions = &[(functions::FARPOOL, "regexp_is_match")];
+    let compiled = |patterns: &[String]| {
+        let matches = patterns.iter().map(|pattern| call(1, &[field(2), text(pattern)])).collect();
+        let places = (3..3 + patterns.len() as i32).collect();
+        let program = decode(&plan(project(matches, Some(places), table()), functions)).unwrap();
+        let Output::Rows(columns) = program.output else { panic!("rows") };
+        let pattern = |column: &NamedExpr| column.expr.pattern().map(Pattern::bytes);
+        columns.iter().filter_map(pattern).collect::<Vec<usize>>()
+    };
+    let same = compiled(&vec!["a+b".to_string(); 1000]);
+    assert_eq!(same.len(), 1000);
+    let large: Vec<String> = (0..200).map(|i| format!(r"\w{{30}}{i}")).collect();
+    let done = compiled(&large);
+    assert!(!done.is_empty() && done.len() < large.len(), "{}", done.len());
+    assert!(done.iter().sum::<usize>() <= limits::PATTERNS_BYTES_MAX);
+    let broken: Vec<String> = (0..200).map(|i| format!(r"{}\p{{x{i}}}", r"\w".repeat(1000))).collect();
+    assert!(compiled(&[broken, vec!["a".to_string()]].concat()).is_empty(), "parsing is counted too");
+}
+
 #[test]
 fn nesting_is_counted_before_it_is_followed() {
     let mut deep = field(0);

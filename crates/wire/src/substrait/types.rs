@@ -6,9 +6,9 @@
 
 use super::functions::FARPOOL;
 use super::proto::{self, Kind, LiteralType, NULLABLE, ParameterKind};
-use arrow_schema::{DECIMAL128_MAX_PRECISION, DECIMAL128_MAX_SCALE, DataType, TimeUnit};
+use arrow_schema::{DataType, TimeUnit};
 use bytes::Bytes;
-use farpool_model::{Error, Literal, Result, Value, limits};
+use farpool_model::{Error, Literal, Result, Value, limits, schema};
 use prost::Message;
 use std::collections::HashMap;
 
@@ -266,10 +266,7 @@ fn zone_parameters(unit: TimeUnit, zone: &str) -> Vec<Bytes> {
 }
 
 fn decimal(precision: i32, scale: i32) -> Option<DataType> {
-    let (precision, scale) = (u8::try_from(precision).ok()?, i8::try_from(scale).ok()?);
-    let fits = (1..=DECIMAL128_MAX_PRECISION).contains(&precision)
-        && (-DECIMAL128_MAX_SCALE..=DECIMAL128_MAX_SCALE).contains(&scale);
-    fits.then_some(DataType::Decimal128(precision, scale))
+    schema::decimal(precision.try_into().ok()?, scale.try_into().ok()?)
 }
 
 fn precision(unit: TimeUnit) -> i32 {

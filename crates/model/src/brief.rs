@@ -1,0 +1,62 @@
+//! Text for people that may be made of anything a plan holds: only as much of it is made as is shown.
+
+use crate::limits;
+use std::fmt::{self, Write};
+
+/// The beginning of what `value` shows, up to [`limits::DETAIL_CHARS_MAX`] characters; the rest is not made.
+pub fn brief(value: impl fmt::Display) -> String {
+    let mut cut = Cut { text: String::new(), left: limits::DETAIL_CHARS_MAX };
+    if write!(cut, "{value}").is_err() {
+        cut.text.push('…');
+    }
+    cut.text
+}
+
+/// A writer that fails once it is full, which ends whatever writes to it.
+struct Cut {
+    text: String,
+    left: usize,
+}
+
+impl Write for Cut {
+    fn write_str(&mut self, text: &str) -> fmt::Result {
+        match text.char_indices().nth(self.left) {
+            Some((end, _)) => {
+                self.text.push_str(&text[..end]);
+                self.left = 0;
+                Err(fmt::Error)
+            }
+            None => {
+                self.text.push_str(text);
+                self.left -= text.chars().count();
+                Ok(())
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Writes without end.
+    struct Endless;
+
+    impl fmt::Display for Endless {
+        fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+            loop {
+                f.write_str("äb")?;
+            }
+        }
+    }
+
+    #[test]
+    fn text_without_end_is_cut_and_short_text_is_whole() {
+        assert_eq!(brief("short"), "short");
+        let whole = "ä".repeat(limits::DETAIL_CHARS_MAX);
+        assert_eq!(brief(&whole), whole);
+        let cut = brief(Endless);
+        assert_eq!(cut.chars().count(), limits::DETAIL_CHARS_MAX + 1);
+        assert!(cut.ends_with('…'));
+    }
+}
