@@ -28,6 +28,7 @@ test: check
 	$(CARGO) xtask bench sketches --quick
 	$(CARGO) xtask bench sketch-accuracy --quick
 	$(CARGO) xtask bench correlation --quick
+	$(CARGO) xtask bench clients --quick
 
 check: needs
 	$(CARGO) xtask check
@@ -38,6 +39,7 @@ bench: needs
 	$(CARGO) xtask bench scan
 	$(CARGO) xtask bench sketches
 	$(CARGO) xtask bench sketch-accuracy
+	$(CARGO) xtask bench clients
 
 needs:
 	@scripts/install-needs

@@ -9,6 +9,7 @@
 mod accuracy;
 #[path = "../../crates/farpool/tests/support/answers.rs"]
 mod answers;
+mod clients;
 mod correlation;
 mod digest;
 mod farview;
@@ -62,6 +63,8 @@ enum Suite {
     Sketches(sketches::Options),
     /// Errors of the sketches against exact counts, over data sets and many seeds.
     SketchAccuracy(accuracy::Options),
+    /// What clients of one node do to one another: shares, and small queries beside floods.
+    Clients(clients::Options),
     /// The correlation coefficients of all pairs of columns, against numpy, DuckDB, Polars and a plain loop.
     Correlation(correlation::Options),
     /// A memory node for a suite: prints its address, serves until its input ends.
@@ -96,6 +99,7 @@ fn run(arguments: &Arguments) -> Result<()> {
         Some(Suite::Scan(options)) => scan::run(options),
         Some(Suite::Sketches(options)) => sketches::run(options),
         Some(Suite::SketchAccuracy(options)) => accuracy::run(options),
+        Some(Suite::Clients(options)) => clients::run(options),
         Some(Suite::Correlation(options)) => correlation::run(options),
         Some(Suite::Node { threads, without_taps }) => node::serve_until_input_ends(*threads, *without_taps),
         None => Ok(Arguments::command().print_help()?),

@@ -1,4 +1,4 @@
-//! The one statistic that counts: medians.
+//! The statistics that count: medians, and percentiles where the slow ones matter.
 
 /// The median; NaN of nothing.
 pub fn median(times: &[f64]) -> f64 {
@@ -11,9 +11,25 @@ pub fn median(times: &[f64]) -> f64 {
     }
 }
 
+/// The least of `times` that at least this part of them do not exceed; NaN of nothing.
+pub fn percentile(times: &[f64], part: f64) -> f64 {
+    let mut sorted = times.to_vec();
+    sorted.sort_by(f64::total_cmp);
+    let place = (part * sorted.len() as f64).ceil() as usize;
+    sorted.get(place.saturating_sub(1)).copied().unwrap_or(f64::NAN)
+}
+
 #[cfg(test)]
 mod tests {
-    use super::median;
+    use super::{median, percentile};
+
+    #[test]
+    fn percentiles_are_times_that_were_measured() {
+        let times: Vec<f64> = (1..=200).rev().map(f64::from).collect();
+        assert_eq!((percentile(&times, 0.99), percentile(&times, 1.0)), (198.0, 200.0));
+        assert_eq!(percentile(&[7.0], 0.99), 7.0);
+        assert!(percentile(&[], 0.5).is_nan());
+    }
 
     #[test]
     fn the_middle_of_odd_even_and_no_times() {
