@@ -142,7 +142,7 @@ impl Queue {
 
     /// Puts a task in line that may have something to do; whether it stands there now and did not before.
     pub fn wake(&mut self, id: u64, now_ns: u64) -> Option<Class> {
-        let entry = self.entries.get_mut(&id)?;
+        let entry = self.entries.get_mut(&id).filter(|entry| !entry.ended)?;
         self.parked.remove(&(entry.region.id, id));
         let class = entry.class;
         if self.trees[class as usize].is_ready(id) || entry.is_busy && entry.in_flight > 0 {
