@@ -287,14 +287,16 @@ impl Queue {
         }
     }
 
-    /// Has others find a task that may go on; whether it was not in line.
+    /// Has others find a task that may go on; whether it was not in line. One that is parked is looked at again: what
+    /// it waits for may be what the step has done.
     fn put_back(&mut self, id: u64, now_ns: u64) -> bool {
         let Some(entry) = self.entries.get_mut(&id) else { return false };
         if entry.in_flight == 0 {
             entry.ready_since_ns = Some(now_ns);
         }
         let (region, class) = (entry.region.id, entry.class);
-        if self.trees[class as usize].is_ready(id) || self.parked.contains(&(region, id)) {
+        self.parked.remove(&(region, id));
+        if self.trees[class as usize].is_ready(id) {
             return false;
         }
         self.tree(class).set_ready(id);

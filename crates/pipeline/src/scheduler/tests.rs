@@ -327,6 +327,44 @@ fn a_worker_that_sleeps_is_woken_by_what_can_go_on() {
     });
 }
 
+/// A task of two steps, of which the second can be done only after the first.
+#[derive(Default)]
+struct OneByOne {
+    taken: AtomicUsize,
+    done: AtomicUsize,
+    during_first: Mutex<Option<Box<dyn FnOnce() + Send>>>,
+}
+
+impl Task for OneByOne {
+    fn readiness(&self) -> Readiness {
+        match self.taken.load(SeqCst) == self.done.load(SeqCst) {
+            true => Readiness::Ready,
+            false => Readiness::Waiting,
+        }
+    }
+    fn step(&self, _clock: &dyn Clock) -> Progress {
+        self.taken.fetch_add(1, SeqCst);
+        if let Some(other) = self.during_first.lock().take() {
+            other();
+        }
+        if self.done.fetch_add(1, SeqCst) == 0 { Progress::Worked } else { Progress::Done }
+    }
+    fn finish(&self, _end: End) {}
+}
+
+#[test]
+fn a_task_that_waits_for_its_own_step_goes_on_after_it() {
+    let bench = Bench::new();
+    let task = Arc::new(OneByOne::default());
+    let scheduler = bench.scheduler.clone();
+    // Another worker looks while the first step is under way, and finds that nothing can be done.
+    let other = move || assert_eq!(scheduler.try_work(Class::Foreground), Attempt::Idle(None));
+    *task.during_first.lock() = Some(Box::new(other));
+    bench.scheduler.submit(&bench.region(), Class::Foreground, task.clone());
+    bench.work(2);
+    assert_eq!((task.done.load(SeqCst), bench.scheduler.running()), (2, 0));
+}
+
 #[test]
 fn many_workers_finish_many_tasks_and_no_step_follows_the_end() {
     let bench = Bench::new();
