@@ -49,10 +49,15 @@ impl PlainGroup {
         self.bytes_held
     }
 
-    /// Each column in one piece. It is put together only when it is asked for, by the thread that encodes it,
+    /// Columns.
+    pub fn columns_count(&self) -> usize {
+        self.pieces.len()
+    }
+
+    /// A column in one piece. It is put together only when it is asked for, by the thread that encodes it,
     /// and so still lies in that core's cache when it is encoded.
-    pub fn columns(&self) -> impl ExactSizeIterator<Item = ArrayRef> {
-        self.pieces.iter().map(|pieces| concatenate(pieces))
+    pub fn column(&self, index: usize) -> Option<ArrayRef> {
+        self.pieces.get(index).map(|pieces| concatenate(pieces))
     }
 
     /// How many of the first `rows` rows of `piece` still fit, and their bytes as plain values. At least one row

@@ -113,15 +113,33 @@ impl Encoder {
     /// `Invalid` when the columns are not those of the schema; `OverLimit` when there are more than
     /// [`farpool_model::limits::ROW_GROUP_ROWS`] rows, strings are too long, or memory is short.
     pub fn encode(&self, group: &PlainGroup) -> Result<RowGroup> {
-        let (rows, columns, fields) = (group.rows(), group.columns(), self.schema.fields());
-        if columns.len() != fields.len() {
-            let message = format!("a row group of {} columns needs {}", columns.len(), fields.len());
+        let chunks = (0..group.columns_count()).map(|column| self.encode_column(group, column));
+        let chunks = chunks.collect::<Result<Vec<_>>>()?;
+        self.place(group.rows(), chunks)
+    }
+
+    /// Encodes one column of a row group into memory outside the pool.
+    ///
+    /// # Errors
+    /// As [`Encoder::encode`], but for the memory of the pool.
+    pub fn encode_column(&self, group: &PlainGroup, column: usize) -> Result<Chunk> {
+        let fields = self.schema.fields();
+        let (Some(field), Some(values)) = (fields.get(column), group.column(column)) else {
+            let message = format!("no column {column} in row groups of {} columns", fields.len());
             return Err(Error::invalid(message));
-        }
-        let mut chunks = Vec::with_capacity(columns.len());
-        for (field, column) in fields.iter().zip(columns) {
-            check_column(field.data_type(), &column, rows).map_err(|error| error.at(field.name()))?;
-            chunks.push(crate::encode::encode(&column).map_err(|error| error.at(field.name()))?);
+        };
+        check_column(field.data_type(), &values, group.rows()).map_err(|error| error.at(field.name()))?;
+        crate::encode::encode(&values).map_err(|error| error.at(field.name()))
+    }
+
+    /// Moves the encoded columns of a row group, all of them and in their order, to the pool.
+    ///
+    /// # Errors
+    /// `Invalid` when the columns are not those of the schema; `OverLimit` when memory is short.
+    pub fn place(&self, rows: usize, chunks: Vec<Chunk>) -> Result<RowGroup> {
+        let columns = self.schema.fields().len();
+        if chunks.len() != columns {
+            return Err(Error::invalid(format!("a row group of {} columns needs {columns}", chunks.len())));
         }
         Ok(RowGroup { rows, chunks: self.arena.place(chunks)? })
     }

@@ -14,7 +14,7 @@ use farpool_model::{
     LoadMode, Prepared, Program, Receipt, Result, Status, TableInfo, TableName, TableStatistics, TenantName,
     Version,
 };
-use farpool_pipeline::{Cancel, Class, Region, Run, Sink};
+use farpool_pipeline::{Cancel, Class, Region, Run, Sink, Task, TaskId};
 use farpool_store::Load;
 use std::sync::Arc;
 
@@ -188,6 +188,21 @@ impl Caller {
         let caller = self.clone();
         let job = Job::new(self.cancel.clone(), move || work(&caller), then);
         self.node.scheduler().submit(&self.region, Class::Foreground, Arc::new(job));
+    }
+
+    /// Has the workers do the steps of `task` within the caller's share.
+    pub(crate) fn submit_task(&self, task: Arc<dyn Task>) -> TaskId {
+        self.node.scheduler().submit(&self.region, Class::Foreground, task)
+    }
+
+    /// A task of the caller has something to do again: its rows have come.
+    pub(crate) fn wake_task(&self, task: TaskId) {
+        self.node.scheduler().wake(task);
+    }
+
+    /// Rows come in: work in the background rests.
+    pub(crate) fn rows_came(&self) {
+        self.node.scheduler().rows_came();
     }
 
     /// The caller's share has something to do again: a sink has room.

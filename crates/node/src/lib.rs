@@ -13,6 +13,7 @@ mod node;
 pub mod rights;
 mod seats;
 pub mod server;
+mod threads;
 pub mod tokens;
 mod totals;
 

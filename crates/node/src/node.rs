@@ -8,6 +8,7 @@ use crate::caller::Caller;
 use crate::clock::SystemClock;
 use crate::rights::Right;
 use crate::seats::Seats;
+use crate::threads::ScopedThreads;
 use crate::tokens::Tokens;
 use crate::totals::Totals;
 use farpool_memory::{Pool, PoolConfig};
@@ -81,7 +82,7 @@ impl Node {
             .collect::<Result<Vec<_>>>()
             .inspect_err(|_| scheduler.shutdown())?;
         Ok(Arc::new(Node {
-            catalog: Arc::new(Catalog::new(pool.clone())),
+            catalog: Arc::new(Catalog::new(pool.clone(), Arc::new(ScopedThreads))),
             pool,
             scheduler,
             workers: Mutex::new(workers),

@@ -11,4 +11,4 @@
 mod catalog;
 pub mod source;
 
-pub use catalog::{Catalog, Load};
+pub use catalog::{Catalog, Committed, Helpers, Load, Piece, PieceDone};

@@ -125,13 +125,14 @@ impl Connection {
 
     /// Stops what was under way on streams that are closed.
     fn abandon(&self, works: impl IntoIterator<Item = Work>) {
-        let mut runs = false;
+        let mut parked = false;
         for work in works {
-            runs |= matches!(work, Work::Run(_));
+            parked |= matches!(work, Work::Run(_) | Work::Load(_));
             work.abandon();
         }
-        // A program that has made all its rows cannot be cancelled any more; it may wait for room to end.
-        if runs {
+        // A program that has made all its rows cannot be cancelled any more; it may wait for room to end. A load may
+        // wait for rows.
+        if parked {
             self.caller.wake();
         }
     }
@@ -211,7 +212,8 @@ impl Connection {
         header.kind != FrameKind::LoadBatch || self.outbox.with(|lanes| lanes.work(header.stream).is_some())
     }
 
-    fn receive(self: &Arc<Self>, message: Message, assembler: &mut Assembler) -> Result<()> {
+    /// Carries a message to where it belongs. `assembler` forgets what it has of a stream that is cancelled.
+    pub(super) fn receive(self: &Arc<Self>, message: Message, assembler: &mut Assembler) -> Result<()> {
         let stream = message.stream;
         if message.kind.is_keepalive() {
             if message.kind == FrameKind::Ping {
@@ -231,7 +233,7 @@ impl Connection {
                 Ok(())
             }
             FrameKind::LoadBatch | FrameKind::LoadEnd => self.feed(message),
-            FrameKind::LoadBegin => load::begin(self, &message),
+            FrameKind::LoadBegin => load::begin(self, message),
             _ => requests::begin(self, message),
         }
     }
@@ -261,7 +263,9 @@ impl Connection {
             ))),
             None => Ok(None),
         })?;
-        inbox.map_or(Ok(()), |inbox| inbox.put(message))
+        let task = inbox.map_or(Ok(None), |inbox| inbox.put(message))?;
+        task.into_iter().for_each(|task| self.caller.wake_task(task));
+        Ok(())
     }
 
     /// Ends a stream with these messages.

@@ -1,31 +1,35 @@
-//! The rows of one load that have come and wait to be encoded.
+//! The rows of one load that have come and wait to be decoded.
 //!
 //! Invariant: a client that keeps to its credit has at most a window and one message in here; one that
 //! does not is cut off.
 
 use farpool_model::{Error, Result};
+use farpool_pipeline::TaskId;
 use farpool_wire::{FrameKind, Message, Window};
 use parking_lot::Mutex;
-use tokio::sync::Notify;
+use std::collections::VecDeque;
 
 /// See the file's comment.
 pub(crate) struct Inbox {
     state: Mutex<State>,
-    news: Notify,
 }
 
 struct State {
+    /// The task that takes the rows, once it was submitted.
+    task: Option<TaskId>,
     window: Window,
-    rows: Vec<Message>,
-    complete: bool,
-    closed: bool,
+    rows: VecDeque<Message>,
+    is_complete: bool,
+    is_closed: bool,
 }
 
 /// What comes next.
 #[derive(Debug)]
 pub(crate) enum Taken {
-    /// Messages with rows, at least one.
-    Rows(Vec<Message>),
+    /// A message with rows.
+    Rows(Message),
+    /// Nothing yet.
+    Nothing,
     /// All rows have come.
     Complete,
     /// The client cancelled or is gone.
@@ -35,40 +39,47 @@ pub(crate) enum Taken {
 impl Inbox {
     /// That of a new load.
     pub fn new() -> Self {
-        let state = State { window: Window::new(), rows: Vec::new(), complete: false, closed: false };
-        Inbox { state: Mutex::new(state), news: Notify::new() }
+        let state = State {
+            task: None,
+            window: Window::new(),
+            rows: VecDeque::new(),
+            is_complete: false,
+            is_closed: false,
+        };
+        Inbox { state: Mutex::new(state) }
     }
 
-    /// Takes in rows, or their end.
+    /// Says which task takes the rows.
+    pub fn set_task(&self, task: TaskId) {
+        self.state.lock().task = Some(task);
+    }
+
+    /// Takes in rows, or their end. The task that is to be woken for it.
     ///
     /// # Errors
     /// When the client sends more than it has credit for, or goes on after the end.
-    pub fn put(&self, message: Message) -> Result<()> {
+    pub fn put(&self, message: Message) -> Result<Option<TaskId>> {
         let mut state = self.state.lock();
-        if state.complete {
+        if state.is_complete {
             return Err(Error::corrupt(format!("{} after LoadEnd", message.kind.name())));
         }
         if message.kind == FrameKind::LoadEnd {
-            state.complete = true;
+            state.is_complete = true;
         } else {
             if !state.window.is_open() {
                 return Err(Error::corrupt("rows to load beyond the credit of their stream"));
             }
             state.window.sent(message.bytes_on_wire);
-            state.rows.push(message);
+            state.rows.push_back(message);
         }
-        drop(state);
-        self.news.notify_one();
-        Ok(())
+        Ok(state.task)
     }
 
     /// The client is gone.
     pub fn close(&self) {
         let mut state = self.state.lock();
-        state.closed = true;
+        state.is_closed = true;
         state.rows.clear();
-        drop(state);
-        self.news.notify_one();
     }
 
     /// Rows that were taken have been dealt with and make place for others.
@@ -76,23 +87,27 @@ impl Inbox {
         self.state.lock().window.granted(bytes)
     }
 
-    /// Waits for what comes next.
-    pub async fn take(&self) -> Taken {
-        loop {
-            if let Some(taken) = self.try_take() {
-                return taken;
-            }
-            self.news.notified().await;
+    /// Whether [`Inbox::take`] has something.
+    pub fn has_news(&self) -> bool {
+        let state = self.state.lock();
+        state.is_closed || state.is_complete || !state.rows.is_empty()
+    }
+
+    /// What comes next.
+    pub fn take(&self) -> Taken {
+        let mut state = self.state.lock();
+        if state.is_closed {
+            return Taken::Gone;
+        }
+        match state.rows.pop_front() {
+            Some(message) => Taken::Rows(message),
+            None if state.is_complete => Taken::Complete,
+            None => Taken::Nothing,
         }
     }
 
-    fn try_take(&self) -> Option<Taken> {
-        let mut state = self.state.lock();
-        match () {
-            () if state.closed => Some(Taken::Gone),
-            () if !state.rows.is_empty() => Some(Taken::Rows(std::mem::take(&mut state.rows))),
-            () if state.complete => Some(Taken::Complete),
-            () => None,
-        }
+    /// Whether the client cancelled or is gone.
+    pub fn is_closed(&self) -> bool {
+        self.state.lock().is_closed
     }
 }

@@ -1,102 +1,280 @@
-//! Loads: rows come in on a stream, are encoded on a thread for blocking work, and become a version of a
-//! table when all are there.
+//! Loads: rows come in on a stream, are decoded and encoded by workers within the caller's share, and become a version
+//! of a table when all are there.
 //!
-//! Credit goes back to the client as its rows have been encoded, which is the whole of back-pressure. A
-//! load holds a thread only while it encodes: a client that falls silent costs none.
+//! A load is a task of the scheduler. A step decodes one message, encodes one column of a row group, places a row
+//! group in the pool, or makes the table visible; several workers may encode at once, one decodes. Credit goes back to
+//! the client as its rows have been encoded, which is the whole of back-pressure: a client that falls silent occupies
+//! no thread. Rows that do not fill a row group yet cannot be encoded; there is one such row group for each load,
+//! whose bytes are bounded.
 
 use super::connection::{Connection, Work};
 use super::inbox::{Inbox, Taken};
 use arrow_schema::SchemaRef;
-use farpool_model::{Error, Result, TableInfo};
-use farpool_store::Load;
+use farpool_model::{Clock, Error, Result};
+use farpool_pipeline::{End, Progress, Readiness, Task};
+use farpool_store::{Committed, Load, Piece};
 use farpool_wire::{Message, Request, Response};
+use parking_lot::Mutex;
+use std::collections::VecDeque;
+use std::mem;
 use std::sync::Arc;
-use tokio::task::spawn_blocking;
 
 /// Opens a stream for the load that `message` begins.
 ///
 /// # Errors
 /// When the client may not open the stream, so that the connection cannot go on. What is wrong with the
 /// load itself is answered on its stream.
-pub(super) fn begin(connection: &Arc<Connection>, message: &Message) -> Result<()> {
+pub(super) fn begin(connection: &Arc<Connection>, message: Message) -> Result<()> {
     let inbox = Arc::new(Inbox::new());
     let stream = message.stream;
     connection.outbox.open(stream, message.bytes_on_wire, Work::Load(inbox.clone()))?;
-    match Request::decode(message, None) {
-        Ok(request) => drop(tokio::spawn(run(connection.clone(), stream, inbox, request))),
-        Err(error) => connection.fail(stream, error),
-    }
-    Ok(())
-}
-
-async fn run(connection: Arc<Connection>, stream: u32, inbox: Arc<Inbox>, begin: Request) {
-    match load(&connection, stream, &inbox, begin).await {
-        Ok(Some(table)) => connection.answer(stream, &Response::Loaded(table)),
-        Ok(None) => {}
-        Err(error) => connection.fail(stream, error),
-    }
-}
-
-/// The table that was loaded; `None` when the client went away.
-///
-/// Whatever the outcome, the load has been let go, and its pages with it, when this returns an error.
-async fn load(
-    connection: &Arc<Connection>,
-    stream: u32,
-    inbox: &Inbox,
-    begin: Request,
-) -> Result<Option<TableInfo>> {
-    let Request::LoadBegin { table, mode, schema, rows_hint } = begin else {
-        return Err(Error::invalid("not the beginning of a load"));
+    let task = LoadTask {
+        connection: connection.clone(),
+        stream,
+        inbox: inbox.clone(),
+        state: Mutex::new(State { phase: Phase::New(message), in_hand: 0, unpaid: VecDeque::new() }),
+        outcome: Mutex::default(),
     };
-    let owner = connection.clone();
-    let wire_schema = schema.clone();
-    let begun = move || owner.caller.begin_load(&table, &schema, mode, rows_hint);
-    let mut load = blocking(begun).await?;
-    loop {
-        match inbox.take().await {
-            Taken::Rows(messages) => {
-                let bytes = messages.iter().map(|message| message.bytes_on_wire).sum();
-                let schema = wire_schema.clone();
-                load = blocking(move || encode(load, &schema, messages)).await?;
-                grant(connection, stream, inbox, bytes)?;
-            }
-            Taken::Complete => return blocking(move || load.commit()).await.map(Some),
-            Taken::Gone => {
-                blocking(move || {
-                    drop(load);
-                    Ok(())
-                })
-                .await?;
-                return Ok(None);
-            }
-        }
-    }
-}
-
-fn encode(mut load: Load, schema: &SchemaRef, messages: Vec<Message>) -> Result<Load> {
-    for message in messages {
-        match Request::decode(&message, Some(schema))? {
-            Request::LoadBatch(batch) => load.push(&batch)?,
-            other => return Err(Error::invalid(format!("{} in a load", other.kind().name()))),
-        }
-    }
-    Ok(load)
-}
-
-fn grant(connection: &Connection, stream: u32, inbox: &Inbox, bytes: u64) -> Result<()> {
-    inbox.grant(bytes)?;
-    for message in (Response::Credit { bytes }).encode()? {
-        connection.outbox.push(stream, message);
-    }
+    // Rows that follow are put into the inbox by the thread that calls this: it knows the task by then.
+    inbox.set_task(connection.caller.submit_task(Arc::new(task)));
     Ok(())
 }
 
-/// Does `work` on a thread for blocking work.
-async fn blocking<T: Send + 'static>(work: impl FnOnce() -> Result<T> + Send + 'static) -> Result<T> {
-    match spawn_blocking(work).await {
-        Ok(outcome) => outcome,
-        Err(error) => Err(Error::internal(format!("a defect stopped this load: {error}"))
-            .advise("the pool goes on; please report this")),
+struct LoadTask {
+    connection: Arc<Connection>,
+    stream: u32,
+    inbox: Arc<Inbox>,
+    /// Held for as long as it takes to buffer the rows of a message, at most.
+    state: Mutex<State>,
+    /// `None` when the client went away.
+    outcome: Mutex<Option<Result<Committed>>>,
+}
+
+struct State {
+    phase: Phase,
+    /// Steps that workers are doing.
+    in_hand: usize,
+    /// Messages whose credit was not given back, in order: the number of rows up to their end, and their bytes.
+    unpaid: VecDeque<(u64, u64)>,
+}
+
+enum Phase {
+    /// What begins the load has not been looked at.
+    New(Message),
+    /// Rows come in. Boxed, as are large variants everywhere.
+    Open(Box<Open>),
+    /// A worker decides how it goes on.
+    Taken,
+}
+
+struct Open {
+    load: Load,
+    /// That of the messages.
+    schema: SchemaRef,
+    /// A worker decodes a message: those after it wait, for rows go in order.
+    is_decoding: bool,
+    /// The end of the rows was seen.
+    is_complete: bool,
+}
+
+/// What a worker is to do.
+enum Step {
+    Begin(Message),
+    Decode(Message, SchemaRef),
+    Encode(Piece),
+    Commit(Box<Open>),
+    /// The client is gone: what was loaded is dropped.
+    Abandon(Phase),
+    /// All is in other workers' hands.
+    Nothing,
+}
+
+impl Task for LoadTask {
+    fn readiness(&self) -> Readiness {
+        // Whoever holds the lock is about to find more to do.
+        let is_ready = self.state.try_lock().is_none_or(|state| state.has_step(&self.inbox));
+        if is_ready { Readiness::Ready } else { Readiness::Waiting }
+    }
+
+    fn step(&self, _clock: &dyn Clock) -> Progress {
+        self.connection.caller.rows_came();
+        self.advance().unwrap_or_else(|error| {
+            self.outcome.lock().get_or_insert(Err(error));
+            Progress::Done
+        })
+    }
+
+    fn cancel(&self) {
+        self.inbox.close();
+    }
+
+    fn finish(&self, end: End) {
+        // Whatever the outcome, the pages of a load that failed are free before anybody hears of it.
+        drop(mem::replace(&mut self.state.lock().phase, Phase::Taken));
+        let outcome = self.outcome.lock().take();
+        match (outcome, end.error) {
+            (Some(Ok(committed)), _) => self.answer(committed),
+            (Some(Err(error)), _) | (None, Some(error)) => self.connection.fail(self.stream, error),
+            (None, None) => {}
+        }
     }
 }
+
+impl LoadTask {
+    fn advance(&self) -> Result<Progress> {
+        let step = self.state.lock().take_step(&self.inbox);
+        match step {
+            Step::Begin(message) => self.open(&message)?,
+            Step::Decode(message, schema) => self.decode(&message, &schema)?,
+            Step::Encode(piece) => {
+                let done = piece.run();
+                self.settle(|open, _| open.load.done(done))?;
+            }
+            Step::Commit(open) => {
+                *self.outcome.lock() = Some(Ok(open.load.publish()?));
+                return Ok(Progress::Done);
+            }
+            Step::Abandon(phase) => {
+                drop(phase);
+                return Ok(Progress::Done);
+            }
+            Step::Nothing => return Ok(Progress::Busy),
+        }
+        Ok(Progress::Worked)
+    }
+
+    fn open(&self, message: &Message) -> Result<()> {
+        let Request::LoadBegin { table, mode, schema, rows_hint } = Request::decode(message, None)? else {
+            return Err(Error::invalid("not the beginning of a load"));
+        };
+        let load = self.connection.caller.begin_load(&table, &schema, mode, rows_hint)?;
+        let open = Open { load, schema, is_decoding: false, is_complete: false };
+        let mut state = self.state.lock();
+        state.in_hand -= 1;
+        state.phase = Phase::Open(Box::new(open));
+        Ok(())
+    }
+
+    fn decode(&self, message: &Message, schema: &SchemaRef) -> Result<()> {
+        let batch = match Request::decode(message, Some(schema))? {
+            Request::LoadBatch(batch) => batch,
+            other => return Err(Error::invalid(format!("{} in a load", other.kind().name()))),
+        };
+        self.settle(|open, unpaid| {
+            open.is_decoding = false;
+            open.load.buffer(&batch)?;
+            unpaid.push_back((open.load.rows_buffered(), message.bytes_on_wire));
+            Ok(())
+        })
+    }
+
+    /// Books what came of a step, and gives credit back for what has been encoded by now.
+    fn settle(&self, book: impl FnOnce(&mut Open, &mut VecDeque<(u64, u64)>) -> Result<()>) -> Result<()> {
+        let bytes = {
+            let mut state = self.state.lock();
+            let State { phase, in_hand, unpaid } = &mut *state;
+            *in_hand -= 1;
+            let Phase::Open(open) = phase else { return Ok(()) };
+            book(open, unpaid)?;
+            take_paid(unpaid, &open.load)
+        };
+        if bytes > 0 { self.grant(bytes) } else { Ok(()) }
+    }
+
+    fn grant(&self, bytes: u64) -> Result<()> {
+        self.inbox.grant(bytes)?;
+        for message in (Response::Credit { bytes }).encode()? {
+            self.connection.outbox.push(self.stream, message);
+        }
+        Ok(())
+    }
+
+    /// Tells the client. After an append that is far ahead of its statistics, a thread for work that blocks sees to
+    /// these first.
+    fn answer(&self, committed: Committed) {
+        let (connection, stream) = (self.connection.clone(), self.stream);
+        match &self.connection.runtime {
+            Some(runtime) if committed.is_behind() => {
+                let tell = move || {
+                    connection.guarded(stream, || {
+                        connection.answer(stream, &Response::Loaded(committed.keep_up()));
+                        Ok(())
+                    })
+                };
+                drop(runtime.spawn_blocking(tell));
+            }
+            _ => connection.answer(stream, &Response::Loaded(committed.info().clone())),
+        }
+    }
+}
+
+/// Removes the messages whose rows were encoded, or wait only because they do not fill a row group; their bytes.
+fn take_paid(unpaid: &mut VecDeque<(u64, u64)>, load: &Load) -> u64 {
+    let rows = if load.is_encoding() { load.rows_added() } else { load.rows_buffered() };
+    let mut bytes = 0;
+    while let Some((_, message_bytes)) = unpaid.pop_front_if(|(end, _)| *end <= rows) {
+        bytes += message_bytes;
+    }
+    bytes
+}
+
+impl State {
+    fn has_step(&self, inbox: &Inbox) -> bool {
+        let has_piece = match &self.phase {
+            Phase::New(_) => true,
+            Phase::Open(open) => open.load.has_piece(),
+            Phase::Taken => false,
+        };
+        has_piece || self.in_hand > 0 || inbox.has_news()
+    }
+
+    fn take_step(&mut self, inbox: &Inbox) -> Step {
+        if inbox.is_closed() {
+            return Step::Abandon(mem::replace(&mut self.phase, Phase::Taken));
+        }
+        let step = match mem::replace(&mut self.phase, Phase::Taken) {
+            Phase::New(message) => Step::Begin(message),
+            Phase::Open(mut open) => match open.take_step(inbox, self.in_hand) {
+                Some(step) => {
+                    self.phase = Phase::Open(open);
+                    step
+                }
+                None => Step::Commit(open),
+            },
+            Phase::Taken => Step::Nothing,
+        };
+        if matches!(step, Step::Begin(_) | Step::Decode(..) | Step::Encode(_)) {
+            self.in_hand += 1;
+        }
+        step
+    }
+}
+
+impl Open {
+    /// What to do, `in_hand` other steps being done; `None` when the load can be committed.
+    fn take_step(&mut self, inbox: &Inbox, in_hand: usize) -> Option<Step> {
+        // Rows that lie in memory come before those that would come on top of them.
+        if let Some(piece) = self.load.next_piece() {
+            return Some(Step::Encode(piece));
+        }
+        if self.is_decoding {
+            return Some(Step::Nothing);
+        }
+        match inbox.take() {
+            Taken::Rows(message) => {
+                self.is_decoding = true;
+                Some(Step::Decode(message, self.schema.clone()))
+            }
+            Taken::Complete if !self.is_complete => {
+                self.is_complete = true;
+                self.load.complete();
+                self.take_step(inbox, in_hand)
+            }
+            Taken::Complete if in_hand == 0 => None,
+            Taken::Complete | Taken::Nothing | Taken::Gone => Some(Step::Nothing),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,7 +1,9 @@
 //! A load: rows become row groups, row groups become a version.
 //!
-//! Rows are buffered until there is a full row group for each worker; these are encoded side by side and
-//! added in the order in which the rows came. An append encodes its rows on their own and puts them behind
+//! A load is a state machine without threads of its own: rows are buffered until they fill a row group, which is then
+//! encoded in pieces (`pieces.rs`) that any thread may do, and added in the order in which the rows came. Who has a
+//! thread to spend calls [`Load::push`], which does the pieces itself, with [`Helpers`]; who has a scheduler calls
+//! [`Load::buffer`], [`Load::next_piece`], [`Load::done`] and, in the end, [`Load::complete`]. An append encodes its rows on their own and puts them behind
 //! whatever the newest version is when it commits, so that appends at the same time lose nothing.
 //!
 //! A tap is given the row groups and finds out behind the load what they hold; it stays with the version, and that of
@@ -10,14 +12,17 @@
 //! Invariant: a load that is dropped, for whatever reason, gives back all its pages: they belong to the
 //! row groups that it holds.
 
+use super::pieces::{Piece, PieceDone, Pieces};
 use super::tap::Tap;
 use super::{Catalog, Current, Expected, Refused, Tapped};
 use arrow_array::RecordBatch;
 use arrow_schema::Schema;
-use farpool_columns::{Encoder, PlainGroup, RowGroup, Table, TableBuilder};
+use farpool_columns::{Encoder, Table, TableBuilder};
+use farpool_model::cast::u64_from;
 use farpool_model::{Error, ErrorKind, LoadMode, Result, TableInfo, TableName, TenantName, limits, schema};
+use parking_lot::Mutex;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::Ordering;
 
 /// Workers beyond which a load does not go by itself: each holds a row group in plain form.
 const WORKERS_DEFAULT_MAX: usize = 8;
@@ -33,8 +38,10 @@ pub struct Load {
     encoder: Encoder,
     /// None where nothing is to be found out about the rows.
     tap: Option<Arc<Tap>>,
-    /// Full row groups that wait until there is one for each worker.
-    waiting: Vec<PlainGroup>,
+    /// Full row groups that are not in the table yet.
+    pieces: Pieces,
+    rows_buffered: u64,
+    rows_added: u64,
     workers: usize,
     failed: Option<Error>,
 }
@@ -57,13 +64,25 @@ impl Load {
         let encoder = builder.encoder();
         let closed = catalog.taps_closed.load(Ordering::Relaxed);
         let tap = (!closed).then(|| Tap::new(builder.schema().clone(), catalog.crew.clone()));
-        let workers = std::thread::available_parallelism().map_or(1, usize::from).min(WORKERS_DEFAULT_MAX);
-        let waiting = Vec::new();
-        Ok(Load { catalog, tenant, name, mode, builder, encoder, tap, waiting, workers, failed: None })
+        let workers = catalog.helpers.threads_max().clamp(1, WORKERS_DEFAULT_MAX);
+        Ok(Load {
+            catalog,
+            tenant,
+            name,
+            mode,
+            pieces: Pieces::new(encoder.clone()),
+            builder,
+            encoder,
+            tap,
+            rows_buffered: 0,
+            rows_added: 0,
+            workers,
+            failed: None,
+        })
     }
 
-    /// Encodes on up to `workers` threads at once, the caller's among them. By default as many as the
-    /// machine has cores, up to eight.
+    /// Has [`Load::push`] encode on up to `workers` threads at once, the caller's among them. By default as many as
+    /// the catalog's helpers are, up to eight.
     pub fn set_workers(&mut self, workers: usize) {
         self.workers = workers.max(1);
     }
@@ -73,24 +92,94 @@ impl Load {
         self.tap = None;
     }
 
-    /// Adds rows. Columns go by position; types are cast to those that the load began with.
+    /// Adds rows, and encodes the row groups that they complete once there is one for each worker. Columns go by
+    /// position; types are cast to those that the load began with.
     ///
     /// # Errors
     /// `Invalid` when a value does not fit; `OverLimit`, with sizes, when the table does not or will not
     /// fit into the pool. After an error the load can only be dropped: later calls give the same error.
     pub fn push(&mut self, batch: &RecordBatch) -> Result<()> {
+        let _arrival = self.catalog.crew.make_way();
+        self.buffer(batch)?;
+        if self.pieces.groups_count() < self.workers {
+            return Ok(());
+        }
+        self.encode()
+    }
+
+    /// Adds rows without encoding anything.
+    ///
+    /// # Errors
+    /// As [`Load::push`].
+    pub fn buffer(&mut self, batch: &RecordBatch) -> Result<()> {
         self.check()?;
-        let pushed = self.try_push(batch);
-        self.keep_failure(pushed)
+        let _arrival = self.catalog.crew.make_way();
+        let buffered = self.builder.buffer(batch);
+        self.keep_failure(buffered)?;
+        self.rows_buffered += u64_from(batch.num_rows());
+        while let Some(group) = self.builder.take_full_row_group() {
+            self.pieces.add(group);
+        }
+        Ok(())
+    }
+
+    /// No more rows come: has those encoded, too, that do not fill a row group.
+    pub fn complete(&mut self) {
+        while let Some(group) = self.builder.take_last_row_group() {
+            self.pieces.add(group);
+        }
+    }
+
+    /// Whether [`Load::next_piece`] has a piece.
+    pub fn has_piece(&self) -> bool {
+        self.failed.is_none() && self.pieces.has_next()
+    }
+
+    /// A part of what is to be encoded; `None` when all is in other hands, or done.
+    pub fn next_piece(&mut self) -> Option<Piece> {
+        if self.failed.is_some() {
+            return None;
+        }
+        let crew = &self.catalog.crew;
+        self.pieces.next(|| crew.make_way())
+    }
+
+    /// Takes back a piece that was done, and adds the row groups that it completes.
+    ///
+    /// # Errors
+    /// As [`Load::push`].
+    pub fn done(&mut self, piece: Result<PieceDone>) -> Result<()> {
+        self.check()?;
+        let added = piece.and_then(|piece| {
+            self.pieces.done(piece);
+            self.add_placed()
+        });
+        self.keep_failure(added)
+    }
+
+    /// Rows that were buffered, whether they have been encoded or not.
+    pub fn rows_buffered(&self) -> u64 {
+        self.rows_buffered
+    }
+
+    /// Rows, the first ones, that have been encoded and are in the pool.
+    pub fn rows_added(&self) -> u64 {
+        self.rows_added
+    }
+
+    /// Whether a full row group waits to be encoded, or is.
+    pub fn is_encoding(&self) -> bool {
+        self.pieces.groups_count() > 0
     }
 
     /// Bytes of memory that the rows hold which wait to be encoded: up to a row group for each worker and the one that
     /// is not full yet, each of at most [`limits::ROW_GROUP_BYTES_MAX`] as plain values.
     pub fn bytes_held(&self) -> usize {
-        self.builder.bytes_held() + self.waiting.iter().map(PlainGroup::bytes_held).sum::<usize>()
+        self.builder.bytes_held() + self.pieces.bytes_held()
     }
 
-    /// Makes the rows visible as the table's new version, all at once.
+    /// Makes the rows visible as the table's new version, all at once. What is left to encode is encoded first, as by
+    /// [`Load::push`]; an append that finds too many profiles of others unfinished works on these before it returns.
     ///
     /// # Errors
     /// As [`Load::push`]; `Exists` when a table to be created was created by another load meanwhile;
@@ -98,28 +187,41 @@ impl Load {
     pub fn commit(mut self) -> Result<TableInfo> {
         self.check()?;
         let arrival = self.catalog.crew.make_way();
-        self.encode_waiting()?;
-        if let Some(group) = self.builder.take_last_row_group() {
-            let group = self.encoder.encode(&group);
-            self.add(group)?;
+        self.complete();
+        self.encode()?;
+        drop(arrival);
+        self.publish().map(Committed::keep_up)
+    }
+
+    /// Makes the rows visible as the table's new version, all at once, when all of them have been encoded.
+    ///
+    /// # Errors
+    /// As [`Load::commit`].
+    pub fn publish(self) -> Result<Committed> {
+        self.check()?;
+        if self.rows_added != self.rows_buffered {
+            return Err(Error::internal("a load that is not encoded cannot be committed"));
         }
         let Load { catalog, tenant, name, mode, builder, encoder, tap, .. } = self;
         let table = builder.finish()?;
-        drop(arrival);
         let expected = match mode {
             LoadMode::Append => return append(&catalog, &tenant, &name, &table, tap, &encoder),
             LoadMode::Create => Expected::Nothing,
             LoadMode::Replace => Expected::Anything,
         };
         let tapped = tap.map(|tap| Tapped { tap, before: None, encoder });
-        catalog.put(&tenant, &name, table, tapped, expected).map_err(|refused| refused.error)
+        let info = catalog.put(&tenant, &name, table, tapped, expected).map_err(|refused| refused.error)?;
+        Ok(Committed { info, tap: None })
     }
 
-    fn add(&mut self, group: Result<RowGroup>) -> Result<()> {
-        let group = Arc::new(group?);
-        self.builder.add_row_group(group.clone())?;
-        if let Some(tap) = &self.tap {
-            tap.add(group);
+    fn add_placed(&mut self) -> Result<()> {
+        while let Some(group) = self.pieces.take_placed() {
+            let group = Arc::new(group);
+            self.rows_added += u64_from(group.rows);
+            self.builder.add_row_group(group.clone())?;
+            if let Some(tap) = &self.tap {
+                tap.add(group);
+            }
         }
         Ok(())
     }
@@ -131,64 +233,63 @@ impl Load {
     fn keep_failure<T>(&mut self, outcome: Result<T>) -> Result<T> {
         if let Err(error) = &outcome {
             self.failed = Some(error.clone());
-            self.waiting.clear();
+            self.pieces = Pieces::new(self.encoder.clone());
             self.tap = None;
         }
         outcome
     }
 
-    fn try_push(&mut self, batch: &RecordBatch) -> Result<()> {
-        let _arrival = self.catalog.crew.make_way();
-        self.builder.buffer(batch)?;
-        while let Some(group) = self.builder.take_full_row_group() {
-            self.waiting.push(group);
-            if self.waiting.len() >= self.workers {
-                self.encode_waiting()?;
+    /// Encodes all full row groups, on the calling thread and those that help it.
+    fn encode(&mut self) -> Result<()> {
+        let threads = self.workers.min(self.pieces.groups_count());
+        if threads == 0 {
+            return self.check();
+        }
+        let helpers = self.catalog.helpers.clone();
+        let load = Mutex::new(&mut *self);
+        let encode_some = || {
+            loop {
+                // In a statement of its own, so that the lock is free while the piece is done.
+                let piece = load.lock().next_piece();
+                let Some(piece) = piece else { return };
+                let done = piece.run();
+                // The load keeps its failure.
+                drop(load.lock().done(done));
             }
-        }
-        Ok(())
-    }
-
-    fn encode_waiting(&mut self) -> Result<()> {
-        let waiting = std::mem::take(&mut self.waiting);
-        for group in encode_all(&self.encoder, &waiting, self.workers) {
-            self.add(group)?;
-        }
-        Ok(())
+        };
+        let helped = helpers.run(threads, &encode_some);
+        self.keep_failure(helped)?;
+        self.check()
     }
 }
 
-/// Encodes row groups on up to `workers` threads; the results in the order of the row groups.
-fn encode_all(encoder: &Encoder, groups: &[PlainGroup], workers: usize) -> Vec<Result<RowGroup>> {
-    let next = AtomicUsize::new(0);
-    let encode_some = || {
-        let mut encoded = Vec::new();
-        loop {
-            let index = next.fetch_add(1, Ordering::Relaxed);
-            match groups.get(index) {
-                Some(group) => encoded.push((index, encoder.encode(group))),
-                None => return encoded,
-            }
+/// A load whose rows are visible.
+#[derive(Debug)]
+pub struct Committed {
+    info: TableInfo,
+    /// That of an append, which may be far behind.
+    tap: Option<Arc<Tap>>,
+}
+
+impl Committed {
+    /// The table's new version.
+    pub fn info(&self) -> &TableInfo {
+        &self.info
+    }
+
+    /// Whether the profiles of so many appends before this one are unfinished that the next is not to follow at once.
+    pub fn is_behind(&self) -> bool {
+        self.tap.as_ref().is_some_and(|tap| tap.behind() > limits::TAPS_WAITING_MAX)
+    }
+
+    /// Works on the profiles of the appends before this one, if too many are unfinished, on the calling thread.
+    pub fn keep_up(self) -> TableInfo {
+        if let Some(tap) = self.tap.as_ref().filter(|_| self.is_behind()) {
+            // Whether there is a profile in the end does not concern the append.
+            drop(tap.wait());
         }
-    };
-    let others = workers.min(groups.len()).saturating_sub(1);
-    let mut encoded = std::thread::scope(|scope| {
-        let threads: Vec<_> = (0..others).map(|_| scope.spawn(encode_some)).collect();
-        let mut encoded = encode_some();
-        for thread in threads {
-            match thread.join() {
-                Ok(more) => encoded.extend(more),
-                // First in order, so that it is what the load fails with.
-                Err(_) => {
-                    encoded.insert(0, (0, Err(Error::internal("a defect stopped the encoding of a load"))))
-                }
-            }
-        }
-        encoded
-    });
-    // Stable: a failure that was put in front stays there.
-    encoded.sort_by_key(|(index, _)| *index);
-    encoded.into_iter().map(|(_, group)| group).collect()
+        self.info
+    }
 }
 
 /// Puts the row groups of `rows` behind those of the newest version, as often as another load is faster.
@@ -199,7 +300,7 @@ fn append(
     rows: &Table,
     tap: Option<Arc<Tap>>,
     encoder: &Encoder,
-) -> Result<TableInfo> {
+) -> Result<Committed> {
     loop {
         let Current { version, table: base, tap: before } = catalog.current(tenant, name)?;
         check_agree(name, &base.schema, &rows.schema)?;
@@ -212,21 +313,10 @@ fn append(
         let taps = before.zip(tap.clone());
         let tapped = taps.map(|(before, tap)| Tapped { tap, before: Some(before), encoder: encoder.clone() });
         match catalog.put(tenant, name, builder.finish()?, tapped, Expected::Version(version)) {
-            Ok(info) => {
-                keep_up(tap.as_deref());
-                return Ok(info);
-            }
+            Ok(info) => return Ok(Committed { info, tap }),
             Err(Refused { error, .. }) if error.kind == ErrorKind::Unavailable => {}
             Err(Refused { error, .. }) => return Err(error),
         }
-    }
-}
-
-/// An append that finds too many profiles of others unfinished works on them before it goes on.
-fn keep_up(tap: Option<&Tap>) {
-    if let Some(tap) = tap.filter(|tap| tap.behind() > limits::TAPS_WAITING_MAX) {
-        // Whether there is a profile in the end does not concern the append.
-        drop(tap.wait());
     }
 }
 

@@ -6,11 +6,15 @@
 //! Invariant: version numbers only grow over the life of a catalog, over all tables, so that a version
 //! names one state of one table for ever.
 
+mod helpers;
 mod load;
 mod names;
+mod pieces;
 mod tap;
 
-pub use load::Load;
+pub use helpers::Helpers;
+pub use load::{Committed, Load};
+pub use pieces::{Piece, PieceDone};
 
 use arrow_schema::Schema;
 use farpool_columns::{Encoder, Table, TableBuilder};
@@ -32,6 +36,7 @@ pub struct Catalog {
     tenants: RwLock<Tenants>,
     taps_closed: AtomicBool,
     crew: Arc<Crew>,
+    helpers: Arc<dyn Helpers>,
 }
 
 #[derive(Debug, Default)]
@@ -66,9 +71,10 @@ enum Expected {
 }
 
 impl Catalog {
-    /// A catalog without tables, whose loads take their memory from `pool`.
-    pub fn new(pool: Arc<Pool>) -> Self {
-        Catalog { pool, tenants: RwLock::default(), taps_closed: AtomicBool::new(false), crew: Crew::new() }
+    /// A catalog without tables, whose loads take their memory from `pool` and have `helpers` encode with them.
+    pub fn new(pool: Arc<Pool>, helpers: Arc<dyn Helpers>) -> Self {
+        let taps_closed = AtomicBool::new(false);
+        Catalog { pool, tenants: RwLock::default(), taps_closed, crew: Crew::new(), helpers }
     }
 
     /// Has nothing found out about the rows of loads that begin from now on before somebody asks, as

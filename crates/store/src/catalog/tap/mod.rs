@@ -12,7 +12,7 @@ mod gathering;
 mod observe;
 
 use arrow_schema::SchemaRef;
-pub(super) use crew::Crew;
+pub(super) use crew::{Arrival, Crew};
 use farpool_columns::{Encoder, RowGroup};
 use farpool_model::{ColumnStates, Error, MomentsState, Result, Spread};
 use farpool_statistics::Profile;

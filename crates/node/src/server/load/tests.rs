@@ -1,0 +1,204 @@
+//! Loads step by step: the test's own thread is the only worker.
+
+use super::*;
+use crate::{Node, NodeConfig};
+use arrow_array::{ArrayRef, Int64Array, RecordBatch};
+use bytes::BytesMut;
+use farpool_model::limits::ROW_GROUP_ROWS;
+use farpool_model::{LoadMode, TableName, TenantName};
+use farpool_pipeline::{Attempt, Class};
+use farpool_wire::socket::{Pipe, pipe};
+use farpool_wire::{Assembler, Socket, split_frame};
+use std::hint::black_box;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+/// Steps after which a test gives up.
+const STEPS_MAX: usize = 1_000_000;
+
+fn node() -> Arc<Node> {
+    let node = Node::start(NodeConfig { memory_bytes: 256 << 20, ..NodeConfig::default() }).unwrap();
+    // Their threads would hold pages for a moment.
+    node.close_taps();
+    node
+}
+
+fn connect(node: &Arc<Node>, tenant: &str) -> (Arc<Connection>, Pipe) {
+    let (client, socket) = pipe(64 << 10);
+    let caller = node.owner(TenantName::new(tenant).unwrap());
+    (Connection::new(caller, Arc::new(socket)), client)
+}
+
+/// Values that do not repeat, in two columns.
+fn rows(count: usize) -> RecordBatch {
+    let column = |factor: i64| -> ArrayRef {
+        Arc::new((0..count as i64).map(|row| row.wrapping_mul(factor)).collect::<Int64Array>())
+    };
+    RecordBatch::try_from_iter([("a", column(7_919_191_919)), ("b", column(-104_729_104_729))]).unwrap()
+}
+
+/// Sends a request to the node; how many bytes it has on the wire.
+fn send(connection: &Arc<Connection>, stream: u32, request: &Request) -> u64 {
+    let (mut bytes, mut assembler) = (0, Assembler::new());
+    for outgoing in request.encode().unwrap() {
+        bytes += outgoing.bytes_on_wire();
+        let mut frames = BytesMut::from(&outgoing.frames(stream).concat()[..]);
+        while let Some((header, payload)) = split_frame(&mut frames).unwrap() {
+            if let Some(message) = assembler.push(header, payload).unwrap() {
+                connection.receive(message, &mut Assembler::new()).unwrap();
+            }
+        }
+    }
+    bytes
+}
+
+fn begin_load(connection: &Arc<Connection>, stream: u32, table: &str) {
+    let (table, schema) = (TableName::new(table).unwrap(), rows(0).schema());
+    send(connection, stream, &Request::LoadBegin { table, mode: LoadMode::Replace, schema, rows_hint: None });
+}
+
+/// What has come to the client since it was last looked.
+fn received(client: &Pipe) -> Vec<Response> {
+    let mut buffer = BytesMut::with_capacity(64 << 10);
+    drop(client.try_read(&mut buffer));
+    let mut assembler = Assembler::new();
+    let mut responses = Vec::new();
+    while let Some((header, payload)) = split_frame(&mut buffer).unwrap() {
+        let message = assembler.push(header, payload).unwrap().unwrap();
+        responses.push(Response::decode(&message, None).unwrap());
+    }
+    responses
+}
+
+/// Does steps until `done`; false when there were none left before.
+fn work_until(node: &Arc<Node>, mut done: impl FnMut() -> bool) -> bool {
+    for _ in 0..STEPS_MAX {
+        if done() {
+            return true;
+        }
+        if node.scheduler().try_work(Class::Foreground) != Attempt::Worked {
+            return done();
+        }
+    }
+    panic!("no end after {STEPS_MAX} steps");
+}
+
+fn work(node: &Arc<Node>) {
+    work_until(node, || false);
+}
+
+fn bytes_used(node: &Node) -> u64 {
+    node.status().memory_bytes_used
+}
+
+#[test]
+fn credit_comes_back_when_the_row_groups_of_a_message_were_encoded() {
+    let node = node();
+    let (connection, client) = connect(&node, "ann");
+    begin_load(&connection, 1, "t");
+    work(&node);
+    let sent = send(&connection, 1, &Request::LoadBatch(rows(ROW_GROUP_ROWS)));
+    let mut granted = Vec::new();
+    let mut used_before = Vec::new();
+    work_until(&node, || {
+        let before = bytes_used(&node);
+        granted.extend(received(&client));
+        used_before.push(before);
+        !granted.is_empty()
+    });
+    let [Response::Credit { bytes }] = &granted[..] else { panic!("{granted:?}") };
+    assert_eq!(*bytes, sent);
+    assert!(used_before.last() > Some(&0), "the row group is in the pool by then");
+    // To decode, two columns, and to place them.
+    assert_eq!(used_before.iter().filter(|bytes| **bytes == 0).count(), 4);
+
+    // Rows that wait for others to fill a row group are paid at once, or these others could not come.
+    let sent = send(&connection, 1, &Request::LoadBatch(rows(10)));
+    work(&node);
+    assert_eq!(received(&client), [Response::Credit { bytes: sent }]);
+    send(&connection, 1, &Request::LoadEnd);
+    work(&node);
+    let answers = received(&client);
+    let [Response::Loaded(table)] = &answers[..] else { panic!("{answers:?}") };
+    assert_eq!(table.rows, ROW_GROUP_ROWS as u64 + 10);
+}
+
+#[test]
+fn a_client_that_goes_away_while_its_rows_are_encoded_leaves_nothing_behind() {
+    for cancels in [true, false] {
+        let node = node();
+        let (connection, client) = connect(&node, "ann");
+        begin_load(&connection, 1, "t");
+        send(&connection, 1, &Request::LoadBatch(rows(3 * ROW_GROUP_ROWS)));
+        assert!(work_until(&node, || bytes_used(&node) > 0));
+        if cancels {
+            send(&connection, 1, &Request::Cancel);
+        } else {
+            connection.close(None);
+        }
+        work(&node);
+        assert_eq!((bytes_used(&node), node.scheduler().running()), (0, 0));
+        assert_eq!(received(&client), []);
+    }
+}
+
+#[test]
+fn a_load_that_waits_for_rows_ends_with_its_client() {
+    let node = node();
+    let (connection, _client) = connect(&node, "ann");
+    begin_load(&connection, 1, "t");
+    send(&connection, 1, &Request::LoadBatch(rows(ROW_GROUP_ROWS)));
+    work(&node);
+    assert!(bytes_used(&node) > 0 && node.scheduler().running() == 1);
+    connection.close(None);
+    work(&node);
+    assert_eq!((bytes_used(&node), node.scheduler().running()), (0, 0));
+}
+
+#[test]
+fn what_is_wrong_with_a_load_is_told_on_its_stream_when_its_pages_are_free() {
+    let node = node();
+    let (connection, client) = connect(&node, "ann");
+    begin_load(&connection, 1, "t");
+    send(&connection, 1, &Request::LoadBatch(rows(ROW_GROUP_ROWS)));
+    work(&node);
+    let other = RecordBatch::try_from_iter([("a", Arc::new(Int64Array::from(vec![1])) as ArrayRef)]).unwrap();
+    send(&connection, 1, &Request::LoadBatch(other));
+    received(&client);
+    work(&node);
+    let answers = received(&client);
+    assert!(matches!(&answers[..], [Response::Error(_)]), "{answers:?}");
+    assert_eq!((bytes_used(&node), node.scheduler().running()), (0, 0));
+}
+
+#[test]
+fn neither_a_flood_of_loads_nor_one_of_requests_stops_another_tenant() {
+    let node = node();
+    let (flood, _client) = connect(&node, "ann");
+    for stream in 1..=8 {
+        begin_load(&flood, stream, &format!("t{stream}"));
+        for _ in 0..3 {
+            send(&flood, stream, &Request::LoadBatch(rows(ROW_GROUP_ROWS)));
+        }
+        send(&flood, stream, &Request::LoadEnd);
+    }
+    let (other, _client) = connect(&node, "bob");
+    let answered = Arc::new(AtomicUsize::new(0));
+    ask_for_ever(&other.caller, &answered);
+    let loaded = || flood.caller.tables().unwrap().len();
+    assert!(work_until(&node, || answered.load(Ordering::Relaxed) == 3));
+    assert!(loaded() < 8, "the requests waited for all loads");
+    assert!(work_until(&node, || loaded() == 8), "the loads waited for the requests");
+    node.shutdown();
+}
+
+/// Asks again as soon as there is an answer, which takes a worker about as long as a step of a load.
+fn ask_for_ever(caller: &crate::Caller, answered: &Arc<AtomicUsize>) {
+    let (again, counted) = (caller.clone(), answered.clone());
+    let work = |_: &crate::Caller| Ok((0..1_000_000).fold(0_u64, |sum, i| black_box(sum + i)));
+    caller.spawn(work, move |sum| {
+        if sum.is_ok() {
+            counted.fetch_add(1, Ordering::Relaxed);
+            ask_for_ever(&again, &counted);
+        }
+    });
+}

@@ -1,0 +1,57 @@
+//! Threads of the system that help whoever wants something done at once: loads of the pool in an engine's own process,
+//! whose caller has no workers.
+
+use farpool_model::{Error, Result};
+use farpool_store::Helpers;
+use std::num::NonZero;
+use std::thread;
+
+/// Starts threads for each call, which end with it.
+#[derive(Debug)]
+pub(crate) struct ScopedThreads;
+
+impl Helpers for ScopedThreads {
+    fn threads_max(&self) -> usize {
+        thread::available_parallelism().map_or(1, NonZero::get)
+    }
+
+    fn run(&self, threads: usize, work: &(dyn Fn() + Sync)) -> Result<()> {
+        thread::scope(|scope| {
+            let mut helpers = Vec::new();
+            for _ in 1..threads {
+                match thread::Builder::new().spawn_scoped(scope, work) {
+                    Ok(helper) => helpers.push(helper),
+                    // The system has no more threads: then those that there are do it.
+                    Err(_) => break,
+                }
+            }
+            work();
+            let failed = helpers.into_iter().filter_map(|helper| helper.join().err()).count();
+            if failed == 0 { Ok(()) } else { Err(Error::internal("a defect stopped a thread that encodes")) }
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use farpool_model::ErrorKind;
+    use std::sync::Barrier;
+    use std::thread::current;
+
+    #[test]
+    fn all_threads_work_at_once() {
+        let met = Barrier::new(3);
+        let meet = || {
+            met.wait();
+        };
+        ScopedThreads.run(3, &meet).unwrap();
+    }
+
+    #[test]
+    fn the_panic_of_a_helper_is_an_error() {
+        let caller = current().id();
+        let panicked = ScopedThreads.run(2, &|| assert_eq!(current().id(), caller));
+        assert_eq!(panicked.unwrap_err().kind, ErrorKind::Internal);
+    }
+}
