@@ -198,9 +198,9 @@ pub const TAP_MOMENT_COLUMNS_MAX: usize = 64;
 /// of distinct values. A column takes some 100 KiB at each worker, and half as much in the pool.
 pub const TAP_COLUMNS_MAX: usize = 128;
 
-/// Requests for profiles that are not there yet which a node works on at once, with a thread each and more to help;
-/// the others wait in line.
-pub const PROFILES_AWAITED_MAX: usize = 16;
+/// Requests of one tenant for profiles that are not there yet which a node works on at once, with a thread each and
+/// more to help; its others wait in line. More than one, so that a small table need not wait for a large one.
+pub const PROFILES_AWAITED_MAX: usize = 4;
 
 /// Appends whose profiles may wait for those before them; the next one works on these before it goes on, so that a
 /// stream of small appends does not get ahead of its statistics without end.

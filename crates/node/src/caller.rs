@@ -17,6 +17,7 @@ use farpool_model::{
 use farpool_pipeline::{Cancel, Class, Region, Run, Sink, Task, TaskId};
 use farpool_store::Load;
 use std::sync::Arc;
+use tokio::sync::Semaphore;
 
 /// Who asks: a tenant's client, with its right, its share of the node, and a flag that says when it no longer wants
 /// what it asked for. Clones are the same caller.
@@ -97,6 +98,11 @@ impl Caller {
     pub fn statistics(&self, name: &TableName) -> Result<TableStatistics> {
         self.check(Verb::Statistics)?;
         self.node.catalog().statistics(&self.tenant, name)
+    }
+
+    /// The turns of the tenant's requests that have [`Caller::statistics`] find something out.
+    pub(crate) fn profile_turns(&self) -> Arc<Semaphore> {
+        self.node.profile_turns(&self.tenant)
     }
 
     /// The schema and the version of a table that a program may read.

@@ -23,6 +23,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread::JoinHandle;
+use tokio::sync::Semaphore;
 
 /// What a node is made of.
 #[derive(Clone, Debug, Default)]
@@ -48,6 +49,8 @@ pub struct Node {
     tokens: Option<Tokens>,
     weights: BTreeMap<TenantName, u32>,
     shares: Mutex<BTreeMap<TenantName, Arc<TenantShare>>>,
+    /// Whose turn it is to have a profile made that it waits for.
+    profile_turns: Mutex<BTreeMap<TenantName, Arc<Semaphore>>>,
     totals: Totals,
     connections: AtomicU64,
     programs: AtomicU64,
@@ -96,6 +99,7 @@ impl Node {
             tokens: config.tokens,
             weights: config.weights,
             shares: Mutex::default(),
+            profile_turns: Mutex::default(),
             totals: Totals::default(),
             connections: AtomicU64::new(0),
             programs: AtomicU64::new(0),
@@ -152,6 +156,12 @@ impl Node {
         let mut shares = self.shares.lock();
         let share = shares.entry(tenant.clone()).or_insert_with(|| self.scheduler.add_tenant(weight));
         self.scheduler.add_region(share)
+    }
+
+    /// The turns of the requests of `tenant` that wait for profiles.
+    pub(crate) fn profile_turns(&self, tenant: &TenantName) -> Arc<Semaphore> {
+        let turns = || Arc::new(Semaphore::new(limits::PROFILES_AWAITED_MAX));
+        self.profile_turns.lock().entry(tenant.clone()).or_insert_with(turns).clone()
     }
 
     /// One more program is under way.

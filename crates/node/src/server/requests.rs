@@ -7,14 +7,11 @@ use super::connection::{Connection, Work};
 use super::sink::StreamSink;
 use crate::{Caller, Shape};
 use farpool_columns::Table;
-use farpool_model::{Error, Program, Result, ResultForm, TableName, Version, limits};
+use farpool_model::{Error, Program, Result, ResultForm, TableName, Version};
 use farpool_pipeline::Cancel;
 use farpool_wire::{FrameKind, Message, Outgoing, Request, Response, substrait};
 use std::cell::OnceCell;
 use std::sync::Arc;
-use tokio::sync::Semaphore;
-
-static STATISTICS_TURNS: Semaphore = Semaphore::const_new(limits::PROFILES_AWAITED_MAX);
 
 /// What came of a request that was looked at.
 enum Outcome {
@@ -42,10 +39,12 @@ pub(super) fn begin(connection: &Arc<Connection>, message: Message) -> Result<()
     }
     let (to, of) = (connection.clone(), connection.clone());
     let work = move |caller: &Caller| carry_out(caller, &of, &message);
-    connection.caller.until(cancel).spawn(work, move |outcome| match outcome {
+    let caller = connection.caller.until(cancel);
+    let asker = caller.clone();
+    caller.spawn(work, move |outcome| match outcome {
         Ok(Outcome::Answer(messages)) => to.end(stream, messages),
         Ok(Outcome::Started) => {}
-        Ok(Outcome::Statistics(table)) => tell_statistics(to, stream, table),
+        Ok(Outcome::Statistics(table)) => tell_statistics(to, asker, stream, table),
         Err(error) => to.fail(stream, error),
     });
     Ok(())
@@ -86,14 +85,15 @@ fn carry_out(caller: &Caller, connection: &Arc<Connection>, message: &Message) -
     response.encode().map(Outcome::Answer)
 }
 
-/// Answers with what the rows of a table hold, which may have to be found out first. Only so many of these occupy
-/// threads; the others wait in line.
-fn tell_statistics(connection: Arc<Connection>, stream: u32, table: TableName) {
+/// Answers with what the rows of a table hold, which may have to be found out first. Only so many requests of a tenant
+/// occupy threads for that; its others wait in line, and those that were cancelled meanwhile find nothing out.
+fn tell_statistics(connection: Arc<Connection>, caller: Caller, stream: u32, table: TableName) {
     let Some(runtime) = connection.runtime.clone() else { return };
     runtime.spawn(async move {
-        let Ok(_turn) = STATISTICS_TURNS.acquire().await else { return };
+        let turns = caller.profile_turns();
+        let Ok(_turn) = turns.acquire().await else { return };
         let to = connection.clone();
-        let told = tokio::task::spawn_blocking(move || match connection.caller.statistics(&table) {
+        let told = tokio::task::spawn_blocking(move || match caller.statistics(&table) {
             Ok(statistics) => connection.answer(stream, &Response::Statistics(Box::new(statistics))),
             Err(error) => connection.fail(stream, error),
         });

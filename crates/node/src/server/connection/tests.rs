@@ -2,14 +2,24 @@
 
 use super::*;
 use crate::{Node, NodeConfig};
-use farpool_model::TenantName;
+use farpool_model::{TableName, TenantName, limits};
 use farpool_pipeline::{Attempt, Class};
 use farpool_wire::socket::{Pipe, pipe};
 
 fn connection() -> (Arc<Connection>, Pipe) {
     let node = Node::start(NodeConfig { memory_bytes: 4 << 20, ..NodeConfig::default() }).unwrap();
+    connect(&node, TenantName::default())
+}
+
+fn connect(node: &Arc<Node>, tenant: TenantName) -> (Arc<Connection>, Pipe) {
     let (client, socket) = pipe(64 << 10);
-    (Connection::new(node.owner(TenantName::default()), Arc::new(socket)), client)
+    (Connection::new(node.owner(tenant), Arc::new(socket)), client)
+}
+
+/// Waits until something comes to the client.
+async fn readable(client: &Pipe) -> io::Result<()> {
+    let client: &dyn Socket = client;
+    client.ready(Interest::Readable).await
 }
 
 /// The messages that have come to the client.
@@ -77,4 +87,24 @@ fn a_flood_of_pings_makes_one_pong() {
     connection.receive(message(0, &Request::Pong), &mut Assembler::new()).unwrap();
     connection.outbox.flush();
     assert_eq!(received(&client), []);
+}
+
+#[tokio::test]
+async fn a_tenant_that_waits_for_profiles_does_not_keep_another_from_its_own() {
+    let (ann, to_ann) = connection();
+    let node = ann.caller.node().clone();
+    let (bob, to_bob) = connect(&node, TenantName::new("bob").unwrap());
+    let turns = ann.caller.profile_turns();
+    let all = turns.acquire_many(limits::PROFILES_AWAITED_MAX as u32).await.unwrap();
+    let request = Request::Statistics { table: TableName::new("t").unwrap(), columns: None };
+    for connection in [&ann, &bob] {
+        connection.receive(message(1, &request), &mut Assembler::new()).unwrap();
+    }
+    while node.scheduler().try_work(Class::Foreground) == Attempt::Worked {}
+    readable(&to_bob).await.unwrap();
+    assert!(matches!(&received(&to_bob)[..], [(1, Response::Error(_))]));
+    assert_eq!(received(&to_ann), []);
+    drop(all);
+    readable(&to_ann).await.unwrap();
+    assert!(matches!(&received(&to_ann)[..], [(1, Response::Error(_))]));
 }
