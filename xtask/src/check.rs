@@ -12,10 +12,17 @@ pub fn run() -> Result<()> {
     step("build", || cargo::run(["build"].into_iter().chain(WORKSPACE).chain(["--all-targets"])))?;
     // The doc tests follow the other tests in the same command, which builds nothing twice.
     step("tests", || cargo::run(["test"].into_iter().chain(WORKSPACE)))?;
+    step("simulation", simulation)?;
     step("lints", lints)?;
     step("documentation", documentation)?;
     println!("everything checked");
     Ok(())
+}
+
+/// Seeds enough to meet most interleavings; a slow machine does fewer of them.
+fn simulation() -> Result<()> {
+    let arguments = ["--seeds", "2000", "--seconds", "60"].map(String::from);
+    cargo::run_program("farpool-sim", &arguments)
 }
 
 fn lints() -> Result<()> {

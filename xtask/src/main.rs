@@ -1,4 +1,4 @@
-//! The project's own commands, the same by hand and in CI: `cargo xtask check | bench | rivals | sanitize | edges`.
+//! The project's own commands, the same by hand and in CI: `cargo xtask check | bench | simulate | rivals | sanitize | edges`.
 //!
 //! Invariant: everything is built with the one profile and the one set of features ([`cargo::WORKSPACE`]),
 //! so that checks, tests and benchmarks share what they build. This crate stays free of the project's
@@ -37,6 +37,13 @@ enum Command {
         #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
         arguments: Vec<String>,
     },
+    /// Simulate a node and its clients from seeds; `cargo xtask simulate --help` has the options.
+    #[command(disable_help_flag = true)]
+    Simulate {
+        /// The seeds.
+        #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
+        arguments: Vec<String>,
+    },
     /// Install the programs that benchmarks compare with into a folder outside the tree.
     Rivals,
     /// Run the unit tests of the crates with `unsafe` code under AddressSanitizer.
@@ -49,6 +56,7 @@ fn main() -> ExitCode {
     let result = match Arguments::parse().command {
         Command::Check => check::run(),
         Command::Bench { arguments } => cargo::run_program("farpool-bench", &arguments),
+        Command::Simulate { arguments } => cargo::run_program("farpool-sim", &arguments),
         Command::Rivals => rivals::install(),
         Command::Sanitize => sanitize::run(),
         Command::Edges => rules_of_the_tree(),

@@ -18,6 +18,6 @@ pub mod tokens;
 mod totals;
 
 pub use caller::{Caller, Shape};
-pub use node::{Node, NodeConfig};
+pub use node::{Environment, Node, NodeConfig};
 pub use rights::{Reach, Right, VERBS, Verb};
 pub use tokens::Tokens;

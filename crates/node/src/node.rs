@@ -38,6 +38,32 @@ pub struct NodeConfig {
     pub weights: BTreeMap<TenantName, u32>,
 }
 
+/// What a node takes from the machine it runs on.
+#[derive(Clone, Debug)]
+pub struct Environment {
+    /// By which work is charged and receipts are written.
+    pub clock: Arc<dyn Clock>,
+    /// Where keys lie in the hash tables of programs; clients must not be able to guess it.
+    pub hash_seed: u64,
+    /// Threads that work for a node without workers of its own.
+    pub processors: usize,
+    /// Bytes for the groups of one program.
+    pub group_bytes: usize,
+}
+
+impl Environment {
+    /// That of this process.
+    pub fn of_system() -> Self {
+        Environment {
+            clock: Arc::new(SystemClock::new()),
+            // The system gives these keys, for hash tables as well.
+            hash_seed: RandomState::new().hash_one(()),
+            processors: std::thread::available_parallelism().map_or(1, NonZero::get),
+            group_bytes: limits::GROUP_BYTES_MAX,
+        }
+    }
+}
+
 /// A memory node.
 pub struct Node {
     pool: Arc<Pool>,
@@ -73,11 +99,18 @@ impl Node {
     /// # Errors
     /// As [`Node::start`].
     pub fn start_within(config: NodeConfig, group_bytes: usize) -> Result<Arc<Self>> {
+        Node::assemble(config, Environment { group_bytes, ..Environment::of_system() })
+    }
+
+    /// A node whose clock and keys come from outside: a simulation gives some that repeat.
+    ///
+    /// # Errors
+    /// As [`Node::start`].
+    pub fn assemble(config: NodeConfig, environment: Environment) -> Result<Arc<Self>> {
+        let Environment { clock, hash_seed, processors, group_bytes } = environment;
         // Without workers, threads of the owner do the work: as many as there are processors.
-        let threads = || std::thread::available_parallelism().map_or(1, NonZero::get);
-        let workers_expected = if config.workers > 0 { config.workers } else { threads() };
+        let workers_expected = if config.workers > 0 { config.workers } else { processors };
         let pool = Pool::new(PoolConfig { bytes_limit: config.memory_bytes })?;
-        let clock: Arc<dyn Clock> = Arc::new(SystemClock::new());
         let scheduler = Scheduler::new(clock.clone());
         let seats = Arc::new(Seats::new(config.workers));
         let workers = (0..config.workers)
@@ -93,8 +126,7 @@ impl Node {
             budget: Budget {
                 state_bytes_max: group_bytes,
                 workers: workers_expected,
-                // The system gives these keys, for hash tables as well.
-                hash_key: HashKey::new(RandomState::new().hash_one(())),
+                hash_key: HashKey::new(hash_seed),
             },
             tokens: config.tokens,
             weights: config.weights,
@@ -138,7 +170,8 @@ impl Node {
         &self.catalog
     }
 
-    pub(crate) fn scheduler(&self) -> &Arc<Scheduler> {
+    /// What shares the node's threads among all work. The owner of a node without workers has it do steps.
+    pub fn scheduler(&self) -> &Arc<Scheduler> {
         &self.scheduler
     }
 

@@ -1,0 +1,349 @@
+//! Random programs, each in a small form of its own from which both the [`Program`] and, row by row, the
+//! answer that the model gives are derived.
+
+use crate::random::Random;
+use crate::rows::{COLUMNS, Cell, Row, WORDS, schema};
+use arrow_schema::DataType;
+use farpool_model::{
+    Aggregate, AggregateFunction, CompareOp, Expr, Literal, NamedExpr, Output, Program, SortKey, TableName,
+    Value,
+};
+use std::cmp::Ordering;
+use std::collections::BTreeMap;
+
+const OPERATORS: [CompareOp; 6] =
+    [CompareOp::Eq, CompareOp::NotEq, CompareOp::Lt, CompareOp::LtEq, CompareOp::Gt, CompareOp::GtEq];
+
+/// A program over one table.
+#[derive(Clone, Debug)]
+pub struct Query {
+    /// The table.
+    pub table: String,
+    filter: Option<Test>,
+    shape: Shape,
+}
+
+/// A condition on a row.
+#[derive(Clone, Debug)]
+enum Test {
+    Compare(usize, CompareOp, Cell),
+    IsNull(usize),
+    Not(Box<Test>),
+    All(Vec<Test>),
+    Any(Vec<Test>),
+}
+
+/// What is made of the rows that pass.
+#[derive(Clone, Debug)]
+enum Shape {
+    /// These columns, of at most so many rows.
+    Rows(Vec<usize>, Option<usize>),
+    /// The first rows by the first of the columns.
+    Top { columns: Vec<usize>, descending: bool, limit: usize },
+    /// Groups by keys, with aggregates of `large`, or distinct keys.
+    Groups { keys: Vec<usize>, aggregates: bool },
+}
+
+impl Query {
+    /// A program over `table`.
+    pub fn random(random: &mut Random, table: String) -> Self {
+        let filter = random.chance(70).then(|| Test::random(random, 2));
+        Query { table, filter, shape: Shape::random(random) }
+    }
+
+    /// It as the node takes it.
+    pub fn program(&self) -> Program {
+        let table = TableName::new(&self.table).expect("tables of the simulation have valid names");
+        let filter = self.filter.as_ref().map(Test::expr);
+        let (output, order, limit) = self.shape.parts();
+        Program { table, version: None, filter, output, order, limit: limit.map(|limit| limit as u64) }
+    }
+
+    /// Whether `answer` is what this gives on `rows`.
+    ///
+    /// # Errors
+    /// How they differ.
+    pub fn check(&self, rows: &[Row], mut answer: Vec<Vec<Cell>>) -> Result<(), String> {
+        let passing: Vec<&Row> = rows.iter().filter(|row| self.passes(row)).collect();
+        answer.sort_unstable();
+        match &self.shape {
+            Shape::Rows(columns, limit) => {
+                let mut expected = project(&passing, columns);
+                expected.sort_unstable();
+                let count = limit.unwrap_or(usize::MAX).min(expected.len());
+                same_number(count, answer.len())?;
+                is_part(&answer, &expected)
+            }
+            Shape::Top { columns, descending, limit } => {
+                let mut expected = project(&passing, columns);
+                expected.sort_unstable_by(|a, b| first_comes_first(a, b, *descending));
+                check_top(&expected, *limit, &answer)
+            }
+            Shape::Groups { keys, aggregates } => {
+                let expected = groups(&passing, keys, *aggregates);
+                same_number(expected.len(), answer.len())?;
+                is_part(&answer, &expected)
+            }
+        }
+    }
+
+    fn passes(&self, row: &Row) -> bool {
+        self.filter.as_ref().is_none_or(|test| test.holds(row) == Some(true))
+    }
+}
+
+impl Test {
+    fn random(random: &mut Random, depth: usize) -> Test {
+        let kind = random.below(if depth > 0 { 7 } else { 4 });
+        let some = |random: &mut Random| {
+            let count = 1 + random.below(3);
+            (0..count).map(|_| Test::random(random, depth - 1)).collect()
+        };
+        match kind {
+            0 => Test::IsNull(1 + random.below(3)),
+            1..4 => Test::comparison(random),
+            4 => Test::Not(Box::new(Test::random(random, depth - 1))),
+            5 => Test::All(some(random)),
+            _ => Test::Any(some(random)),
+        }
+    }
+
+    fn comparison(random: &mut Random) -> Test {
+        let column = random.below(COLUMNS.len());
+        let value = match column {
+            0 => Cell::Int(random.below(3000) as i64),
+            1 => Cell::Int(random.magnitude(400) as i64),
+            2 => Cell::Int(random.below(2_000_000) as i64 - 1_000_000),
+            _ => Cell::Text(random.pick(&WORDS)),
+        };
+        Test::Compare(column, random.pick(&OPERATORS), value)
+    }
+
+    fn expr(&self) -> Expr {
+        match self {
+            Test::Compare(column, op, value) => {
+                Expr::compare(*op, Expr::Column(*column), Expr::Literal(literal(*value)))
+            }
+            Test::IsNull(column) => Expr::IsNull(Box::new(Expr::Column(*column))),
+            Test::Not(test) => Expr::not(test.expr()),
+            Test::All(tests) => Expr::And(tests.iter().map(Test::expr).collect()),
+            Test::Any(tests) => Expr::Or(tests.iter().map(Test::expr).collect()),
+        }
+    }
+
+    /// In three-valued logic.
+    fn holds(&self, row: &Row) -> Option<bool> {
+        match self {
+            Test::Compare(column, op, value) => match row[*column] {
+                Cell::Null => None,
+                cell => Some(compares(*op, cell.cmp(value))),
+            },
+            Test::IsNull(column) => Some(row[*column] == Cell::Null),
+            Test::Not(test) => test.holds(row).map(|holds| !holds),
+            Test::All(tests) => decided(tests, row, false),
+            Test::Any(tests) => decided(tests, row, true),
+        }
+    }
+}
+
+/// AND where `decides` is false, OR where it is true.
+fn decided(tests: &[Test], row: &Row, decides: bool) -> Option<bool> {
+    let outcomes: Vec<Option<bool>> = tests.iter().map(|test| test.holds(row)).collect();
+    match outcomes.contains(&Some(decides)) {
+        true => Some(decides),
+        false if outcomes.contains(&None) => None,
+        false => Some(!decides),
+    }
+}
+
+fn compares(op: CompareOp, order: Ordering) -> bool {
+    match op {
+        CompareOp::Eq => order.is_eq(),
+        CompareOp::NotEq => order.is_ne(),
+        CompareOp::Lt => order.is_lt(),
+        CompareOp::LtEq => order.is_le(),
+        CompareOp::Gt => order.is_gt(),
+        CompareOp::GtEq => order.is_ge(),
+    }
+}
+
+fn literal(cell: Cell) -> Literal {
+    let literal = match cell {
+        Cell::Null => Literal::null(DataType::Int64),
+        Cell::Int(value) => Literal::new(Value::Int(value.into()), DataType::Int64),
+        Cell::Text(text) => Literal::new(Value::Text(text.to_string()), DataType::Utf8View),
+    };
+    literal.expect("a value of its type")
+}
+
+impl Shape {
+    fn random(random: &mut Random) -> Shape {
+        let chosen = random.below(15) + 1;
+        let columns: Vec<usize> = (0..COLUMNS.len()).filter(|column| chosen >> column & 1 == 1).collect();
+        match random.below(10) {
+            0..4 => Shape::Rows(columns, random.chance(40).then(|| random.magnitude(2000))),
+            4..6 => {
+                let limit = 1 + random.magnitude(300);
+                Shape::Top { columns, descending: random.chance(50), limit }
+            }
+            _ => {
+                let keys = random.below(4);
+                // Without keys there is nothing that could be distinct.
+                let aggregates = keys == 0 || random.chance(70);
+                let keys = [1, 3].into_iter().filter(|key| (keys >> (key / 2)) & 1 == 1).collect();
+                Shape::Groups { keys, aggregates }
+            }
+        }
+    }
+
+    fn parts(&self) -> (Output, Vec<SortKey>, Option<usize>) {
+        let columns =
+            |columns: &[usize]| columns.iter().map(|&index| NamedExpr::column(&schema(), index)).collect();
+        match self {
+            Shape::Rows(of, limit) => (Output::Rows(columns(of)), Vec::new(), *limit),
+            Shape::Top { columns: of, descending, limit } => {
+                let key = SortKey { column: 0, descending: *descending, nulls_first: !descending };
+                (Output::Rows(columns(of)), vec![key], Some(*limit))
+            }
+            Shape::Groups { keys, aggregates } => {
+                let aggregates = if *aggregates { all_aggregates() } else { Vec::new() };
+                (Output::Aggregate { keys: columns(keys), aggregates }, Vec::new(), None)
+            }
+        }
+    }
+}
+
+fn all_aggregates() -> Vec<Aggregate> {
+    use AggregateFunction::{Count, Max, Min, Sum};
+    let aggregate = |(index, function): (usize, AggregateFunction)| Aggregate {
+        name: format!("a{index}"),
+        function,
+        arguments: if index == 0 { Vec::new() } else { vec![Expr::Column(2)] },
+        filter: None,
+        data_type: DataType::Int64,
+    };
+    [Count, Count, Sum, Min, Max].into_iter().enumerate().map(aggregate).collect()
+}
+
+fn project(rows: &[&Row], columns: &[usize]) -> Vec<Vec<Cell>> {
+    rows.iter().map(|row| columns.iter().map(|&column| row[column]).collect()).collect()
+}
+
+/// One row for each group, in order.
+fn groups(rows: &[&Row], keys: &[usize], aggregates: bool) -> Vec<Vec<Cell>> {
+    let mut groups: BTreeMap<Vec<Cell>, (i64, Vec<i64>)> = BTreeMap::new();
+    if keys.is_empty() {
+        groups.insert(Vec::new(), Default::default());
+    }
+    for row in rows {
+        let (count, values) = groups.entry(keys.iter().map(|&key| row[key]).collect()).or_default();
+        *count += 1;
+        if let Cell::Int(value) = row[2] {
+            values.push(value);
+        }
+    }
+    let row = |(key, (count, values)): (Vec<Cell>, (i64, Vec<i64>))| {
+        let cell = |value: Option<i64>| value.map_or(Cell::Null, Cell::Int);
+        let sum = (!values.is_empty()).then(|| values.iter().sum());
+        let (least, greatest) = (values.iter().min().copied(), values.iter().max().copied());
+        let of_values = [Some(count), Some(values.len() as i64), sum, least, greatest];
+        key.into_iter().chain(of_values.into_iter().map(cell).take(if aggregates { 5 } else { 0 })).collect()
+    };
+    let mut all: Vec<Vec<Cell>> = groups.into_iter().map(row).collect();
+    all.sort_unstable();
+    all
+}
+
+/// NULL comes first where values ascend, and last where they descend.
+fn first_comes_first(a: &[Cell], b: &[Cell], descending: bool) -> Ordering {
+    if descending { b[0].cmp(&a[0]) } else { a[0].cmp(&b[0]) }
+}
+
+/// Of rows that share the last key any may leave; all before them must.
+fn check_top(expected: &[Vec<Cell>], limit: usize, answer: &[Vec<Cell>]) -> Result<(), String> {
+    let count = limit.min(expected.len());
+    same_number(count, answer.len())?;
+    let Some(last) = count.checked_sub(1).map(|index| expected[index][0]) else { return Ok(()) };
+    let of_last_key = |row: &&Vec<Cell>| row[0] == last;
+    let sorted = |rows: Vec<&Vec<Cell>>| {
+        let mut rows: Vec<Vec<Cell>> = rows.into_iter().cloned().collect();
+        rows.sort_unstable();
+        rows
+    };
+    let (ties, before): (Vec<_>, Vec<_>) = answer.iter().partition(of_last_key);
+    let (all_ties, _): (Vec<_>, Vec<_>) = expected.iter().partition(of_last_key);
+    let all_before = expected[..count].iter().filter(|row| row[0] != last).collect();
+    if sorted(before) != sorted(all_before) {
+        return Err("other rows are before those of the last key".to_string());
+    }
+    is_part(&sorted(ties), &sorted(all_ties))
+}
+
+fn same_number(expected: usize, found: usize) -> Result<(), String> {
+    if expected == found { Ok(()) } else { Err(format!("{found} rows came, and {expected} were to come")) }
+}
+
+/// Whether the sorted `part` is in the sorted `whole`, as often as it repeats.
+fn is_part(part: &[Vec<Cell>], whole: &[Vec<Cell>]) -> Result<(), String> {
+    let mut rest = whole.iter().peekable();
+    for row in part {
+        while rest.next_if(|other| *other < row).is_some() {}
+        if rest.next_if(|other| *other == row).is_none() {
+            return Err(format!("the row {row:?} came, which is not in the result, or not so often"));
+        }
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn rows() -> Vec<Row> {
+        let row = |id, small: Option<i64>| {
+            [Cell::Int(id), small.map_or(Cell::Null, Cell::Int), Cell::Int(10 * id), Cell::Text("ab")]
+        };
+        vec![row(1, Some(5)), row(2, None), row(3, Some(5)), row(4, Some(7))]
+    }
+
+    fn query(filter: Option<Test>, shape: Shape) -> Query {
+        Query { table: "t".into(), filter, shape }
+    }
+
+    fn ids(ids: &[i64]) -> Vec<Vec<Cell>> {
+        ids.iter().map(|&id| vec![Cell::Int(id)]).collect()
+    }
+
+    #[test]
+    fn lost_doubled_and_wrong_rows_are_found() {
+        let is_not_five = Test::Not(Box::new(Test::Compare(1, CompareOp::Eq, Cell::Int(5))));
+        let query = query(Some(is_not_five), Shape::Rows(vec![0], None));
+        assert_eq!(query.check(&rows(), ids(&[4])), Ok(()));
+        assert!(query.check(&rows(), ids(&[])).is_err());
+        assert!(query.check(&rows(), ids(&[2])).is_err());
+        assert!(query.check(&rows(), ids(&[4, 4])).is_err());
+    }
+
+    #[test]
+    fn limits_leave_a_choice_and_no_more() {
+        let any_two = query(None, Shape::Rows(vec![0], Some(2)));
+        assert_eq!(any_two.check(&rows(), ids(&[1, 4])), Ok(()));
+        assert!(any_two.check(&rows(), ids(&[4, 4])).is_err());
+        let top = query(None, Shape::Top { columns: vec![1, 3], descending: true, limit: 2 });
+        let answer = |small: [i64; 2]| small.map(|s| vec![Cell::Int(s), Cell::Text("ab")]).to_vec();
+        assert_eq!(top.check(&rows(), answer([5, 7])), Ok(()));
+        assert!(top.check(&rows(), answer([5, 5])).is_err());
+    }
+
+    #[test]
+    fn groups_are_compared_whole() {
+        let by_small = query(None, Shape::Groups { keys: vec![1], aggregates: true });
+        let group = |key: Cell, rest: [i64; 5]| [vec![key], rest.map(Cell::Int).to_vec()].concat();
+        let fives = |sum| group(Cell::Int(5), [2, 2, sum, 10, 30]);
+        let others = [group(Cell::Null, [1, 1, 20, 20, 20]), group(Cell::Int(7), [1, 1, 40, 40, 40])];
+        let answer = |sum| [vec![fives(sum)], others.to_vec()].concat();
+        assert_eq!(by_small.check(&rows(), answer(40)), Ok(()));
+        assert!(by_small.check(&rows(), answer(41)).is_err());
+        assert!(by_small.check(&rows(), others.to_vec()).is_err());
+    }
+}

@@ -1,0 +1,101 @@
+//! Rows as the model keeps them, plainly, and as Arrow has them.
+
+use crate::random::Random;
+use arrow_array::cast::AsArray;
+use arrow_array::types::Int64Type;
+use arrow_array::{Array, ArrayRef, Int64Array, RecordBatch, StringViewArray};
+use arrow_schema::{DataType, Field, Schema, SchemaRef};
+use std::sync::Arc;
+
+/// The strings that tables hold. One is long: results with it overrun windows sooner.
+pub const WORDS: [&str; 6] = [
+    "",
+    "ab",
+    "abc",
+    "zebra",
+    "a word that does not fit into a view of twelve bytes",
+    "a word that takes more than a hundred bytes, so that the rows of a result with it overrun a window sooner",
+];
+
+/// The columns of every table: a key that never repeats within a load, a small number, a large one, a string.
+pub const COLUMNS: [&str; 4] = ["id", "small", "large", "word"];
+
+/// A value.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Cell {
+    /// NULL.
+    Null,
+    /// An integer.
+    Int(i64),
+    /// One of [`WORDS`].
+    Text(&'static str),
+}
+
+/// A row of a table.
+pub type Row = [Cell; 4];
+
+/// The schema of every table.
+pub fn schema() -> SchemaRef {
+    let field = |index: usize| {
+        let data_type = if index == 3 { DataType::Utf8View } else { DataType::Int64 };
+        Field::new(COLUMNS[index], data_type, true)
+    };
+    Arc::new(Schema::new((0..COLUMNS.len()).map(field).collect::<Vec<_>>()))
+}
+
+/// `count` rows.
+pub fn random_rows(random: &mut Random, count: usize) -> Vec<Row> {
+    let start = random.below(1000) as i64;
+    let distinct = 1 + random.magnitude(300);
+    let row = |index: usize| {
+        let small = Cell::Int(random.below(distinct) as i64);
+        let large = Cell::Int(random.below(2_000_000) as i64 - 1_000_000);
+        let word = Cell::Text(random.pick(&WORDS));
+        let mut some = |cell| if random.chance(10) { Cell::Null } else { cell };
+        [Cell::Int(start + index as i64), some(small), some(large), some(word)]
+    };
+    (0..count).map(row).collect()
+}
+
+/// Rows as a batch.
+pub fn batch(rows: &[Row]) -> RecordBatch {
+    let ints = |column: usize| {
+        let value = |row: &Row| match row[column] {
+            Cell::Int(value) => Some(value),
+            _ => None,
+        };
+        Arc::new(rows.iter().map(value).collect::<Int64Array>()) as ArrayRef
+    };
+    let word = |row: &Row| match row[3] {
+        Cell::Text(word) => Some(word),
+        _ => None,
+    };
+    let words: ArrayRef = Arc::new(rows.iter().map(word).collect::<StringViewArray>());
+    RecordBatch::try_new(schema(), vec![ints(0), ints(1), ints(2), words]).expect("columns of the schema")
+}
+
+/// The rows of a batch that came from the node.
+///
+/// # Errors
+/// What is in it that no table holds.
+pub fn rows_of(batch: &RecordBatch) -> Result<Vec<Vec<Cell>>, String> {
+    let columns = batch.columns().iter().map(cells_of).collect::<Result<Vec<_>, _>>()?;
+    Ok((0..batch.num_rows()).map(|row| columns.iter().map(|cells| cells[row]).collect()).collect())
+}
+
+fn cells_of(column: &ArrayRef) -> Result<Vec<Cell>, String> {
+    match column.data_type() {
+        DataType::Int64 => {
+            let values = column.as_primitive::<Int64Type>();
+            Ok(values.iter().map(|value| value.map_or(Cell::Null, Cell::Int)).collect())
+        }
+        DataType::Utf8View => column.as_string_view().iter().map(text_cell).collect(),
+        other => Err(format!("a column of type {other}")),
+    }
+}
+
+fn text_cell(text: Option<&str>) -> Result<Cell, String> {
+    let Some(text) = text else { return Ok(Cell::Null) };
+    let known = WORDS.into_iter().find(|word| *word == text);
+    known.map(Cell::Text).ok_or_else(|| format!("the string {text:?}, which no table holds"))
+}
