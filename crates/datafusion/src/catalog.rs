@@ -1,9 +1,10 @@
 //! The names that statements use: each pool is a catalog of its own, and its tables are also found
 //! without a qualifier, after the session's own tables and views.
 //!
-//! Invariant: one statement sees one version of a table, and it is the newest. What a remote pool said of a
-//! table is used again, which saves the way there and back, for the pool refuses a program for a version
-//! that is not the newest; then, and where no program went to a pool, the session forgets and plans again.
+//! Invariant: one statement sees one version of a table, and it is the newest when it is planned ([`crate::pins`]).
+//! What a remote pool said of a table is used again, which saves the way there and back, for the pool says which
+//! version it prepared a program for; if that is another, and where no program went to a pool, the session forgets and
+//! plans again, once.
 
 use crate::error;
 use crate::file::{FileOpener, FileTable};

@@ -12,6 +12,7 @@ use crate::stats;
 use crate::table::PoolTable;
 use arrow_array::{RecordBatch, RecordBatchOptions};
 use arrow_schema::SchemaRef;
+use datafusion::catalog::Session;
 use datafusion::common::Statistics;
 use datafusion::common::tree_node::TreeNodeRecursion;
 use datafusion::config::ConfigOptions;
@@ -33,7 +34,7 @@ use datafusion::physical_plan::{
 use farpool_model::{OperatorAnswer, Output, Prepared, Program, Receipt};
 use farpool_planner::cost;
 use farpool_planner::explain;
-use farpool_transfer::{BatchStream, ReceiptHandle};
+use farpool_transfer::{BatchStream, Handle, ReceiptHandle};
 use futures::{StreamExt, TryStreamExt};
 use parking_lot::Mutex;
 use std::fmt;
@@ -46,7 +47,7 @@ use tokio::sync::OnceCell;
 pub(crate) struct PoolExec {
     table: PoolTable,
     program: Program,
-    prepared: Prepared,
+    prepared: Handle,
     /// Operators of the query over this table that stay here, and why.
     kept: Vec<OperatorAnswer>,
     /// Conditions that operators above find out while they run. [`crate::lineage`] takes some away when
@@ -66,7 +67,7 @@ impl PoolExec {
     pub(crate) fn new(
         table: PoolTable,
         program: Program,
-        prepared: Prepared,
+        prepared: Handle,
         schema: SchemaRef,
         partitions: usize,
     ) -> Self {
@@ -188,15 +189,16 @@ impl PoolExec {
         let run = self.runs.lock().turn(partition, self.partitions());
         let pool = Arc::clone(self.table.pool());
         let (program, dynamic, table) = (self.program.clone(), self.dynamic(), self.table.clone());
+        let prepared = self.prepared.clone();
         let watches = self.watches.lock().clone();
         let partitions = self.partitions();
         let opened = async move {
             let start = link::now();
             run.started
                 .get_or_try_init(|| async {
-                    let (program, added) =
-                        crate::dynamic::narrowed(program, &dynamic, &watches, table.info());
-                    let execution = pool.execute(&program, partitions).await?;
+                    let found = crate::dynamic::conditions(&program, &dynamic, &watches, table.info());
+                    let added = found.as_ref().map(|found| found.display(&table.info().schema).to_string());
+                    let execution = pool.execute_prepared(&prepared, found.as_ref(), partitions).await?;
                     *run.seen.receipt.lock() = Some(execution.receipt);
                     *run.seen.added.lock() = added;
                     *run.streams.lock() = execution.streams.into_iter().map(Some).collect();
@@ -394,12 +396,12 @@ fn renamed(batch: farpool_model::Result<RecordBatch>, schema: &SchemaRef) -> Res
 
 /// Asks the pool about `program` and makes its node, with as many partitions as are worth their while.
 pub(crate) async fn plan(
+    session: &dyn Session,
     table: &PoolTable,
     program: Program,
     schema: SchemaRef,
-    target_partitions: usize,
 ) -> Result<PoolExec> {
-    let prepared = table.pool().prepare(&program).await.map_err(error::wrap)?;
-    let partitions = table.partitions(target_partitions);
+    let prepared = crate::pins::prepare(session, table, program.clone()).await?;
+    let partitions = table.partitions(session.config().target_partitions());
     Ok(PoolExec::new(table.clone(), program, prepared, schema, partitions))
 }

@@ -20,6 +20,7 @@ mod link;
 mod literal;
 mod names;
 mod order;
+mod pins;
 mod plan;
 mod prefix;
 mod query;

@@ -26,9 +26,10 @@ use datafusion::logical_expr::{
 };
 use datafusion::physical_plan::ExecutionPlan;
 use datafusion::physical_planner::{DefaultPhysicalPlanner, ExtensionPlanner, PhysicalPlanner};
-use farpool_model::{OperatorAnswer, Prepared, Program};
+use farpool_model::{OperatorAnswer, Program};
 use farpool_planner::cost::{Estimate, Rates};
 use farpool_planner::split;
+use farpool_transfer::Handle;
 use futures::future::BoxFuture;
 use std::collections::VecDeque;
 use std::fmt;
@@ -46,9 +47,9 @@ impl QueryPlanner for PoolPlanner {
         plan: &LogicalPlan,
         session: &dyn Session,
     ) -> Result<Arc<dyn ExecutionPlan>> {
-        let costs = Costs::of(session);
+        let context = Context::of(session);
         crate::joins::prepare(plan).await?;
-        let plan = rewrite(crate::joins::reorder(plan.clone())?, Vec::new(), costs).await?;
+        let plan = rewrite(crate::joins::reorder(plan.clone())?, Vec::new(), context).await?;
         let planner = DefaultPhysicalPlanner::with_extension_planners(vec![Arc::new(PoolPlanner)]);
         planner.create_physical_plan(&plan, session).await
     }
@@ -76,15 +77,16 @@ impl ExtensionPlanner for PoolPlanner {
 
 /// What choices depend on besides the pools.
 #[derive(Clone, Copy)]
-struct Costs {
+struct Context<'a> {
+    session: &'a dyn Session,
     rates: Rates,
     threads: usize,
 }
 
-impl Costs {
-    fn of(session: &dyn Session) -> Self {
+impl<'a> Context<'a> {
+    fn of(session: &'a dyn Session) -> Self {
         let rates = session.config().get_extension::<Rates>().map(|rates| *rates).unwrap_or_default();
-        Costs { rates, threads: session.config().target_partitions() }
+        Context { session, rates, threads: session.config().target_partitions() }
     }
 }
 
@@ -93,19 +95,19 @@ impl Costs {
 fn rewrite(
     plan: LogicalPlan,
     kept: Vec<OperatorAnswer>,
-    costs: Costs,
-) -> BoxFuture<'static, Result<LogicalPlan>> {
+    context: Context<'_>,
+) -> BoxFuture<'_, Result<LogicalPlan>> {
     Box::pin(async move {
         let mut kept = kept;
         if let LogicalPlan::Sort(sort) = &plan {
-            match push_sorted(sort, &plan, &kept, costs).await? {
+            match push_sorted(sort, &plan, &kept, context).await? {
                 Ok(pushed) => return Ok(pushed),
                 Err(answer) => kept.extend(answer),
             }
         }
         let ended = match Piece::read(&plan) {
             Ok(piece) if piece.worth_a_node => {
-                match push(&piece, &plan, plan.schema(), &kept, costs).await? {
+                match push(&piece, &plan, plan.schema(), &kept, context).await? {
                     Ok(pushed) => return Ok(pushed),
                     Err(answer) => answer,
                 }
@@ -121,11 +123,15 @@ fn rewrite(
             // The innermost operator that stays is the reason why those above it do.
             kept = vec![answer];
         }
-        rewrite_below(plan, kept, costs).await
+        rewrite_below(plan, kept, context).await
     })
 }
 
-async fn rewrite_below(plan: LogicalPlan, kept: Vec<OperatorAnswer>, costs: Costs) -> Result<LogicalPlan> {
+async fn rewrite_below(
+    plan: LogicalPlan,
+    kept: Vec<OperatorAnswer>,
+    context: Context<'_>,
+) -> Result<LogicalPlan> {
     if let LogicalPlan::TableScan(scan) = &plan
         && !kept.is_empty()
         && let Some(source) = with_kept(&scan.source, kept.clone())
@@ -134,7 +140,7 @@ async fn rewrite_below(plan: LogicalPlan, kept: Vec<OperatorAnswer>, costs: Cost
     }
     let mut inputs = VecDeque::new();
     for input in plan.inputs() {
-        inputs.push_back(rewrite(input.clone(), kept.clone(), costs).await?);
+        inputs.push_back(rewrite(input.clone(), kept.clone(), context).await?);
     }
     let mut subqueries = Vec::new();
     plan.apply_subqueries(|subquery| {
@@ -145,7 +151,7 @@ async fn rewrite_below(plan: LogicalPlan, kept: Vec<OperatorAnswer>, costs: Cost
     })?;
     let mut rewritten = VecDeque::new();
     for subquery in subqueries {
-        rewritten.push_back(rewrite(subquery, Vec::new(), costs).await?);
+        rewritten.push_back(rewrite(subquery, Vec::new(), context).await?);
     }
     let missing = || DataFusionError::Internal("a plan changed its inputs while it was read".to_string());
     let plan = plan.map_children(|_| inputs.pop_front().map(Transformed::yes).ok_or_else(missing))?.data;
@@ -167,14 +173,14 @@ async fn push_sorted(
     sort: &Sort,
     plan: &LogicalPlan,
     kept: &[OperatorAnswer],
-    costs: Costs,
+    context: Context<'_>,
 ) -> Result<Replacement> {
     let sorted = match SortedPiece::read(sort) {
         Ok(sorted) => sorted,
         Err(Ends::Silently) => return Ok(Err(None)),
         Err(Ends::Because(answer)) => return Ok(Err(Some(*answer))),
     };
-    match push(&sorted.piece, plan, &sorted.schema, kept, costs).await? {
+    match push(&sorted.piece, plan, &sorted.schema, kept, context).await? {
         Ok(pushed) => Ok(Ok(sorted.rebuilt(plan.clone(), pushed)?)),
         Err(answer) => Ok(Err(answer)),
     }
@@ -186,7 +192,7 @@ async fn push(
     plan: &LogicalPlan,
     schema: &DFSchemaRef,
     kept: &[OperatorAnswer],
-    costs: Costs,
+    context: Context<'_>,
 ) -> Result<Replacement> {
     let info = piece.table.info();
     let program = piece.program(schema);
@@ -201,18 +207,18 @@ async fn push(
         (Ok(states), Some(_)) => &states_schema(&states)?,
         (Ok(_), None) => schema,
     };
-    let place = piece.table.meter().place(piece.table.pool().is_remote(), costs.threads);
-    let estimate = match split::worthwhile(&program, info, place, &costs.rates) {
+    let place = piece.table.meter().place(piece.table.pool().is_remote(), context.threads);
+    let estimate = match split::worthwhile(&program, info, place, &context.rates) {
         Ok(estimate) => estimate,
         Err(reason) => return stays(reason),
     };
-    let prepared = piece.table.pool().prepare(&program).await.map_err(crate::error::wrap)?;
+    let prepared = crate::pins::prepare(context.session, &piece.table, program.clone()).await?;
     if let Some(finish) = Finish::of(&program, &prepared, &info.schema) {
         let states = finished(piece, below, kept, prepared, &finish, estimate)?;
         return read(piece, states, schema).map(Ok);
     }
     if !prepared.is_exact() {
-        let refused = prepared.answers.into_iter().find(|a| a.answer != farpool_model::Answer::Exact);
+        let refused = prepared.answers.iter().cloned().find(|a| a.answer != farpool_model::Answer::Exact);
         return Ok(Err(refused));
     }
     let table = piece.table.clone().with_kept(kept.iter().cloned());
@@ -234,7 +240,7 @@ fn finished(
     piece: &Piece,
     whole: &DFSchemaRef,
     kept: &[OperatorAnswer],
-    prepared: Prepared,
+    prepared: Handle,
     finish: &Finish,
     estimate: Estimate,
 ) -> Result<LogicalPlan> {
@@ -251,7 +257,7 @@ fn finished(
 struct Pushed {
     table: PoolTable,
     program: Program,
-    prepared: Prepared,
+    prepared: Handle,
     schema: DFSchemaRef,
     estimate: Estimate,
 }

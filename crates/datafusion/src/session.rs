@@ -4,6 +4,7 @@ use crate::catalog::{Home, PoolSchema};
 use crate::error;
 use crate::file::{self, FileOpener};
 use crate::lineage::TrustedFilters;
+use crate::pins::Pins;
 use crate::plan::PoolPlanner;
 use crate::query::{Command, Query};
 use crate::statements::Statement;
@@ -117,10 +118,12 @@ impl Session {
     pub async fn sql(&self, statement: impl Into<Statement>) -> Result<Query> {
         let statement = statement.into();
         let Statement { text, line } = &statement;
-        let mut planned = self.plan(text).await;
-        // What is known of the tables may be old. A pool that looked at a program has said that it is not.
-        if !planned.as_ref().is_ok_and(Query::asks_a_pool) && self.home.forget() {
-            planned = self.plan(text).await;
+        let pins = Arc::new(Pins::default());
+        let mut planned = self.plan(text, &pins).await;
+        // What is known of the tables may be old. A pool that looked at a program has said whether it is.
+        let is_new = planned.as_ref().is_ok_and(Query::asks_a_pool) && !pins.have_drifted();
+        if !is_new && self.home.forget() {
+            planned = self.plan(text, &Arc::default()).await;
         }
         match planned {
             Ok(query) => Ok(query),
@@ -131,8 +134,9 @@ impl Session {
         }
     }
 
-    async fn plan(&self, text: &str) -> Result<Query, DataFusionError> {
-        let state = self.context.state();
+    async fn plan(&self, text: &str, pins: &Arc<Pins>) -> Result<Query, DataFusionError> {
+        let mut state = self.context.state();
+        state.config_mut().set_extension(Arc::clone(pins));
         let dialect = state.config_options().sql_parser.dialect;
         let parsed = state.sql_to_statement(text, &dialect)?;
         if !is_query(&parsed) {

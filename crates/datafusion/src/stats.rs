@@ -1,7 +1,7 @@
 //! Statistics of tables and of results, in DataFusion's terms, for its own estimates; those of joins are made
 //! in [`crate::joins`].
 //!
-//! Invariant: a number is called exact only when the table's statistics are and no row is lost on the way.
+//! Invariant: no number is called exact. A statement may read a newer version than the one that is described.
 
 use crate::literal;
 use datafusion::common::stats::Precision;
@@ -13,7 +13,7 @@ use farpool_planner::estimate;
 pub(crate) fn of_table(info: &TableInfo) -> Statistics {
     let columns = (0..info.schema.fields().len()).map(|index| of_column(index, info)).collect();
     Statistics {
-        num_rows: Precision::Exact(cast::usize_saturating(info.rows)),
+        num_rows: Precision::Inexact(cast::usize_saturating(info.rows)),
         total_byte_size: Precision::Inexact(cast::usize_saturating(info.bytes_plain)),
         column_statistics: columns,
     }
@@ -28,7 +28,7 @@ pub(crate) fn of_result(program: &Program, info: &TableInfo) -> Statistics {
         Expr::Column(index) => of_column(*index, info),
         _ => ColumnStatistics::new_unknown(),
     };
-    let (columns, exact) = match &program.output {
+    let (columns, is_whole) = match &program.output {
         Output::Rows(rows) => {
             let columns = rows.iter().map(|c| of_expr(&c.expr)).collect::<Vec<_>>();
             (columns, program.filter.is_none() && program.limit.is_none())
@@ -38,11 +38,14 @@ pub(crate) fn of_result(program: &Program, info: &TableInfo) -> Statistics {
             (keys.iter().map(|k| of_expr(&k.expr)).chain(results).collect(), false)
         }
     };
-    let exact_count = Precision::Exact(cast::usize_saturating(info.rows));
+    let whole = Precision::Inexact(cast::usize_saturating(info.rows));
     Statistics {
-        num_rows: if exact { exact_count } else { Precision::Inexact(count) },
+        num_rows: if is_whole { whole } else { Precision::Inexact(count) },
         total_byte_size: Precision::Inexact(bytes.ceil() as usize),
-        column_statistics: columns.into_iter().map(|c| if exact { c } else { thinned(c, count) }).collect(),
+        column_statistics: columns
+            .into_iter()
+            .map(|c| if is_whole { c } else { thinned(c, count) })
+            .collect(),
     }
 }
 
@@ -72,16 +75,15 @@ fn thinned(column: ColumnStatistics, rows: usize) -> ColumnStatistics {
 fn of_column(index: usize, info: &TableInfo) -> ColumnStatistics {
     let Some(column) = info.columns.get(index) else { return ColumnStatistics::new_unknown() };
     let value = |literal: &Option<farpool_model::Literal>| -> Precision<ScalarValue> {
-        literal.as_ref().and_then(literal::to_scalar).map_or(Precision::Absent, Precision::Exact)
+        literal.as_ref().and_then(literal::to_scalar).map_or(Precision::Absent, Precision::Inexact)
     };
-    let count = |n: u64| Precision::Exact(cast::usize_saturating(n));
+    let count = |n: u64| Precision::Inexact(cast::usize_saturating(n));
     ColumnStatistics {
         null_count: count(column.null_count),
         min_value: value(&column.min),
         max_value: value(&column.max),
         distinct_count: match (column.distinct_count, column.distinct_estimate) {
-            (Some(exact), _) => count(exact),
-            (None, Some(estimate)) => count(estimate).to_inexact(),
+            (Some(known), _) | (None, Some(known)) => count(known),
             (None, None) => Precision::Absent,
         },
         ..ColumnStatistics::new_unknown()

@@ -1,7 +1,8 @@
 //! A table of a pool as DataFusion sees it.
 //!
-//! Invariant: one `PoolTable` is one version of a table. What is planned on it reads that version, or
-//! fails; it never reads another.
+//! Invariant: one `PoolTable` is one version of a table. What a statement plans on it reads the version that the
+//! statement has pinned ([`crate::pins`]), which may be newer; what is planned on it without a statement reads its own
+//! version, or fails.
 
 use crate::convert::Scope;
 use crate::exec;
@@ -182,7 +183,7 @@ impl TableProvider for PoolTable {
         let limit = limit.filter(|_| exact && self.pushdown).map(cast::u64_from);
         let program = self.scan_program(columns, filter, limit);
         let schema = Arc::new(self.info.schema.project(columns)?);
-        let node = exec::plan(&table, program, schema, state.config().target_partitions()).await?;
+        let node = exec::plan(state, &table, program, schema).await?;
         if node.prepared().is_exact() {
             return Ok(Arc::new(node));
         }
@@ -221,7 +222,7 @@ impl PoolTable {
         needed.dedup();
         let schema = Arc::new(self.info.schema.project(&needed)?);
         let program = self.scan_program(&needed, None, None);
-        let node = exec::plan(self, program, Arc::clone(&schema), state.config().target_partitions()).await?;
+        let node = exec::plan(state, self, program, Arc::clone(&schema)).await?;
         let Some(filter) = filter else { return Ok(Arc::new(node)) };
         let predicate = state.create_physical_expr(filter, &DFSchema::try_from(Arc::clone(&schema))?)?;
         let filtered = FilterExec::try_new(predicate, Arc::new(node))?;

@@ -5,14 +5,16 @@
 use crate::morsels;
 use arrow::datatypes::SchemaRef;
 use async_trait::async_trait;
+use farpool_columns::Table;
 use farpool_model::{
-    Error, LoadMode, Prepared, Program, Result, Status, TableInfo, TableName, TableStatistics, TenantName,
-    limits,
+    Error, Expr, LoadMode, Program, Result, Status, TableInfo, TableName, TableStatistics, TenantName,
+    Version, limits,
 };
-use farpool_node::{Caller, Node, NodeConfig, Shape};
-use farpool_transfer::{BatchStream, Execution, Pool};
+use farpool_node::{Caller, Kept, Node, NodeConfig, Shape};
+use farpool_transfer::{BatchStream, Execution, Handle, Pool};
 use futures::StreamExt;
-use std::sync::Arc;
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, PoisonError, Weak};
 
 /// A pool in this process.
 ///
@@ -39,6 +41,24 @@ pub struct EmbeddedPool {
     node: Arc<Node>,
     caller: Caller,
     taps: bool,
+    held: Arc<Held>,
+}
+
+/// Versions of tables that prepared programs hold, for other programs of the same statements.
+#[derive(Debug, Default)]
+struct Held(Mutex<HashMap<(TableName, Version), Weak<Table>>>);
+
+impl Held {
+    fn add(&self, name: &TableName, version: Version, table: &Arc<Table>) {
+        let mut tables = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        tables.retain(|_, table| table.strong_count() > 0);
+        tables.insert((name.clone(), version), Arc::downgrade(table));
+    }
+
+    fn get(&self, name: &TableName, version: Version) -> Option<Arc<Table>> {
+        let tables = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        tables.get(&(name.clone(), version))?.upgrade()
+    }
 }
 
 impl EmbeddedPool {
@@ -76,7 +96,15 @@ impl EmbeddedPool {
     /// The pool that `tenant` has at `node`, for programs that serve a node and query it too.
     pub fn over(node: Arc<Node>, tenant: TenantName) -> Arc<Self> {
         let caller = node.owner(tenant);
-        Arc::new(EmbeddedPool { node, caller, taps: true })
+        Arc::new(EmbeddedPool { node, caller, taps: true, held: Arc::default() })
+    }
+
+    /// The version of its table that a program names, if one that is prepared holds it; else the newest.
+    fn source(&self, program: &Program) -> Result<(Version, Arc<Table>)> {
+        let newest = self.caller.source(&program.table)?;
+        let wanted = program.version.filter(|version| *version != newest.0);
+        let held = wanted.and_then(|version| Some((version, self.held.get(&program.table, version)?)));
+        Ok(held.unwrap_or(newest))
     }
 
     /// The node underneath.
@@ -113,13 +141,29 @@ impl Pool for EmbeddedPool {
         found.map_err(|error| Error::internal(format!("finding out what a table holds failed: {error}")))?
     }
 
-    async fn prepare(&self, program: &Program) -> Result<Prepared> {
-        let (version, table) = self.caller.source(&program.table)?;
-        self.caller.prepare(program, version, &table)
+    async fn prepare(&self, program: &Program, schema: &SchemaRef) -> Result<Handle> {
+        let (version, table) = self.source(program)?;
+        if table.schema != *schema {
+            return Err(Error::stale(format!("table {:?} has other columns by now", program.table.as_str())));
+        }
+        let prepared = self.caller.prepare(program, version, &table)?;
+        self.held.add(&program.table, version, &table);
+        Ok(Handle::new(prepared.clone(), Kept { prepared, table }))
+    }
+
+    async fn execute_prepared(
+        &self,
+        handle: &Handle,
+        conditions: Option<&Expr>,
+        streams_wanted: usize,
+    ) -> Result<Execution> {
+        let kept = handle.kept::<Kept>().ok_or_else(|| Error::internal("a handle of another pool"))?;
+        let run = self.caller.start_kept(kept, conditions, Shape::Batches)?;
+        Ok(morsels::execute(self.caller.clone(), run, streams_wanted))
     }
 
     async fn execute(&self, program: &Program, streams_wanted: usize) -> Result<Execution> {
-        let (version, table) = self.caller.source(&program.table)?;
+        let (version, table) = self.source(program)?;
         let prepared = self.caller.prepare(program, version, &table)?;
         let run = self.caller.start(prepared, table, Shape::Batches)?;
         Ok(morsels::execute(self.caller.clone(), run, streams_wanted))

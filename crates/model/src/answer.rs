@@ -1,6 +1,6 @@
 //! What a node says about each operator of a program before it runs it (Ibex, section 5: hybrid execution).
 
-use crate::{Program, Version};
+use crate::{Expr, Program, Version};
 use arrow_schema::SchemaRef;
 use serde::{Deserialize, Serialize};
 
@@ -49,6 +49,17 @@ impl Prepared {
     /// Whether everything that was asked for is done at the node.
     pub fn is_exact(&self) -> bool {
         self.answers.iter().all(|a| a.answer == Answer::Exact)
+    }
+
+    /// The program that runs, on the version that was looked at, with `conditions` beside its filter.
+    #[must_use]
+    pub fn narrowed(&self, conditions: Option<&Expr>) -> Program {
+        let parts = self.effective.filter.iter().chain(conditions).flat_map(|expr| match expr {
+            Expr::And(parts) => parts.clone(),
+            other => vec![other.clone()],
+        });
+        let filter = Expr::all(parts.collect());
+        Program { filter, version: Some(self.version), ..self.effective.clone() }
     }
 
     /// Whether the result may have several rows for a group, which the host has to merge.

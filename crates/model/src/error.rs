@@ -30,11 +30,13 @@ pub enum ErrorKind {
     Corrupt,
     /// A defect in farpool: report it.
     Internal,
+    /// What was prepared, or the version of the table that it was prepared for, is gone: prepare again.
+    Stale,
 }
 
 impl ErrorKind {
     /// Every kind, in the order of its number on the wire.
-    pub const ALL: [ErrorKind; 9] = [
+    pub const ALL: [ErrorKind; 10] = [
         ErrorKind::Invalid,
         ErrorKind::NotFound,
         ErrorKind::Exists,
@@ -44,6 +46,7 @@ impl ErrorKind {
         ErrorKind::Cancelled,
         ErrorKind::Corrupt,
         ErrorKind::Internal,
+        ErrorKind::Stale,
     ];
 
     /// The exit status of the program for an error of this kind: 1 when the query or the data is at
@@ -97,6 +100,11 @@ impl Error {
     /// Bytes are damaged.
     pub fn corrupt(message: impl Into<String>) -> Self {
         Error::new(ErrorKind::Corrupt, message)
+    }
+
+    /// What was prepared is gone.
+    pub fn stale(message: impl Into<String>) -> Self {
+        Error::new(ErrorKind::Stale, message).advise("prepare the query again")
     }
 
     /// A defect in farpool.

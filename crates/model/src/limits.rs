@@ -223,6 +223,13 @@ pub const HANDSHAKE_MS_MAX: u64 = 10_000;
 /// memory.
 pub const LISTED_COLUMNS_MAX: usize = 1 << 20;
 
+/// Prepared programs that one connection may keep: those of some statements of many joins each. Beyond, the one
+/// that was used longest ago is forgotten.
+pub const HANDLES_PER_CONNECTION_MAX: usize = 256;
+
+/// Bytes of the plans of those programs together.
+pub const HANDLE_PLAN_BYTES_MAX: usize = 4 * PLAN_BYTES_MAX;
+
 /// Answers of one program, of which each operator has one.
 pub const ANSWERS_MAX: usize = 64;
 

@@ -5,14 +5,15 @@
 //! ([`crate::rights`]) and who sees the tables of its tenant only.
 
 use crate::job::Job;
+use crate::kept::Kept;
 use crate::node::Node;
 use crate::rights::{Right, Verb};
 use arrow_array::RecordBatch;
 use arrow_schema::Schema;
 use farpool_columns::{RowGroup, Table};
 use farpool_model::{
-    LoadMode, Prepared, Program, Receipt, Result, Status, TableInfo, TableName, TableStatistics, TenantName,
-    Version,
+    Error, Expr, LoadMode, Prepared, Program, Receipt, Result, Status, TableInfo, TableName, TableStatistics,
+    TenantName, Version,
 };
 use farpool_pipeline::{Cancel, Class, Region, Run, Sink, Task, TaskId};
 use farpool_store::Load;
@@ -135,6 +136,24 @@ impl Caller {
             Shape::Batches => Run::start_within(prepared, table, budget),
             Shape::BatchesAndRowGroups => Run::start_shipping(prepared, table, budget),
         }
+    }
+
+    /// The same for a program that was prepared before, with `conditions` beside its filter, which thin out what comes.
+    ///
+    /// # Errors
+    /// `Invalid` for conditions that cannot be carried out here; `Cancelled`.
+    pub fn start_kept(&self, kept: &Kept, conditions: Option<&Expr>, shape: Shape) -> Result<Arc<Run>> {
+        let Kept { prepared, table } = kept;
+        if conditions.is_none() {
+            return self.start(prepared.clone(), table.clone(), shape);
+        }
+        let narrowed = self.prepare(&prepared.narrowed(conditions), prepared.version, table)?;
+        if narrowed.schema != prepared.schema {
+            return Err(Error::invalid(
+                "conditions that are not exact cannot be added to a prepared program",
+            ));
+        }
+        self.start(narrowed, table.clone(), shape)
     }
 
     /// Has the workers run `run` within the caller's share; `sink` gets its batches and in the end its receipt.

@@ -9,6 +9,7 @@
 mod caller;
 pub mod clock;
 mod job;
+mod kept;
 mod node;
 pub mod rights;
 mod seats;
@@ -18,6 +19,7 @@ pub mod tokens;
 mod totals;
 
 pub use caller::{Caller, Shape};
+pub use kept::Kept;
 pub use node::{Environment, Node, NodeConfig};
 pub use rights::{Reach, Right, VERBS, Verb};
 pub use tokens::Tokens;

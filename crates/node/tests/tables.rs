@@ -97,7 +97,7 @@ async fn answers_and_receipt_come_with_the_result() {
     let pool = server.connect().await;
     let table = load(&pool, "t", LoadMode::Create, 300_000).await.unwrap();
     let program = count_and_sum("t", 1000);
-    assert!(pool.prepare(&program).await.unwrap().is_exact());
+    assert!(pool.prepare(&program, &table.schema).await.unwrap().is_exact());
     let execution = pool.execute(&program, 1).await.unwrap();
     assert!(execution.prepared.is_exact());
     let receipt = execution.receipt.clone();

@@ -21,7 +21,7 @@ use std::fmt;
 ///
 /// # Errors
 /// Only for programs that are wrong in themselves, never for what merely cannot run here: `Invalid` when
-/// it is ill-typed, `OverLimit` when it is too large, `NotFound` when it asks for another version.
+/// it is ill-typed, `OverLimit` when it is too large, `Stale` when it asks for another version.
 pub fn prepare(program: &Program, table_schema: &SchemaRef, version: Version) -> Result<Prepared> {
     check_version(program, version)?;
     program.check_size()?;
@@ -49,11 +49,10 @@ pub fn prepare(program: &Program, table_schema: &SchemaRef, version: Version) ->
 
 fn check_version(program: &Program, version: Version) -> Result<()> {
     match program.version {
-        Some(wanted) if wanted != version => Err(Error::not_found(format!(
+        Some(wanted) if wanted != version => Err(Error::stale(format!(
             "table {:?} is at version {version}, not {wanted}",
             program.table.as_str()
-        ))
-        .advise("prepare the query again")),
+        ))),
         _ => Ok(()),
     }
 }

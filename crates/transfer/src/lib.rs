@@ -6,11 +6,13 @@
 
 #![forbid(unsafe_code)]
 
+pub mod handle;
 pub mod pool;
 pub mod receipt;
 pub mod remote;
 pub mod url;
 
+pub use handle::Handle;
 pub use pool::{BatchStream, Execution, Pool};
 pub use receipt::ReceiptHandle;
 pub use remote::RemotePool;

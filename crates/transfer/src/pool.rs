@@ -1,11 +1,13 @@
 //! The trait between engines and pools: one implementation speaks to a node over a socket, another runs
 //! the same node in the engine's own process.
 
-use crate::ReceiptHandle;
+use crate::{Handle, ReceiptHandle};
 use arrow_array::RecordBatch;
 use arrow_schema::SchemaRef;
 use async_trait::async_trait;
-use farpool_model::{LoadMode, Prepared, Program, Result, Status, TableInfo, TableName, TableStatistics};
+use farpool_model::{
+    Expr, LoadMode, Prepared, Program, Result, Status, TableInfo, TableName, TableStatistics,
+};
 use futures::Stream;
 use std::fmt;
 use std::pin::Pin;
@@ -33,8 +35,20 @@ pub trait Pool: Send + Sync + fmt::Debug {
     /// ascending order; without the moments.
     async fn statistics(&self, name: &TableName, columns: Option<&[usize]>) -> Result<TableStatistics>;
 
-    /// How far the pool would carry out each operator of `program`; runs nothing.
-    async fn prepare(&self, program: &Program) -> Result<Prepared>;
+    /// How far the pool would carry out each operator of `program`, whose columns are those of `schema`; runs nothing.
+    /// The version of the table that a handle holds may be named by other programs as long as it is held. `Stale` when
+    /// the program names another version than these and the newest one, or the table has another schema by now.
+    async fn prepare(&self, program: &Program, schema: &SchemaRef) -> Result<Handle>;
+
+    /// Runs a prepared program on the version of its table that it was prepared for; otherwise as [`Pool::execute`].
+    /// `conditions` over columns of the table, which the pool can carry out, are added to the program's filter: they
+    /// may only keep away rows that the caller would drop anyway, or the answers would not hold.
+    async fn execute_prepared(
+        &self,
+        handle: &Handle,
+        conditions: Option<&Expr>,
+        streams_wanted: usize,
+    ) -> Result<Execution>;
 
     /// Runs `program`. Gives one to `streams_wanted` streams, which together are the result and may be
     /// read by different tasks. Batches have [`Prepared::schema`].

@@ -60,6 +60,8 @@ pub struct PlanRequest {
     pub plan: Vec<u8>,
     #[prost(enumeration = "ResultForm", tag = "2")]
     pub results: i32,
+    #[prost(uint32, optional, tag = "3")]
+    pub handle: Option<u32>,
 }
 
 /// `Credit`

@@ -35,7 +35,16 @@ pub enum Request {
         /// In which form rows are to come back; parcels come only to whom asks for them.
         results: ResultForm,
     },
-    /// Stop what runs on the stream.
+    /// Run what was prepared. Answered as `Execute`.
+    ExecutePrepared {
+        /// The stream of its `Prepare`.
+        handle: u32,
+        /// A Substrait plan with conditions that are added to its filter.
+        conditions: Option<Vec<u8>>,
+        /// In which form rows are to come back.
+        results: ResultForm,
+    },
+    /// Stop what runs on the stream; forget what was prepared on it.
     Cancel,
     /// The node may send more bytes of batches on the stream.
     Credit {
@@ -93,7 +102,7 @@ impl Request {
         match self {
             Request::Hello { .. } => FrameKind::Hello,
             Request::Prepare { .. } => FrameKind::Prepare,
-            Request::Execute { .. } => FrameKind::Execute,
+            Request::Execute { .. } | Request::ExecutePrepared { .. } => FrameKind::Execute,
             Request::Cancel => FrameKind::Cancel,
             Request::Credit { .. } => FrameKind::Credit,
             Request::Tables => FrameKind::Tables,
@@ -124,8 +133,11 @@ impl Request {
                 token: token.clone(),
                 client: client.clone(),
             }),
-            Request::Prepare { plan } => write_plan(plan, ResultForm::Plain)?,
-            Request::Execute { plan, results } => write_plan(plan, *results)?,
+            Request::Prepare { plan } => write_plan(plan, ResultForm::Plain, None)?,
+            Request::Execute { plan, results } => write_plan(plan, *results, None)?,
+            Request::ExecutePrepared { handle, conditions, results } => {
+                write_plan(conditions.as_deref().unwrap_or_default(), *results, Some(*handle))?
+            }
             Request::Credit { bytes } => body(&proto::Credit { bytes: *bytes }),
             Request::Table { name, known } => write_name(name, *known),
             Request::Drop { table } => write_name(table, None),
@@ -162,12 +174,18 @@ impl Request {
                 Request::Hello { version_min, version_max, token, client }
             }
             FrameKind::Prepare => {
-                let (plan, _) = read_plan(body)?;
+                let (plan, ..) = read_plan(body)?;
                 Request::Prepare { plan }
             }
             FrameKind::Execute => {
-                let (plan, results) = read_plan(body)?;
-                Request::Execute { plan, results }
+                let (plan, results, handle) = read_plan(body)?;
+                match handle {
+                    None => Request::Execute { plan, results },
+                    Some(handle) => {
+                        let conditions = Some(plan).filter(|plan| !plan.is_empty());
+                        Request::ExecutePrepared { handle, conditions, results }
+                    }
+                }
             }
             FrameKind::Cancel => read(body).map(|proto::Empty {}| Request::Cancel)?,
             FrameKind::Credit => read(body).map(|proto::Credit { bytes }| Request::Credit { bytes })?,
@@ -221,7 +239,7 @@ fn check_plan(plan: &[u8]) -> Result<()> {
     Ok(())
 }
 
-fn write_plan(plan: &[u8], results: ResultForm) -> Result<Bytes> {
+fn write_plan(plan: &[u8], results: ResultForm, handle: Option<u32>) -> Result<Bytes> {
     check_plan(plan)?;
     let results = match results {
         ResultForm::Plain => proto::ResultForm::Plain,
@@ -230,10 +248,10 @@ fn write_plan(plan: &[u8], results: ResultForm) -> Result<Bytes> {
         ResultForm::Compressed(Compression::Lz4) => proto::ResultForm::Lz4,
         ResultForm::Compressed(Compression::Zstd) => proto::ResultForm::Zstd,
     };
-    Ok(body(&proto::PlanRequest { plan: plan.to_vec(), results: results.into() }))
+    Ok(body(&proto::PlanRequest { plan: plan.to_vec(), results: results.into(), handle }))
 }
 
-fn read_plan(body: &Bytes) -> Result<(Vec<u8>, ResultForm)> {
+fn read_plan(body: &Bytes) -> Result<(Vec<u8>, ResultForm, Option<u32>)> {
     let request: proto::PlanRequest = read(body)?;
     check_plan(&request.plan)?;
     // A form of a later version is read as the one that everybody understands.
@@ -244,7 +262,7 @@ fn read_plan(body: &Bytes) -> Result<(Vec<u8>, ResultForm)> {
         proto::ResultForm::Lz4 => ResultForm::Compressed(Compression::Lz4),
         proto::ResultForm::Zstd => ResultForm::Compressed(Compression::Zstd),
     };
-    Ok((request.plan, results))
+    Ok((request.plan, results, request.handle))
 }
 
 fn write_name(name: &TableName, known: Option<Version>) -> Bytes {

@@ -51,15 +51,15 @@ fn outputs(program: &Program) -> &[NamedExpr] {
     }
 }
 
-/// The program with what the dynamic filters say now, and that for a person. They are written over its result;
-/// `watches` have the keys of the joins that made them, by the filters' ids.
-pub(crate) fn narrowed(
-    program: Program,
+/// What the dynamic filters say now, as a condition on rows of the table. They are written over the result of
+/// `program`; `watches` have the keys of the joins that made them, by the filters' ids.
+pub(crate) fn conditions(
+    program: &Program,
     dynamic: &[Arc<dyn PhysicalExpr>],
     watches: &[(u64, Arc<KeyWatch>)],
     info: &TableInfo,
-) -> (Program, Option<String>) {
-    let column = |index: usize| outputs(&program).get(index).map(|o| o.expr.clone());
+) -> Option<Expr> {
+    let column = |index: usize| outputs(program).get(index).map(|o| o.expr.clone());
     let current = dynamic.iter().filter_map(|f| {
         let now = f.downcast_ref::<DynamicFilterPhysicalExpr>()?.current().ok()?;
         let watch = watches.iter().find(|(id, _)| f.expression_id() == Some(*id)).map(|(_, watch)| &**watch);
@@ -73,13 +73,11 @@ pub(crate) fn narrowed(
         bytes_left = left.unwrap_or(bytes_left);
         left.is_some()
     };
-    let found: Vec<Expr> = current.flatten().filter(can_run).filter(|e| fits(e)).collect();
-    let Some(added) = split::conjunction(found.clone()) else { return (program, None) };
-    let added = added.display(&info.schema).to_string();
-    let filter = split::conjunction(program.filter.clone().into_iter().chain(found));
+    let added: Vec<Expr> = current.flatten().filter(can_run).filter(|e| fits(e)).collect();
+    let filter = split::conjunction(program.filter.clone().into_iter().chain(added.clone()));
     let narrowed = Program { filter, ..program.clone() };
     // Several long lists together may be too much.
-    if narrowed.result_schema(&info.schema).is_ok() { (narrowed, Some(added)) } else { (program, None) }
+    split::conjunction(added).filter(|_| narrowed.result_schema(&info.schema).is_ok())
 }
 
 /// Whether a condition saves more than it costs.

@@ -170,7 +170,7 @@ async fn all_shapes_agree() {
         "SELECT id FROM t x WHERE d > (SELECT avg(d) FROM t y WHERE y.k = x.k)",
         "WITH c AS (SELECT k, sum(d) AS d FROM t GROUP BY k) SELECT * FROM c WHERE d = (SELECT max(d) FROM c)",
         "SELECT k FROM t UNION SELECT k FROM dim",
-        "SELECT k, id FROM (SELECT k, id, row_number() OVER (PARTITION BY k ORDER BY id) AS n FROM t) WHERE n = 1",
+        "SELECT k, id FROM (SELECT k, id, row_number() OVER (PARTITION BY k ORDER BY id) AS n FROM t) WHERE n = 1 ORDER BY id",
         "SELECT count(*) FROM (SELECT id FROM t WHERE k > 2 LIMIT 17)",
         "SELECT count(*) FROM (SELECT k, count(*) FROM t GROUP BY k LIMIT 3)",
         "SELECT max(n) FROM (SELECT k, count(*) AS n FROM t GROUP BY k)",

@@ -1,7 +1,7 @@
 //! What is made of the filters that other operators find out while they run.
 
 use super::{Fake, filled};
-use crate::dynamic::{KeyWatch, narrowed, usable};
+use crate::dynamic::{KeyWatch, conditions, usable};
 use crate::literal::from_scalar;
 use arrow_array::{
     ArrayRef, Decimal128Array, Float64Array, Int32Array, Int64Array, RecordBatch, StringArray, UInt16Array,
@@ -44,9 +44,7 @@ fn found_of(info: &TableInfo, current: Filter, keys: Vec<ArrayRef>) -> Option<St
     let usable = usable(&program, &[Arc::clone(&dynamic) as Filter]);
     dynamic.update(current).unwrap();
     let watches = [(dynamic.expression_id().unwrap(), watch_with(keys, 1))];
-    let (program, added) = narrowed(program, &usable, &watches, info);
-    assert_eq!(program.filter.map(|f| f.display(&info.schema).to_string()), added);
-    added
+    conditions(&program, &usable, &watches, info).map(|found| found.display(&info.schema).to_string())
 }
 
 /// A watch that has seen `keys`, and the end of one of `partitions`.
@@ -208,7 +206,8 @@ async fn a_tap_tells_all_keys_or_none() {
     let program = Program::scan(info.name.clone(), &info.schema, &SCANNED);
     let with = |watch: &Arc<KeyWatch>| {
         let watches = [(dynamic.expression_id().unwrap(), Arc::clone(watch))];
-        narrowed(program.clone(), &[Arc::clone(&dynamic)], &watches, &info).1
+        let found = conditions(&program, &[Arc::clone(&dynamic)], &watches, &info);
+        found.map(|found| found.display(&info.schema).to_string())
     };
     let watch = watch_with(vec![Arc::new(Int32Array::from(vec![5, 6]))], 2);
     assert_eq!(with(&watch), None, "a partition is still open");
@@ -216,7 +215,7 @@ async fn a_tap_tells_all_keys_or_none() {
     assert_eq!(with(&watch).as_deref(), Some("k IN (5, 6)"));
     let many: ArrayRef = Arc::new(Int32Array::from(vec![1; 500_001]));
     assert_eq!(with(&watch_with(vec![many], 1)), None, "too many");
-    assert_eq!(narrowed(program.clone(), &[Arc::clone(&dynamic)], &[], &info).1, None, "no watch");
+    assert_eq!(conditions(&program, &[Arc::clone(&dynamic)], &[], &info), None, "no watch");
 }
 
 #[tokio::test]
@@ -242,8 +241,8 @@ async fn conditions_on_keys_go_in_front_of_a_grouping_and_others_do_not() {
         vec![col("k", &schema).unwrap(), col("n", &schema).unwrap()],
         both(&info, Operator::And, of_key, of_count),
     ));
-    let (narrow, _) = narrowed(program.clone(), &usable(&program, &[Arc::clone(&dynamic)]), &[], &info);
-    assert_eq!(narrow.filter.unwrap().display(&info.schema).to_string(), "k < 3");
+    let found = conditions(&program, &usable(&program, &[Arc::clone(&dynamic)]), &[], &info);
+    assert_eq!(found.unwrap().display(&info.schema).to_string(), "k < 3");
     let whole = Program {
         output: Output::Aggregate { keys: Vec::new(), aggregates: vec![count] },
         ..program.clone()

@@ -17,7 +17,7 @@ use farpool_model::{
     TableName, TableStatistics, Value, Version, Weakened, schema, weaken,
 };
 use farpool_statistics::Profile;
-use farpool_transfer::{BatchStream, Execution, Pool, ReceiptHandle};
+use farpool_transfer::{BatchStream, Execution, Handle, Pool, ReceiptHandle};
 use futures::{StreamExt, TryStreamExt};
 use parking_lot::Mutex;
 use std::collections::BTreeMap;
@@ -63,6 +63,49 @@ impl Fake {
     fn find(&self, name: &TableName) -> Result<(Version, SchemaRef, Vec<RecordBatch>)> {
         let tables = self.tables.lock();
         tables.get(name).cloned().ok_or_else(|| Error::not_found(format!("there is no table {name}")))
+    }
+
+    fn answer(&self, program: &Program) -> Result<Prepared> {
+        let info = self.info(&program.table)?;
+        if program.version.is_some_and(|wanted| wanted != info.version) {
+            return Err(Error::not_found("another version was meant"));
+        }
+        let mut effective = program.clone();
+        let mut answers = Vec::new();
+        let mut answer = |name: &str, detail: String, answer, reason: Option<String>| {
+            answers.push(OperatorAnswer { name: name.into(), detail, answer, reason });
+        };
+        if let Some(filter) = &program.filter {
+            let detail = filter.display(&info.schema).to_string();
+            let weakened = match weaken(filter) {
+                _ if self.refuses_filters => Weakened::Refused("no filters here".to_string()),
+                other => other,
+            };
+            effective.filter = match weakened {
+                Weakened::Exact(expr) => {
+                    answer("filter", detail, Answer::Exact, None);
+                    Some(expr)
+                }
+                Weakened::Superset(expr, reason) => {
+                    answer("filter", detail, Answer::Superset, Some(reason));
+                    Some(expr)
+                }
+                Weakened::Refused(reason) => {
+                    answer("filter", detail, Answer::Refused, Some(reason));
+                    None
+                }
+            };
+        }
+        if let Output::Aggregate { keys, .. } = &program.output {
+            let name = if keys.is_empty() { "aggregate" } else { "group" };
+            let (how, reason) = match self.refuses_aggregation {
+                true => (Answer::Refused, Some("no aggregation here".to_string())),
+                false => (Answer::Exact, None),
+            };
+            answer(name, String::new(), how, reason);
+        }
+        let schema = effective.result_schema(&info.schema)?;
+        Ok(Prepared { version: info.version, answers, effective, schema })
     }
 
     fn info(&self, name: &TableName) -> Result<TableInfo> {
@@ -154,51 +197,24 @@ impl Pool for Fake {
         Ok(wanted.map_or(all.clone(), |wanted| all.of(wanted)))
     }
 
-    async fn prepare(&self, program: &Program) -> Result<Prepared> {
-        let info = self.info(&program.table)?;
-        if program.version.is_some_and(|wanted| wanted != info.version) {
-            return Err(Error::not_found("another version was meant"));
+    async fn prepare(&self, program: &Program, schema: &SchemaRef) -> Result<Handle> {
+        if self.find(&program.table)?.1 != *schema {
+            return Err(Error::stale("the table has other columns"));
         }
-        let mut effective = program.clone();
-        let mut answers = Vec::new();
-        let mut answer = |name: &str, detail: String, answer, reason: Option<String>| {
-            answers.push(OperatorAnswer { name: name.into(), detail, answer, reason });
-        };
-        if let Some(filter) = &program.filter {
-            let detail = filter.display(&info.schema).to_string();
-            let weakened = match weaken(filter) {
-                _ if self.refuses_filters => Weakened::Refused("no filters here".to_string()),
-                other => other,
-            };
-            effective.filter = match weakened {
-                Weakened::Exact(expr) => {
-                    answer("filter", detail, Answer::Exact, None);
-                    Some(expr)
-                }
-                Weakened::Superset(expr, reason) => {
-                    answer("filter", detail, Answer::Superset, Some(reason));
-                    Some(expr)
-                }
-                Weakened::Refused(reason) => {
-                    answer("filter", detail, Answer::Refused, Some(reason));
-                    None
-                }
-            };
-        }
-        if let Output::Aggregate { keys, .. } = &program.output {
-            let name = if keys.is_empty() { "aggregate" } else { "group" };
-            let (how, reason) = match self.refuses_aggregation {
-                true => (Answer::Refused, Some("no aggregation here".to_string())),
-                false => (Answer::Exact, None),
-            };
-            answer(name, String::new(), how, reason);
-        }
-        let schema = effective.result_schema(&info.schema)?;
-        Ok(Prepared { version: info.version, answers, effective, schema })
+        Ok(Handle::new(self.answer(program)?, ()))
+    }
+
+    async fn execute_prepared(
+        &self,
+        handle: &Handle,
+        conditions: Option<&Expr>,
+        streams_wanted: usize,
+    ) -> Result<Execution> {
+        self.execute(&handle.narrowed(conditions), streams_wanted).await
     }
 
     async fn execute(&self, program: &Program, streams_wanted: usize) -> Result<Execution> {
-        let prepared = self.prepare(program).await?;
+        let prepared = self.answer(program)?;
         let info = self.info(&program.table)?;
         self.ran.lock().push(farpool_planner::explain::one_line(&prepared.effective, &info));
         let batches = run(&prepared, self.find(&program.table)?, &info.schema).await?;

@@ -10,12 +10,14 @@ use super::outbox::Outbox;
 use super::turn::Turn;
 use super::{load, requests};
 use crate::Caller;
+use crate::kept::Shelf;
 use bytes::{Bytes, BytesMut};
 use farpool_model::{Error, Result, cast};
 use farpool_pipeline::{Cancel, Run};
 use farpool_wire::{
     Assembler, FrameHeader, FrameKind, Interest, Message, Outgoing, Request, Response, Socket, split_frame,
 };
+use parking_lot::Mutex;
 use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
@@ -50,6 +52,8 @@ impl Work {
 pub(crate) struct Connection {
     pub caller: Caller,
     pub outbox: Outbox<Work>,
+    /// Programs that the client has had prepared and holds.
+    pub shelf: Mutex<Shelf>,
     /// Workers of the scheduler start waits on it; none where nothing serves the connection.
     pub runtime: Option<Handle>,
     socket: Arc<dyn Socket>,
@@ -64,7 +68,14 @@ impl Connection {
         let waiting = caller.clone();
         let outbox = Outbox::new(socket.clone(), Box::new(move || waiting.wake()));
         let received = AtomicU64::new(0);
-        Arc::new(Connection { caller, outbox, runtime: Handle::try_current().ok(), socket, received })
+        Arc::new(Connection {
+            caller,
+            outbox,
+            shelf: Mutex::default(),
+            runtime: Handle::try_current().ok(),
+            socket,
+            received,
+        })
     }
 
     /// Answers on a stream, which ends with it.
@@ -230,6 +241,7 @@ impl Connection {
                 assembler.forget(stream);
                 let work = self.outbox.with(|lanes| lanes.remove(stream));
                 self.abandon(work);
+                self.shelf.lock().remove(stream);
                 Ok(())
             }
             FrameKind::LoadBatch | FrameKind::LoadEnd => self.feed(message),

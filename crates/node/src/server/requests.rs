@@ -5,10 +5,12 @@
 
 use super::connection::{Connection, Work};
 use super::sink::StreamSink;
+use crate::kept::Kept;
 use crate::{Caller, Shape};
+use arrow_schema::SchemaRef;
 use farpool_columns::Table;
-use farpool_model::{Error, Program, Result, ResultForm, TableName, Version};
-use farpool_pipeline::Cancel;
+use farpool_model::{Error, Expr, Program, Result, ResultForm, TableName, Version};
+use farpool_pipeline::{Cancel, Run};
 use farpool_wire::{FrameKind, Message, Outgoing, Request, Response, substrait};
 use std::cell::OnceCell;
 use std::sync::Arc;
@@ -59,12 +61,26 @@ fn is_request(kind: FrameKind) -> bool {
 fn carry_out(caller: &Caller, connection: &Arc<Connection>, message: &Message) -> Result<Outcome> {
     let response = match Request::decode(message, None)? {
         Request::Prepare { plan } => {
-            let (program, version, table) = read_plan(caller, &plan)?;
+            let (program, version, table) = read_plan(caller, connection, &plan)?;
             let prepared = caller.prepare(&program, version, &table)?;
-            Response::Prepared { prepared, table_schema: table.schema.clone() }
+            let table_schema = table.schema.clone();
+            keep(connection, message.stream, plan.len(), Kept { prepared: prepared.clone(), table });
+            Response::Prepared { prepared, table_schema }
         }
         Request::Execute { plan, results } => {
-            return execute(caller, connection, message.stream, &plan, results).map(|()| Outcome::Started);
+            let (program, version, table) = read_plan(caller, connection, &plan)?;
+            let prepared = caller.prepare(&program, version, &table)?;
+            let run = caller.start(prepared, table.clone(), shape(results))?;
+            submit(caller, connection, message.stream, run, &table.schema, results)?;
+            return Ok(Outcome::Started);
+        }
+        Request::ExecutePrepared { handle, conditions, results } => {
+            let kept = connection.shelf.lock().get(handle);
+            let kept = kept.ok_or_else(|| Error::stale(format!("nothing is kept under handle {handle}")))?;
+            let conditions = conditions.map(|plan| read_conditions(&kept, &plan)).transpose()?.flatten();
+            let run = caller.start_kept(&kept, conditions.as_ref(), shape(results))?;
+            submit(caller, connection, message.stream, run, &kept.table.schema, results)?;
+            return Ok(Outcome::Started);
         }
         Request::Tables => Response::Tables(caller.tables()?),
         Request::Table { name, known } => {
@@ -103,22 +119,31 @@ fn tell_statistics(connection: Arc<Connection>, caller: Caller, stream: u32, tab
     });
 }
 
-/// Starts a program; its sink will end the stream.
-fn execute(
+/// Keeps what was prepared on a stream, unless the client has given the stream up.
+fn keep(connection: &Connection, stream: u32, plan_bytes: usize, kept: Kept) {
+    connection.shelf.lock().put(stream, plan_bytes, kept);
+    if connection.outbox.with(|lanes| lanes.work(stream).is_none()) {
+        connection.shelf.lock().remove(stream);
+    }
+}
+
+fn shape(results: ResultForm) -> Shape {
+    match results {
+        ResultForm::Plain | ResultForm::Compressed(_) => Shape::Batches,
+        ResultForm::Auto | ResultForm::Packed => Shape::BatchesAndRowGroups,
+    }
+}
+
+/// Has a run go on a stream, which its sink will end.
+fn submit(
     caller: &Caller,
     connection: &Arc<Connection>,
     stream: u32,
-    plan: &[u8],
+    run: Arc<Run>,
+    table_schema: &SchemaRef,
     results: ResultForm,
 ) -> Result<()> {
-    let (program, version, table) = read_plan(caller, plan)?;
-    let table_schema = table.schema.clone();
-    let prepared = caller.prepare(&program, version, &table)?;
-    let shape = match results {
-        ResultForm::Plain | ResultForm::Compressed(_) => Shape::Batches,
-        ResultForm::Auto | ResultForm::Packed => Shape::BatchesAndRowGroups,
-    };
-    let run = caller.start(prepared.clone(), table, shape)?;
+    let (prepared, table_schema) = (run.prepared().clone(), table_schema.clone());
     let answers = Response::Prepared { prepared, table_schema }.encode()?;
     let open = connection.outbox.with(|lanes| {
         let Some(work) = lanes.work(stream) else { return false };
@@ -133,8 +158,13 @@ fn execute(
     Ok(())
 }
 
-/// The program in a plan, and the table as it was when the plan was read.
-fn read_plan(caller: &Caller, plan: &[u8]) -> Result<(Program, Version, Arc<Table>)> {
+/// The program in a plan, and the table as it was when the plan was read; or the version that the plan names, if the
+/// client holds a program that reads it.
+fn read_plan(
+    caller: &Caller,
+    connection: &Connection,
+    plan: &[u8],
+) -> Result<(Program, Version, Arc<Table>)> {
     let found = OnceCell::new();
     let schema_of = |name: &TableName| {
         let (version, table) = caller.source(name)?;
@@ -144,8 +174,22 @@ fn read_plan(caller: &Caller, plan: &[u8]) -> Result<(Program, Version, Arc<Tabl
         Ok(schema)
     };
     let program = substrait::decode_program(plan, &schema_of)?;
-    match found.into_inner() {
-        Some((name, version, table)) if name == program.table => Ok((program, version, table)),
-        _ => Err(Error::invalid("the plan reads no table, or more than one")),
+    let Some((_, newest, table)) = found.into_inner().filter(|(name, ..)| *name == program.table) else {
+        return Err(Error::invalid("the plan reads no table, or more than one"));
+    };
+    let version = program.version.unwrap_or(newest);
+    let held = (version != newest).then(|| connection.shelf.lock().table(&program.table, version));
+    match held.flatten().filter(|held| held.schema == table.schema) {
+        Some(held) => Ok((program, version, held)),
+        None => Ok((program, newest, table)),
     }
+}
+
+/// The conditions in a plan over the table of a program that is kept.
+fn read_conditions(kept: &Kept, plan: &[u8]) -> Result<Option<Expr>> {
+    let schema_of = |name: &TableName| match *name == kept.prepared.effective.table {
+        true => Ok(kept.table.schema.clone()),
+        false => Err(Error::invalid("conditions are over another table than the program")),
+    };
+    Ok(substrait::decode_program(plan, &schema_of)?.filter)
 }

@@ -119,6 +119,15 @@ impl Connection {
         self.shared.streams.lock().closed.is_some()
     }
 
+    /// Gives back what the node keeps of a program that was prepared on `stream`, which has ended.
+    pub fn forget(&self, stream: u32) {
+        if self.is_closed() {
+            return;
+        }
+        let messages = Request::Cancel.encode().into_iter().flatten();
+        messages.for_each(|message| self.shared.sender.send(&self.shared.socket, stream, message));
+    }
+
     /// Opens a stream with `request`. `doing` completes "the pool went away while …".
     ///
     /// # Errors
@@ -316,6 +325,11 @@ pub(super) struct Channel {
 }
 
 impl Channel {
+    /// Its number.
+    pub fn id(&self) -> u32 {
+        self.id
+    }
+
     /// Sends a message.
     pub fn send(&mut self, message: Outgoing) {
         self.bytes_on_wire += message.bytes_on_wire();

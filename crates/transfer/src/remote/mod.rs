@@ -13,14 +13,14 @@ mod memory;
 mod query;
 mod sender;
 
-use crate::{BatchStream, Execution, Pool, PoolUrl, ReceiptHandle};
+use crate::{BatchStream, Execution, Handle, Pool, PoolUrl, ReceiptHandle};
 use arrow_schema::SchemaRef;
 use async_trait::async_trait;
 use connection::{Channel, Connection};
 use dial::Dialer;
 use farpool_model::{
-    ErrorKind, LoadMode, Prepared, Program, Result, ResultForm, Status, TableInfo, TableName,
-    TableStatistics, schema,
+    Error, ErrorKind, Expr, LoadMode, Output, Prepared, Program, Result, ResultForm, Status, TableInfo,
+    TableName, TableStatistics, schema,
 };
 use farpool_wire::{Request, Response, substrait};
 use parking_lot::Mutex;
@@ -117,9 +117,35 @@ impl RemotePool {
     }
 
     async fn start(&self, request: &Request) -> Result<(Prepared, Channel)> {
-        let mut channel = self.open(request, "a query was running").await?;
-        let prepared = query::prepared(&mut channel).await?;
-        Ok((prepared, channel))
+        start(&self.connection().await?, request).await
+    }
+
+    fn execution(&self, (prepared, channel): (Prepared, Channel), streams_wanted: usize) -> Execution {
+        let receipt = ReceiptHandle::new();
+        let streams = query::streams(channel, prepared.schema.clone(), receipt.clone(), streams_wanted);
+        Execution { prepared, streams, receipt }
+    }
+
+    /// Has a node look at a plan and keep what it prepared.
+    async fn keep(&self, plan: &[u8], schema: &SchemaRef) -> Result<Handle> {
+        let connection = self.connection().await?;
+        let request = Request::Prepare { plan: plan.to_vec() };
+        let mut channel = connection.open(&request, "it looked at a query")?;
+        let (prepared, table_schema) = query::answers(&mut channel).await?;
+        let kept = Kept { connection, stream: channel.id(), schema: schema.clone() };
+        match table_schema == *schema {
+            true => Ok(Handle::new(prepared, kept)),
+            false => Err(other_columns(&prepared.effective.table)),
+        }
+    }
+
+    /// After a program over `schema` was refused: the table may have other columns by now.
+    async fn refused(&self, table: &TableName, schema: &SchemaRef, error: Error) -> Error {
+        let may_be = matches!(error.kind, ErrorKind::Invalid | ErrorKind::NotFound);
+        match may_be && self.table(table).await.is_ok_and(|now| now.schema != *schema) {
+            true => other_columns(table),
+            false => error,
+        }
     }
 
     fn learn(&self, table: &TableInfo) {
@@ -152,6 +178,44 @@ impl RemotePool {
             (other, _) => Err(query::unexpected(other.kind())),
         }
     }
+}
+
+/// What a node keeps for a prepared program.
+struct Kept {
+    connection: Arc<Connection>,
+    /// The stream on which it was prepared.
+    stream: u32,
+    schema: SchemaRef,
+}
+
+impl Kept {
+    /// Only conditions: a plan of no columns behind a filter.
+    fn conditions(&self, handle: &Handle, conditions: &Expr) -> Result<Vec<u8>> {
+        let program = Program {
+            filter: Some(conditions.clone()),
+            output: Output::Rows(Vec::new()),
+            order: Vec::new(),
+            limit: None,
+            ..handle.effective.clone()
+        };
+        substrait::encode_program(&program, &self.schema)
+    }
+}
+
+impl Drop for Kept {
+    fn drop(&mut self) {
+        self.connection.forget(self.stream);
+    }
+}
+
+fn other_columns(table: &TableName) -> Error {
+    Error::stale(format!("table {:?} has other columns by now", table.as_str()))
+}
+
+async fn start(connection: &Arc<Connection>, request: &Request) -> Result<(Prepared, Channel)> {
+    let mut channel = connection.open(request, "a query was running")?;
+    let (prepared, _) = query::answers(&mut channel).await?;
+    Ok((prepared, channel))
 }
 
 /// Sends a request with one answer.
@@ -207,13 +271,39 @@ impl Pool for RemotePool {
         }
     }
 
-    async fn prepare(&self, program: &Program) -> Result<Prepared> {
-        let request = Request::Prepare { plan: self.plan(program).await? };
-        let answer = self.ask_again(&request, "it looked at a query").await;
-        match self.doubt(program, answer)? {
-            Response::Prepared { prepared, .. } => Ok(prepared),
-            other => Err(query::unexpected(other.kind())),
+    async fn prepare(&self, program: &Program, schema: &SchemaRef) -> Result<Handle> {
+        let plan = substrait::encode_program(program, schema)?;
+        let kept = match self.keep(&plan, schema).await {
+            Err(error) if error.kind == ErrorKind::Unavailable => self.keep(&plan, schema).await,
+            outcome => outcome,
+        };
+        match kept {
+            Ok(handle) => Ok(handle),
+            Err(error) => Err(self.refused(&program.table, schema, error).await),
         }
+    }
+
+    async fn execute_prepared(
+        &self,
+        handle: &Handle,
+        conditions: Option<&Expr>,
+        streams_wanted: usize,
+    ) -> Result<Execution> {
+        let kept = handle.kept::<Kept>().ok_or_else(|| Error::internal("a handle of another pool"))?;
+        let plan = conditions.map(|conditions| kept.conditions(handle, conditions)).transpose()?;
+        let results = self.results;
+        let request = Request::ExecutePrepared { handle: kept.stream, conditions: plan, results };
+        let started = match start(&kept.connection, &request).await {
+            // The connection, or what it kept, is gone before a row has come: the whole plan does without it, if the
+            // version is there.
+            Err(error) if matches!(error.kind, ErrorKind::Unavailable | ErrorKind::Stale) => {
+                let program = handle.narrowed(conditions);
+                let plan = substrait::encode_program(&program, &kept.schema)?;
+                self.start(&Request::Execute { plan, results }).await
+            }
+            outcome => outcome,
+        };
+        Ok(self.execution(started?, streams_wanted))
     }
 
     async fn execute(&self, program: &Program, streams_wanted: usize) -> Result<Execution> {
@@ -223,10 +313,7 @@ impl Pool for RemotePool {
             Err(error) if error.kind == ErrorKind::Unavailable => self.start(&request).await,
             outcome => outcome,
         };
-        let (prepared, channel) = self.doubt(program, started)?;
-        let receipt = ReceiptHandle::new();
-        let streams = query::streams(channel, prepared.schema.clone(), receipt.clone(), streams_wanted);
-        Ok(Execution { prepared, streams, receipt })
+        Ok(self.execution(self.doubt(program, started)?, streams_wanted))
     }
 
     async fn load(

@@ -14,14 +14,14 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, Wake, Waker, ready};
 
-/// Waits for the answers, which come before any row.
+/// Waits for the answers, which come before any row, with the schema of the table.
 ///
 /// # Errors
 /// Those of the node; `Unavailable` when it goes away.
-pub(super) async fn prepared(channel: &mut Channel) -> Result<Prepared> {
+pub(super) async fn answers(channel: &mut Channel) -> Result<(Prepared, SchemaRef)> {
     let message = channel.receive().await?;
     match Response::decode(&message, None)? {
-        Response::Prepared { prepared, .. } => Ok(prepared),
+        Response::Prepared { prepared, table_schema } => Ok((prepared, table_schema)),
         Response::Error(error) => Err(error),
         other => Err(unexpected(other.kind())),
     }

@@ -33,7 +33,7 @@ async fn ask(pool: &RemotePool, request: FrameKind) -> farpool_model::Result<()>
     pool.schemas.lock().insert(table_name(), schema());
     match request {
         FrameKind::Execute => count(pool.execute(&scan(), 1).await?).await.map(drop),
-        FrameKind::Prepare => pool.prepare(&scan()).await.map(drop),
+        FrameKind::Prepare => pool.prepare(&scan(), &schema()).await.map(drop),
         FrameKind::Tables => pool.tables().await.map(drop),
         FrameKind::Status => pool.status().await.map(drop),
         FrameKind::Drop => pool.drop_table(&table_name()).await,

@@ -1,0 +1,62 @@
+//! The versions that one statement reads.
+//!
+//! Invariant: all programs of a statement over one table read one version of it: the newest when the first of them
+//! was prepared, which its handle holds until the statement is dropped. What the table was said to hold when the
+//! statement was planned may be of an older version, and serves for estimates only.
+
+use crate::error;
+use crate::table::PoolTable;
+use datafusion::catalog::Session;
+use datafusion::error::Result;
+use farpool_model::{Program, TableName};
+use farpool_transfer::Handle;
+use parking_lot::Mutex;
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use tokio::sync::OnceCell;
+
+/// The pinned tables of one statement, by the pool's address and the table's name.
+#[derive(Debug, Default)]
+pub(crate) struct Pins {
+    tables: Mutex<HashMap<(String, TableName), Arc<OnceCell<Handle>>>>,
+    drifted: AtomicBool,
+}
+
+impl Pins {
+    /// Whether a table has another version than the one that the statement was planned with.
+    pub(crate) fn have_drifted(&self) -> bool {
+        self.drifted.load(Ordering::Relaxed)
+    }
+
+    async fn prepare(&self, table: &PoolTable, program: Program) -> farpool_model::Result<Handle> {
+        let info = table.info();
+        let place = (table.pool().url(), info.name.clone());
+        let pin = Arc::clone(self.tables.lock().entry(place).or_default());
+        let mut first = None;
+        let newest = Program { version: None, ..program.clone() };
+        let pinned = pin.get_or_try_init(|| async {
+            let handle = table.pool().prepare(&newest, &info.schema).await?;
+            first = Some(handle.clone());
+            farpool_model::Result::Ok(handle)
+        });
+        let version = pinned.await?.version;
+        if version != info.version {
+            self.drifted.store(true, Ordering::Relaxed);
+        }
+        match first {
+            Some(handle) => Ok(handle),
+            None => table.pool().prepare(&Program { version: Some(version), ..program }, &info.schema).await,
+        }
+    }
+}
+
+/// Asks the pool about `program` over `table`: of the version that the session's statement reads; without a statement,
+/// of the one that the program names.
+pub(crate) async fn prepare(session: &dyn Session, table: &PoolTable, program: Program) -> Result<Handle> {
+    let prepared = match session.config().get_extension::<Pins>() {
+        Some(pins) => pins.prepare(table, program).await,
+        None => table.pool().prepare(&program, &table.info().schema).await,
+    };
+    prepared.map_err(error::wrap)
+}

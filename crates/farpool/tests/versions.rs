@@ -1,0 +1,72 @@
+//! A statement reads one version of each table, however often others insert rows meanwhile.
+
+use arrow::array::{AsArray, Int64Array, RecordBatch};
+use arrow::datatypes::Int64Type;
+use farpool::node::{Node, NodeConfig, server};
+use farpool::{EmbeddedPool, LoadMode, Pool, Session, SessionOptions, TableName, connect};
+use futures::StreamExt;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+fn rows(range: std::ops::Range<i64>) -> RecordBatch {
+    let id = Arc::new(Int64Array::from_iter_values(range));
+    RecordBatch::try_from_iter_with_nullable([("id", id as _, true)]).unwrap()
+}
+
+async fn load(pool: &dyn Pool, mode: LoadMode, batch: RecordBatch) {
+    let batches = futures::stream::iter([Ok(batch.clone())]).boxed();
+    pool.load(&TableName::new("t").unwrap(), mode, batch.schema(), None, batches).await.unwrap();
+}
+
+/// Joins of two scans of a table, while `writer` appends to it all the time.
+async fn join_beside_a_writer(pool: Arc<dyn Pool>, writer: Arc<dyn Pool>) {
+    load(&*pool, LoadMode::Create, rows(0..1000)).await;
+    let stop = Arc::new(AtomicBool::new(false));
+    let stopped = stop.clone();
+    let writing = tokio::spawn(async move {
+        let mut next = 1000;
+        while !stopped.load(Ordering::Relaxed) {
+            load(&*writer, LoadMode::Append, rows(next..next + 1)).await;
+            next += 1;
+            // Each append is a row group of its own; a million of them is another test.
+            tokio::time::sleep(std::time::Duration::from_millis(1)).await;
+        }
+        next
+    });
+    let session = Session::new(SessionOptions::default());
+    session.register_pool("farpool", pool).await.unwrap();
+    // Every row meets itself: were the scans of two versions, one side would have rows without a partner.
+    let statement = "select count(*), count(a.id), count(b.id) from t a full join t b on a.id = b.id";
+    let inner = "select count(*) as n, (select max(id) + 1 from t) as m, (select count(*) from t where id >= 0) as k \
+                 from t a join t b on a.id = b.id";
+    let mut last = 0;
+    for round in 0..60 {
+        let statement = if round % 2 == 0 { statement } else { inner };
+        let query = session.sql(statement).await.unwrap_or_else(|error| panic!("{error}"));
+        let batches = query.collect().await.unwrap_or_else(|error| panic!("{error}"));
+        let counts: Vec<i64> =
+            (0..3).map(|i| batches[0].column(i).as_primitive::<Int64Type>().value(0)).collect();
+        assert!(counts.iter().all(|count| *count == counts[0]), "{counts:?}");
+        assert!(counts[0] >= last, "{} rows after {last}", counts[0]);
+        last = counts[0];
+    }
+    stop.store(true, Ordering::Relaxed);
+    let written = writing.await.unwrap();
+    assert!(last > 1000 && last <= written, "{last} of {written}");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn joins_beside_a_writer_in_the_process() {
+    let pool = EmbeddedPool::open(256 << 20).unwrap();
+    join_beside_a_writer(pool.clone(), pool).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn joins_beside_a_writer_over_tcp() {
+    let config = NodeConfig { memory_bytes: 256 << 20, workers: 2, ..NodeConfig::default() };
+    let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let url = listener.local_addr().unwrap().to_string();
+    tokio::spawn(server::serve(Node::start(config).unwrap(), listener, std::future::pending()));
+    let (pool, writer) = (connect(&url, None).await.unwrap(), connect(&url, None).await.unwrap());
+    join_beside_a_writer(pool, writer).await;
+}

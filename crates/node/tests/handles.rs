@@ -1,0 +1,131 @@
+//! Programs that are prepared once and run on the version that they were prepared for, whatever becomes of the table.
+
+mod common;
+
+use common::*;
+use farpool_model::{CompareOp, ErrorKind, Expr, Literal, LoadMode, Program, Result, Value, limits};
+use farpool_transfer::{Handle, Pool, RemotePool};
+use farpool_wire::{FrameKind, Request, Response, substrait};
+
+async fn prepare(pool: &RemotePool, program: &Program) -> Result<Handle> {
+    let schema = farpool_model::schema::canonical_schema(&batch(0, 0).schema()).unwrap();
+    pool.prepare(program, &schema).await
+}
+
+fn below(id: i64) -> Expr {
+    let literal = Literal::new(Value::Int(id.into()), arrow_schema::DataType::Int64).unwrap();
+    Expr::compare(CompareOp::Lt, Expr::Column(0), Expr::Literal(literal))
+}
+
+async fn ids(pool: &RemotePool, handle: &Handle, conditions: Option<&Expr>) -> Result<Vec<i64>> {
+    let batches = collect(pool.execute_prepared(handle, conditions, 2).await?).await?;
+    Ok(integers(&batches, 0))
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_handle_reads_its_version_and_conditions_thin_it_out() {
+    let server = Server::start().await;
+    let pool = server.connect().await;
+    let table = load(&pool, "t", LoadMode::Create, 1000).await.unwrap();
+    let handle = prepare(&pool, &scan("t")).await.unwrap();
+    assert!(handle.is_exact() && handle.version == table.version);
+    load(&server.connect().await, "t", LoadMode::Replace, 10).await.unwrap();
+    assert_eq!(ids(&pool, &handle, None).await.unwrap(), (0..1000).collect::<Vec<_>>());
+    assert_eq!(ids(&pool, &handle, Some(&below(20))).await.unwrap(), (0..20).collect::<Vec<_>>());
+    // Other programs may name the version as long as it is held, and no other version.
+    let named = Program { version: Some(table.version), ..count_and_sum("t", 500) };
+    let counted = prepare(&pool, &named).await.unwrap();
+    let batches =
+        collect(pool.execute_prepared(&counted, Some(&below(400)), 1).await.unwrap()).await.unwrap();
+    assert_eq!(integers(&batches, 0), [400]);
+    let missing = Program { version: Some(farpool_model::Version(999)), ..scan("t") };
+    assert_eq!(prepare(&pool, &missing).await.unwrap_err().kind, ErrorKind::Stale);
+    // Nothing else keeps the rows that were replaced.
+    let both = server.memory_used();
+    drop((handle, counted));
+    eventually("the old version goes", || server.memory_used() < both).await;
+    assert_eq!(prepare(&pool, &named).await.unwrap_err().kind, ErrorKind::Stale);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn conditions_that_cannot_be_carried_out_are_refused() {
+    let server = Server::start().await;
+    let pool = server.connect().await;
+    load(&pool, "t", LoadMode::Create, 1000).await.unwrap();
+    let handle = prepare(&pool, &count_and_sum("t", 500)).await.unwrap();
+    let strange = Expr::opaque("strange(id)".to_string(), vec![Expr::Column(0)]);
+    let error = pool.execute_prepared(&handle, Some(&strange), 1).await.unwrap_err();
+    assert_eq!(error.kind, ErrorKind::Invalid, "{error}");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_table_with_other_columns_is_another_table() {
+    let server = Server::start().await;
+    let pool = server.connect().await;
+    load(&pool, "t", LoadMode::Create, 1000).await.unwrap();
+    let schema = std::sync::Arc::new(batch(0, 0).schema().project(&[0, 1]).unwrap());
+    let rows = vec![Ok(batch(0, 10).project(&[0, 1]).unwrap())];
+    pool.load(&name("t"), LoadMode::Replace, schema, None, stream(rows)).await.unwrap();
+    let narrow = Program::scan(name("t"), &batch(0, 0).schema(), &[0]);
+    assert_eq!(prepare(&pool, &narrow).await.unwrap_err().kind, ErrorKind::Stale);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_handle_that_was_lost_runs_if_its_version_is_there() {
+    let server = Server::start().await;
+    let pool = server.connect().await;
+    load(&pool, "t", LoadMode::Create, 1000).await.unwrap();
+    let handle = prepare(&pool, &scan("t")).await.unwrap();
+    // More handles than a connection keeps: the first is forgotten.
+    let mut others = Vec::new();
+    for _ in 0..limits::HANDLES_PER_CONNECTION_MAX {
+        others.push(prepare(&pool, &scan("t")).await.unwrap());
+    }
+    assert_eq!(ids(&pool, &handle, Some(&below(7))).await.unwrap(), (0..7).collect::<Vec<_>>());
+    drop(others);
+    load(&pool, "t", LoadMode::Append, 5).await.unwrap();
+    let error = pool.execute_prepared(&handle, None, 1).await.unwrap_err();
+    assert_eq!(error.kind, ErrorKind::Stale, "{error}");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_handle_outlives_its_connection_if_the_version_does() {
+    let mut server = Server::start().await;
+    let pool = server.connect().await;
+    load(&pool, "t", LoadMode::Create, 1000).await.unwrap();
+    let handle = prepare(&pool, &scan("t")).await.unwrap();
+    server.kill().await;
+    let anew = Server::at(&server.address.to_string(), 64 << 20, None).await;
+    assert_eq!(pool.execute_prepared(&handle, None, 1).await.unwrap_err().kind, ErrorKind::NotFound);
+    load(&anew.connect().await, "t", LoadMode::Create, 3).await.unwrap();
+    let found = ids(&pool, &handle, None).await;
+    match anew.connect().await.table(&name("t")).await.unwrap().version == handle.version {
+        true => assert_eq!(found.unwrap(), [0, 1, 2]),
+        false => assert_eq!(found.unwrap_err().kind, ErrorKind::Stale),
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn handles_of_a_raw_client_are_numbers_of_streams() {
+    let server = Server::start().await;
+    let table = load(&server.connect().await, "t", LoadMode::Create, 100).await.unwrap();
+    let mut raw = Raw::connect(&server).await;
+    let plan = substrait::encode_program(&scan("t"), &table.schema).unwrap();
+    raw.send(4, &Request::Prepare { plan }).await;
+    assert_eq!(raw.receive().await.unwrap().kind, FrameKind::Prepared);
+    let results = farpool_model::ResultForm::Plain;
+    let execute = |handle| Request::ExecutePrepared { handle, conditions: None, results };
+    for stream in [5, 6] {
+        raw.send(stream, &execute(4)).await;
+        for kind in [FrameKind::Prepared, FrameKind::Batch, FrameKind::Receipt] {
+            assert_eq!(raw.receive().await.unwrap().kind, kind);
+        }
+    }
+    raw.send(4, &Request::Cancel).await;
+    for (stream, handle) in [(7, 4), (8, 5), (9, 99)] {
+        raw.send(stream, &execute(handle)).await;
+        let message = raw.receive().await.unwrap();
+        let Response::Error(error) = Response::decode(&message, None).unwrap() else { panic!() };
+        assert_eq!(error.kind, ErrorKind::Stale, "{error}");
+    }
+}
