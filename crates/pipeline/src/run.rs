@@ -142,10 +142,11 @@ impl Run {
             on_stop: Mutex::new(None),
             prepared,
         };
-        if run.limit_reached() {
-            run.skip_unclaimed(&table);
-        } else if table.row_groups.is_empty() {
+        // Without row groups there is none whose end would be that of the scan.
+        if table.row_groups.is_empty() {
             run.scan_complete();
+        } else if run.limit_reached() {
+            run.skip_unclaimed(&table);
         }
         Ok(Arc::new(run))
     }

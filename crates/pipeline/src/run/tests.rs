@@ -448,6 +448,14 @@ struct Worker;
 impl WorkerThread for Worker {}
 
 #[test]
+fn no_rows_of_no_rows_is_an_end() {
+    for (groups, limit) in [(0, None), (0, Some(0)), (0, Some(5)), (3, Some(0))] {
+        let run = start(&table(groups), None, rows(&[0]), limit);
+        assert!(matches!(run.step(&Standing), Ok(Step::Done)), "{groups} row groups, limit {limit:?}");
+    }
+}
+
+#[test]
 fn a_scheduler_takes_runs_to_their_end() {
     let table = table(20);
     let scheduler = Scheduler::new(Arc::new(Standing));
