@@ -16,10 +16,13 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use tokio::sync::OnceCell;
 
-/// The pinned tables of one statement, by the pool's address and the table's name.
+/// The pool's address, and the table's name.
+type Place = (String, TableName);
+
+/// The pinned tables of one statement.
 #[derive(Debug, Default)]
 pub(crate) struct Pins {
-    tables: Mutex<HashMap<(String, TableName), Arc<OnceCell<Handle>>>>,
+    tables: Mutex<HashMap<Place, Arc<OnceCell<Handle>>>>,
     drifted: AtomicBool,
 }
 

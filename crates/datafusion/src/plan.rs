@@ -218,7 +218,7 @@ async fn push(
         return read(piece, states, schema).map(Ok);
     }
     if !prepared.is_exact() {
-        let refused = prepared.answers.iter().cloned().find(|a| a.answer != farpool_model::Answer::Exact);
+        let refused = prepared.answers.iter().find(|a| a.answer != farpool_model::Answer::Exact).cloned();
         return Ok(Err(refused));
     }
     let table = piece.table.clone().with_kept(kept.iter().cloned());

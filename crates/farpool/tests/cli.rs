@@ -213,7 +213,12 @@ fn a_node_takes_tables_answers_and_drops_them() {
 
     assert_eq!(server.run(&["drop", "trips"]).ok(), "dropped trips\n");
     assert_eq!(server.run(&["tables"]).ok(), "");
-    assert_eq!(server.status()["memory_bytes_used"], json!(0));
+    // Pages are free once nobody reads them any more, which a profile in the making may for a moment.
+    let is_free = |_| {
+        std::thread::sleep(std::time::Duration::from_millis(20));
+        server.status()["memory_bytes_used"] == json!(0)
+    };
+    assert!((0..1000).any(is_free), "{}", server.status());
 }
 
 #[test]

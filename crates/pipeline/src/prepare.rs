@@ -136,8 +136,8 @@ fn check_output(program: &Program, table_schema: &Schema) -> Result<()> {
             if keys.is_empty() && aggregates.is_empty() {
                 return Err(Error::invalid("an aggregation needs a key or an aggregate"));
             }
-            let run = aggregates.iter().filter(|a| aggregate_runs(a));
-            run.map(|a| a.field(table_schema).map(|_| ())).collect::<Result<()>>()?;
+            let mut run = aggregates.iter().filter(|a| aggregate_runs(a));
+            run.try_for_each(|a| a.field(table_schema).map(|_| ()))?;
             keys
         }
     };

@@ -68,7 +68,7 @@ impl Pace for Short {
 /// Numbers, and strings of which there are `texts`, in one row group.
 fn table(rows: usize, texts: usize) -> TestTable {
     let fields = [Field::new("n", DataType::Int64, true), Field::new("s", DataType::Utf8View, true)];
-    let text = |r: usize| (r % 97 != 0).then(|| format!("{} of many texts", r * 7919 % texts));
+    let text = |r: usize| (!r.is_multiple_of(97)).then(|| format!("{} of many texts", r * 7919 % texts));
     let columns: Vec<ArrayRef> = vec![
         Arc::new((0..rows).map(|r| Some((r % 700) as i64)).collect::<Int64Array>()),
         Arc::new((0..rows).map(text).collect::<StringViewArray>()),
