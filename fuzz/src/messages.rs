@@ -90,7 +90,8 @@ fn receive(message: &Message) {
 fn resent(encoded: farpool_model::Result<Vec<farpool_wire::Outgoing>>) -> Option<Message> {
     let mut messages = encoded.ok()?;
     let outgoing = messages.pop().filter(|_| messages.is_empty())?;
-    let mut buffer = BytesMut::from(&outgoing.frames(1).concat()[..]);
+    let stream = u32::from(!outgoing.kind().is_keepalive());
+    let mut buffer = BytesMut::from(&outgoing.frames(stream).concat()[..]);
     let mut assembler = Assembler::new();
     while let Some((header, payload)) = split_frame(&mut buffer).expect("our own frames are sound") {
         if let Some(message) = assembler.push(header, payload).expect("our own frames fit together") {

@@ -39,7 +39,9 @@ impl Finish {
         let Output::Aggregate { keys, aggregates } = &program.output else { return None };
         let form = PartialForm::of(aggregates, table_schema).ok()?;
         let output = Output::Aggregate { keys: keys.clone(), aggregates: form.aggregates.clone() };
-        let expected = Program { output, order: Vec::new(), limit: None, ..program.clone() };
+        // Which version it is of is the pool's to say.
+        let version = prepared.effective.version;
+        let expected = Program { output, version, order: Vec::new(), limit: None, ..program.clone() };
         let others = |a: &&farpool_model::OperatorAnswer| {
             a.answer != Answer::Exact && !matches!(a.name.as_str(), "group" | "distinct" | "limit" | "top-k")
         };

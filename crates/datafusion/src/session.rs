@@ -238,6 +238,9 @@ fn config(options: &SessionOptions) -> SessionConfig {
     options.optimizer.hash_join_inlist_pushdown_max_size = 0;
     // Which side of a join is built on follows from the same estimates as the order of joins.
     options.optimizer.use_statistics_registry = true;
+    // Small tables are not dealt out to several threads. Their sizes are estimates, because a statement may read a newer
+    // version than the one that was described.
+    options.execution.use_row_number_estimates_to_optimize_partitioning = true;
     // Positions for error messages.
     options.sql_parser.collect_spans = true;
     // The check takes a difference in nullability for an error, and DataFusion's own logical and physical
