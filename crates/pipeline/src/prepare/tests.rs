@@ -229,7 +229,7 @@ fn wrong_programs_are_errors_even_where_they_would_be_refused() {
     let nothing = Output::Aggregate { keys: vec![], aggregates: vec![] };
     fails(&program(None, nothing, None), ErrorKind::Invalid);
     let old = Program { version: Some(Version(6)), ..program(None, rows(&[0]), None) };
-    fails(&old, ErrorKind::NotFound);
+    fails(&old, ErrorKind::Stale);
 }
 
 #[test]
