@@ -1,5 +1,6 @@
-//! What is done with hostile bytes, once for each decoder. A body may refuse its input but never panics,
-//! and what it accepts must hold: decoded arrays can be read, what is encoded again is the same again.
+//! What is done with hostile bytes, once for each decoder and for what runs plans. A body may refuse its input but never
+//! panics, and what it accepts must hold: decoded arrays can be read, what is encoded again is the same again, and a
+//! plan gives the same rows whichever way it is run.
 //!
 //! The bodies run in two ways: `cargo test` runs them over the seeds in `corpus/` and many thousand
 //! mutations of those, the same each time; `targets/` runs them under libFuzzer, guided by coverage:
@@ -15,6 +16,7 @@ mod messages;
 mod moments;
 mod parcel;
 mod plan;
+mod run;
 mod sketch;
 
 pub use chunk::chunk_decoder;
@@ -24,6 +26,7 @@ pub use messages::native_messages;
 pub use moments::moments_decoder;
 pub use parcel::parcel_decoder;
 pub use plan::plan_decoder;
+pub use run::prepare_and_run;
 pub use sketch::sketch_decoder;
 
 #[cfg(test)]

@@ -23,6 +23,12 @@ fn plans() {
 }
 
 #[test]
+fn runs() {
+    // A mutation that is a plan runs several times.
+    run_mutations("prepare_and_run", prepare_and_run, MUTATIONS / 10);
+}
+
+#[test]
 fn messages() {
     run("native_messages", native_messages);
 }
@@ -62,13 +68,17 @@ fn folder(target: &str) -> PathBuf {
 }
 
 fn run(target: &str, body: fn(&[u8])) {
+    run_mutations(target, body, MUTATIONS);
+}
+
+fn run_mutations(target: &str, body: fn(&[u8]), mutations: u64) {
     let mut paths: Vec<PathBuf> =
         std::fs::read_dir(folder(target)).unwrap().map(|e| e.unwrap().path()).collect();
     paths.sort();
     let seeds: Vec<Vec<u8>> = paths.iter().map(|path| std::fs::read(path).unwrap()).collect();
     assert!(seeds.len() > 3, "the corpus of {target} is there");
     let mut random = Random(0x9e37_79b9_7f4a_7c15);
-    let mutations = (0..MUTATIONS).map(|_| mutated(&seeds, &mut random)).collect::<Vec<_>>();
+    let mutations = (0..mutations).map(|_| mutated(&seeds, &mut random)).collect::<Vec<_>>();
     for input in seeds.iter().chain(&mutations) {
         let witness = Witness(input);
         body(input);
@@ -144,6 +154,7 @@ fn mutated(seeds: &[Vec<u8>], random: &mut Random) -> Vec<u8> {
 fn write_the_seeds() {
     for (target, seeds) in [
         ("plan_decoder", plan_seeds()),
+        ("prepare_and_run", run_seeds()),
         ("native_messages", message_seeds()),
         ("chunk_decoder", chunk_seeds()),
         ("load_rows", load_seeds()),
@@ -280,6 +291,62 @@ fn plan_seeds() -> Vec<Vec<u8>> {
     ours.chain(theirs).collect()
 }
 
+/// Programs over the table that the runs have, so that every operator meets every type and encoding, and plans that
+/// DataFusion made.
+fn run_seeds() -> Vec<Vec<u8>> {
+    let schema = run::table_schema();
+    let mine = programs().into_iter().chain(typed_programs());
+    let mine = mine.map(|program| substrait::encode_program(&program, schema).unwrap());
+    mine.chain(plan_seeds().split_off(programs().len())).collect()
+}
+
+/// For each column: its rows by a comparison with a constant, groups by it, the first rows by it, and what is NULL.
+fn typed_programs() -> Vec<Program> {
+    let schema = run::table_schema();
+    let table = || TableName::new("items").unwrap();
+    let columns = schema.fields().iter().enumerate();
+    let of = columns.flat_map(|(column, field)| {
+        let data_type = field.data_type().clone();
+        let value = match &data_type {
+            DataType::Boolean => Value::Bool(true),
+            DataType::Utf8View => Value::Text("https://example.org/a_b/7".into()),
+            DataType::BinaryView => Value::Bytes(vec![0, 1]),
+            DataType::Float32 | DataType::Float64 => Value::Float(0.25),
+            _ => Value::Int(3),
+        };
+        let literal = Literal::new(value, data_type.clone()).unwrap();
+        let compare = |op| Expr::compare(op, Expr::Column(column), Expr::Literal(literal.clone()));
+        let is_null = Expr::IsNull(Box::new(Expr::Column(column)));
+        let listed = Expr::InList(Box::new(Expr::Column(column)), vec![literal.clone()]);
+        let aggregate = |function, argument: Option<usize>, data_type| Aggregate {
+            name: "x".into(),
+            function,
+            arguments: argument.map(Expr::Column).into_iter().collect(),
+            filter: (column % 3 == 0).then(|| compare(CompareOp::NotEq)),
+            data_type,
+        };
+        let scan = Program::scan(table(), schema, &[0, column]);
+        let key = NamedExpr::column(schema, column);
+        let aggregates = vec![
+            aggregate(AggregateFunction::Count, None, DataType::Int64),
+            aggregate(AggregateFunction::Min, Some(column), data_type.clone()),
+            aggregate(AggregateFunction::Max, Some(column), data_type.clone()),
+            aggregate(AggregateFunction::Sum, Some(1), DataType::Int64),
+        ];
+        let groups = Output::Aggregate { keys: vec![key], aggregates: aggregates.clone() };
+        let total = Output::Aggregate { keys: Vec::new(), aggregates };
+        let key = SortKey { column: 1, descending: column % 2 == 0, nulls_first: column % 4 < 2 };
+        let either = Expr::Or(vec![compare(CompareOp::GtEq), is_null]);
+        [
+            Program { filter: Some(either), ..scan.clone() },
+            Program { filter: Some(Expr::not(listed)), output: groups, ..scan.clone() },
+            Program { filter: Some(compare(CompareOp::LtEq)), output: total, ..scan.clone() },
+            Program { order: vec![key], limit: Some(7), ..scan },
+        ]
+    });
+    of.collect()
+}
+
 fn rows() -> RecordBatch {
     let schema = plan::table_schema();
     let count = 5;
@@ -305,7 +372,8 @@ fn message_seeds() -> Vec<Vec<u8>> {
     let plan = substrait::encode_program(&programs()[1], &schema).unwrap();
     let requests = [
         Request::Hello { version_min: 1, version_max: 1, token: Some("t".into()), client: "c".into() },
-        Request::Execute { plan, results: ResultForm::Auto },
+        Request::Prepare { plan: plan.clone(), schema: Some(SchemaFingerprint::of(&schema)) },
+        Request::Execute { plan, schema: None, results: ResultForm::Auto },
         Request::Credit { bytes: 77 },
         Request::Table { name: name(), known: Some(Version(7)) },
         Request::LoadBegin {

@@ -4,15 +4,14 @@
 //! Invariant: an answer is whole and right for a version that was the newest between request and answer, or it
 //! is an error that the model explains.
 
-use crate::log::Log;
-use crate::model::{Model, Span};
+use crate::checks::{Checked, check_list, check_prepared, check_result, check_status, check_table};
+use crate::model::{Rows, Span};
 use crate::query::Query;
 use crate::random::Random;
 use crate::rows::{Cell, rows_of, schema};
+use crate::state::State;
 use bytes::{BufMut, BytesMut};
-use farpool_model::{
-    Compression, Error, ErrorKind, Prepared, Receipt, ResultForm, Status, TableInfo, TableName,
-};
+use farpool_model::{Compression, Error, Prepared, ResultForm, TableName};
 use farpool_wire::socket::Pipe;
 use farpool_wire::{
     Assembler, FrameKind, Grants, Message, PREFACE, Request, Response, Socket, check_preface, split_frame,
@@ -25,23 +24,23 @@ use std::io::{ErrorKind as IoErrorKind, IoSlice};
 const FORMS: [ResultForm; 3] =
     [ResultForm::Plain, ResultForm::Compressed(Compression::Lz4), ResultForm::Compressed(Compression::Zstd)];
 
-/// What a check gives: an error says what the node did wrong.
-pub type Checked<T = ()> = Result<T, String>;
-
 /// A request that has not been answered.
 #[derive(Debug)]
 struct Open {
     asked: Asked,
     step: u64,
     prepared: Option<Prepared>,
+    /// What the rows of the version may be that a program reads.
+    may_be: Vec<Rows>,
     rows: Vec<Vec<Cell>>,
     grants: Grants,
     /// Credit that the node may have, and has not been sent.
     credit: u64,
 }
 
+/// What a request asks for.
 #[derive(Debug)]
-enum Asked {
+pub enum Asked {
     Execute(Query),
     Prepare(Query),
     Tables,
@@ -107,8 +106,9 @@ impl Client {
         self.last_stream += 1;
         let told = format!("{} on stream {}: {asked:?}", request.kind().name(), self.last_stream);
         self.send(self.last_stream, &request)?;
-        let (rows, grants) = Default::default();
-        self.open.insert(self.last_stream, Open { asked, step, prepared: None, rows, grants, credit: 0 });
+        let (may_be, rows, grants) = Default::default();
+        let open = Open { asked, step, prepared: None, may_be, rows, grants, credit: 0 };
+        self.open.insert(self.last_stream, open);
         Ok(told)
     }
 
@@ -166,7 +166,7 @@ impl Client {
     ///
     /// # Errors
     /// When the node has hung up.
-    pub fn write(&mut self, most: usize) -> Checked<bool> {
+    pub fn write(&mut self, most: usize, state: &State) -> Checked<bool> {
         let count = most.min(self.outgoing.len());
         if count == 0 || self.has_ended {
             return Ok(false);
@@ -175,6 +175,7 @@ impl Client {
         match outcome {
             Ok(written) => drop(self.outgoing.split_to(written)),
             Err(error) if error.kind() == IoErrorKind::WouldBlock => return Ok(false),
+            Err(_) if state.weather.may_part() => self.leave(),
             Err(error) => return Err(format!("client {}: the node hung up: {error}", self.number)),
         }
         Ok(true)
@@ -184,7 +185,7 @@ impl Client {
     ///
     /// # Errors
     /// What is wrong with them.
-    pub fn read(&mut self, most: usize, model: &Model, log: &mut Log) -> Checked<bool> {
+    pub fn read(&mut self, most: usize, state: &mut State) -> Checked<bool> {
         if self.has_ended {
             return Ok(false);
         }
@@ -192,24 +193,27 @@ impl Client {
         let before = self.incoming.len();
         let outcome = self.socket.try_read(&mut (&mut self.incoming).limit(most));
         match outcome {
-            Ok(0) => self.ended()?,
-            Ok(_) => log.bytes(&self.incoming[before..]),
+            Ok(0) => self.ended(state)?,
+            Ok(_) => state.log.bytes(&self.incoming[before..]),
             Err(error) if error.kind() == IoErrorKind::WouldBlock => return Ok(false),
             Err(error) => return Err(format!("client {}: reading fails: {error}", self.number)),
         }
-        let checked = self.take_messages(model, log);
+        let checked = self.take_messages(state);
         checked.map(|()| true).map_err(|wrong| format!("client {}: {wrong}", self.number))
     }
 
-    fn ended(&mut self) -> Checked {
+    fn ended(&mut self, state: &State) -> Checked {
         self.has_ended = true;
+        if state.weather.may_part() {
+            self.leave();
+        }
         match self.is_leaving {
             true => Ok(()),
             false => Err(format!("client {}: the node hung up", self.number)),
         }
     }
 
-    fn take_messages(&mut self, model: &Model, log: &mut Log) -> Checked {
+    fn take_messages(&mut self, state: &mut State) -> Checked {
         if !self.is_welcome && self.incoming.len() < PREFACE.len() {
             return Ok(());
         }
@@ -221,27 +225,27 @@ impl Client {
                 continue;
             }
             if let Some(message) = self.assembler.push(header, payload).map_err(told)? {
-                self.take(&message, model, log)?;
+                self.take(&message, state)?;
             }
         }
         Ok(())
     }
 
-    fn take(&mut self, message: &Message, model: &Model, log: &mut Log) -> Checked {
+    fn take(&mut self, message: &Message, state: &mut State) -> Checked {
         if message.stream == 0 {
-            return self.take_notice(message);
+            return self.take_notice(message, state);
         }
         let stream = message.stream;
         let Some(open) = self.open.get_mut(&stream) else {
             return Err(format!("{} came on stream {stream}, which is not open", message.kind.name()));
         };
-        let span = Span { first: open.step, last: log.step };
-        let tenant = &self.tenant_name;
-        let has_ended = open.take(message, tenant, model, span).map_err(|wrong| {
+        let span = state.span_since(open.step);
+        let tenant = (self.tenant, self.tenant_name.as_str());
+        let has_ended = open.take(message, tenant, state, span).map_err(|wrong| {
             format!("stream {stream}, {:?} since event {}: {wrong}", open.asked, span.first)
         })?;
         if has_ended {
-            log.event(format!(
+            state.log.event(format!(
                 "client {} has its answer on stream {stream}: {}",
                 self.number,
                 message.kind.name()
@@ -253,13 +257,14 @@ impl Client {
     }
 
     /// Takes a message about the connection itself.
-    fn take_notice(&mut self, message: &Message) -> Checked {
+    fn take_notice(&mut self, message: &Message, state: &State) -> Checked {
         match Response::decode(message, None).map_err(told)? {
             Response::Hello { tenant, .. } if tenant.as_str() == self.tenant_name && !self.is_welcome => {
                 self.is_welcome = true;
                 Ok(())
             }
             Response::Ping => self.send(0, &Request::Pong),
+            Response::Error(error) if state.weather.explains(&error) => Ok(()),
             other => Err(format!("{other:?} came on stream 0")),
         }
     }
@@ -277,7 +282,8 @@ pub fn token_of(tenant: &str) -> String {
     format!("the-token-of-{tenant}-which-is-long-enough")
 }
 
-fn random_request(random: &mut Random, table: String) -> Checked<(Asked, Request)> {
+/// A request, and what it asks for.
+pub fn random_request(random: &mut Random, table: String) -> Checked<(Asked, Request)> {
     let plan = |query: &Query| substrait::encode_program(&query.program(), &schema()).map_err(told);
     let name = TableName::new(&table).map_err(told)?;
     Ok(match random.below(20) {
@@ -287,28 +293,37 @@ fn random_request(random: &mut Random, table: String) -> Checked<(Asked, Request
         3 => {
             let query = Query::random(random, table);
             let plan = plan(&query)?;
-            (Asked::Prepare(query), Request::Prepare { plan })
+            (Asked::Prepare(query), Request::Prepare { plan, schema: None })
         }
         _ => {
             let query = Query::random(random, table);
             let plan = plan(&query)?;
-            (Asked::Execute(query), Request::Execute { plan, results: random.pick(&FORMS) })
+            (Asked::Execute(query), Request::Execute { plan, schema: None, results: random.pick(&FORMS) })
         }
     })
 }
 
 impl Open {
     /// Checks a message; true when it is the last one.
-    fn take(&mut self, message: &Message, tenant: &str, model: &Model, span: Span) -> Checked<bool> {
+    fn take(
+        &mut self,
+        message: &Message,
+        (tenant, tenant_name): (usize, &str),
+        state: &State,
+        span: Span,
+    ) -> Checked<bool> {
+        let model = &state.models[tenant];
         let schema = self.prepared.as_ref().map(|prepared| prepared.schema.clone());
         let response = Response::decode(message, schema.as_ref()).map_err(told)?;
         match (response, &self.asked) {
-            (Response::Error(error), asked) => asked.explains(&error, model, span).map(|()| true),
+            (Response::Error(error), asked) => {
+                state.explains(&error, tenant, asked.table(), span).map(|()| true)
+            }
             (Response::Prepared { prepared, .. }, Asked::Prepare(query)) => {
-                check_prepared(&prepared, query, model, span).map(|()| true)
+                check_prepared(&prepared, query, model, span).map(|_| true)
             }
             (Response::Prepared { prepared, .. }, Asked::Execute(query)) if self.prepared.is_none() => {
-                check_prepared(&prepared, query, model, span)?;
+                self.may_be = check_prepared(&prepared, query, model, span)?;
                 self.prepared = Some(prepared);
                 Ok(false)
             }
@@ -318,82 +333,24 @@ impl Open {
                 Ok(false)
             }
             (Response::Receipt(receipt), Asked::Execute(query)) => {
-                let rows = std::mem::take(&mut self.rows);
-                let prepared = self.prepared.as_ref().ok_or("a receipt came before the answers")?;
-                check_result(query, prepared, rows, &receipt, model, span).map(|()| true)
+                check_result(query, &self.may_be, &self.rows, receipt.rows_returned).map(|()| true)
             }
             (Response::Tables(tables), Asked::Tables) => check_list(&tables, model, span).map(|()| true),
             (Response::Table(table), Asked::Table(_)) => check_table(&table, model, span).map(|()| true),
-            (Response::Status(status), Asked::Status) => check_status(&status, tenant).map(|()| true),
+            (Response::Status(status), Asked::Status) => check_status(&status, tenant_name).map(|()| true),
             (other, _) => Err(format!("{} does not belong here", other.kind().name())),
         }
     }
 }
 
 impl Asked {
-    /// Whether the request may have failed like this.
-    fn explains(&self, error: &Error, model: &Model, span: Span) -> Checked {
-        let table = match self {
+    /// The table that it is about; no name if it is about none.
+    fn table(&self) -> &str {
+        match self {
             Asked::Execute(query) | Asked::Prepare(query) => &query.table,
             Asked::Table(table) => table,
-            Asked::Tables | Asked::Status => return Err(format!("it failed: {error}")),
-        };
-        match error.kind == ErrorKind::NotFound && model.was_absent_within(table, span) {
-            true => Ok(()),
-            false => Err(format!("it failed: {error}")),
+            Asked::Tables | Asked::Status => "",
         }
-    }
-}
-
-fn check_prepared(prepared: &Prepared, query: &Query, model: &Model, span: Span) -> Checked {
-    if !prepared.is_exact() {
-        return Err(format!("not everything is done at the node: {:?}", prepared.answers));
-    }
-    let found = model.rows_within(&query.table, prepared.version, span);
-    found.map(|_| ()).ok_or_else(|| format!("{} was not the newest version meanwhile", prepared.version))
-}
-
-fn check_result(
-    query: &Query,
-    prepared: &Prepared,
-    answer: Vec<Vec<Cell>>,
-    receipt: &Receipt,
-    model: &Model,
-    span: Span,
-) -> Checked {
-    if receipt.rows_returned != answer.len() as u64 {
-        return Err(format!("{} rows came, and by the receipt {}", answer.len(), receipt.rows_returned));
-    }
-    let rows = model.rows_within(&query.table, prepared.version, span).ok_or("its version is not known")?;
-    query.check(&rows, answer)
-}
-
-fn check_table(table: &TableInfo, model: &Model, span: Span) -> Checked {
-    let name = table.name.as_str();
-    let Some(rows) = model.rows_within(name, table.version, span) else {
-        return Err(format!("{} of {name} was not the newest version meanwhile", table.version));
-    };
-    match table.rows == rows.len() as u64 {
-        true => Ok(()),
-        false => Err(format!("{name} has {} rows, and by the node {}", rows.len(), table.rows)),
-    }
-}
-
-fn check_list(tables: &[TableInfo], model: &Model, span: Span) -> Checked {
-    tables.iter().try_for_each(|table| check_table(table, model, span))?;
-    let missing = model.names().into_iter().find(|name| {
-        !model.was_absent_within(name, span) && tables.iter().all(|table| table.name.as_str() != name)
-    });
-    missing.map_or(Ok(()), |name| Err(format!("the list lacks table {name}")))
-}
-
-fn check_status(status: &Status, tenant: &str) -> Checked {
-    if status.tenants.iter().any(|other| other.tenant != tenant) {
-        return Err(format!("it tells of other tenants: {status:?}"));
-    }
-    match status.memory_bytes_used <= status.memory_bytes_limit {
-        true => Ok(()),
-        false => Err(format!("more memory is in use than there is: {status:?}")),
     }
 }
 

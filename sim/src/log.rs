@@ -1,16 +1,15 @@
-//! What happened in a simulation: the last events for people, and a hash of everything for the check that
-//! the same seed does the same again.
-
-use std::collections::VecDeque;
+//! What happened in a simulation: all events for people, and a hash of everything, bytes on the wire too, for the check
+//! that the same seed does the same again.
 
 /// Events that are shown when something goes wrong.
 const SHOWN: usize = 40;
 
 /// See the file's comment.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct Log {
     hash: u64,
-    last: VecDeque<String>,
+    /// Each with the hash of all before it.
+    events: Vec<(u64, String)>,
     /// The number of the current event.
     pub step: u64,
 }
@@ -18,16 +17,13 @@ pub struct Log {
 impl Log {
     /// A log without events.
     pub fn new() -> Self {
-        Log { hash: 0xcbf2_9ce4_8422_2325, last: VecDeque::new(), step: 0 }
+        Log { hash: 0xcbf2_9ce4_8422_2325, events: Vec::new(), step: 0 }
     }
 
     /// Adds an event.
     pub fn event(&mut self, text: String) {
+        self.events.push((self.hash, format!("{:>6}  {text}", self.step)));
         self.bytes(text.as_bytes());
-        if self.last.len() == SHOWN {
-            self.last.pop_front();
-        }
-        self.last.push_back(format!("{:>6}  {text}", self.step));
     }
 
     /// Adds bytes that came over the wire to the hash (FNV-1a).
@@ -44,6 +40,24 @@ impl Log {
 
     /// The last events, a line each.
     pub fn shown(&self) -> String {
-        self.last.iter().map(String::as_str).collect::<Vec<_>>().join("\n")
+        self.shown_until(self.events.len())
+    }
+
+    /// The events before the first that `other` does not have in common with it, or before which other bytes came.
+    pub fn shown_until_other(&self, other: &Log) -> String {
+        let same = self.events.iter().zip(&other.events).take_while(|(one, other)| one == other).count();
+        let next = |log: &Log| log.events.get(same).map_or("the end", |(_, event)| event).to_string();
+        format!("{}\n once: {}\n then: {}", self.shown_until(same), next(self), next(other))
+    }
+
+    /// Whether an event's text contains `what`.
+    #[cfg(test)]
+    pub fn tells_of(&self, what: &str) -> bool {
+        self.events.iter().any(|(_, event)| event.contains(what))
+    }
+
+    fn shown_until(&self, end: usize) -> String {
+        let events = &self.events[end.saturating_sub(SHOWN)..end];
+        events.iter().map(|(_, event)| event.as_str()).collect::<Vec<_>>().join("\n")
     }
 }

@@ -2,12 +2,18 @@
 
 use clap::Parser;
 use farpool_node::clock::Stopwatch;
-use farpool_sim::{Failure, simulate, simulate_twice};
+use farpool_sim::{Failure, Run, same_again, simulate};
 use std::io::{IsTerminal, Write, stderr};
-use std::process::ExitCode;
+use std::process::{ExitCode, exit};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
+use std::thread;
+use std::time::Duration;
 
 /// Of so many seeds one is run twice, to see that it does the same again.
 const TWICE_EVERY: u64 = 20;
+
+/// Real time after which a seed hangs or does work without end: hundreds of times what a seed takes.
+const SEED_MAX: Duration = Duration::from_secs(if cfg!(debug_assertions) { 200 } else { 10 });
 
 /// Simulates a node and its clients, from seeds.
 #[derive(Parser)]
@@ -29,35 +35,74 @@ struct Arguments {
 
 fn main() -> ExitCode {
     let arguments = Arguments::parse();
+    let (begin, begun) = channel();
+    if let Err(error) = thread::Builder::new().spawn(move || watch(&begun)) {
+        eprintln!("error: nobody would notice a seed that hangs: {error}");
+        return ExitCode::FAILURE;
+    }
     let outcome = match arguments.seed {
-        Some(seed) => run_one(seed),
-        None => run_many(&arguments),
+        Some(seed) => run_one(seed, &begin),
+        None => run_many(&arguments, &begin),
     };
     match outcome {
         Ok(told) => println!("{told}"),
-        Err((seed, failure)) => {
-            let Failure { wrong, events } = failure;
-            eprintln!("{events}\n\nerror: {wrong}\nrepeat it with: cargo xtask simulate --seed {seed}");
+        Err((seed, Failure { wrong, events })) => {
+            eprintln!("{events}");
+            tell(seed, &wrong);
             return ExitCode::FAILURE;
         }
     }
     ExitCode::SUCCESS
 }
 
-fn run_one(seed: u64) -> Result<String, (u64, Failure)> {
-    let hash = simulate_twice(seed).map_err(|failure| (seed, failure))?;
+fn tell(seed: u64, wrong: &str) {
+    eprintln!("\nerror: {wrong}\nrepeat it with: cargo xtask simulate --seed {seed}");
+}
+
+/// Ends the program when no other run begins for long.
+fn watch(begun: &Receiver<u64>) {
+    let mut running = None;
+    loop {
+        match (begun.recv_timeout(SEED_MAX), running) {
+            (Ok(seed), _) => running = Some(seed),
+            (Err(RecvTimeoutError::Timeout), Some(seed)) => {
+                tell(seed, &format!("it does not end within {} s", SEED_MAX.as_secs()));
+                exit(1);
+            }
+            (Err(RecvTimeoutError::Timeout), None) => {}
+            (Err(RecvTimeoutError::Disconnected), _) => return,
+        }
+    }
+}
+
+/// Runs a seed, which whoever watches knows of; twice, if that is wanted.
+fn run(seed: u64, twice: bool, begin: &Sender<u64>) -> Result<Run, (u64, Failure)> {
+    // Without anybody who watches, it runs all the same.
+    let _ = begin.send(seed);
+    let outcome = simulate(seed);
+    let outcome = match twice {
+        true => outcome.and_then(|first| {
+            let _ = begin.send(seed);
+            same_again(seed, &first)
+        }),
+        false => outcome,
+    };
+    outcome.map_err(|failure| (seed, failure))
+}
+
+fn run_one(seed: u64, begin: &Sender<u64>) -> Result<String, (u64, Failure)> {
+    let hash = run(seed, true, begin)?.hash();
     Ok(format!("seed {seed}: nothing wrong; all that happened hashes to {hash:016x}"))
 }
 
 /// Runs seeds until there are enough, time is over, or one fails.
-fn run_many(arguments: &Arguments) -> Result<String, (u64, Failure)> {
+fn run_many(arguments: &Arguments, begin: &Sender<u64>) -> Result<String, (u64, Failure)> {
     let start = Stopwatch::start();
     let is_over = || arguments.seconds.is_some_and(|seconds| start.elapsed_s() >= seconds);
     let mut done = 0;
     while done < arguments.seeds && !is_over() {
         let seed = arguments.first.wrapping_add(done);
-        let simulate = if done.is_multiple_of(TWICE_EVERY) { simulate_twice } else { simulate };
-        simulate(seed).map_err(|failure| (seed, failure))?;
+        run(seed, done.is_multiple_of(TWICE_EVERY), begin)?;
         done += 1;
         show_progress(done, arguments.seeds);
     }

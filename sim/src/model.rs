@@ -1,7 +1,12 @@
-//! What the tables of the node must hold: every version that was ever visible, and when.
+//! What the tables of the node must hold: every version that was ever visible, and when; and the loads and drops that
+//! clients have asked for, of which each may become one change.
+//!
+//! A load whose client was cut off may have been committed or not, and only the node knows. So versions are observed
+//! as they appear, and their rows are those of a load that could have made them: usually one, and at most a few until
+//! an answer says which.
 
 use crate::rows::Row;
-use farpool_model::Version;
+use farpool_model::{LoadMode, Version};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
@@ -17,26 +22,130 @@ pub struct Span {
     pub last: u64,
 }
 
+/// A version, and what its rows may be.
+#[derive(Clone, Debug)]
+pub struct State {
+    /// The version.
+    pub version: Version,
+    /// One, or several among which is the right one.
+    pub rows: Vec<Rows>,
+}
+
 #[derive(Clone, Debug)]
 struct Change {
     step: u64,
-    state: Option<(Version, Rows)>,
+    state: Option<State>,
 }
+
+/// A load or a drop that a client has asked for.
+#[derive(Debug)]
+struct Request {
+    table: String,
+    kind: Kind,
+    /// Whether its client knows how it ended.
+    is_over: bool,
+}
+
+#[derive(Debug)]
+enum Kind {
+    /// A load, once it may be committed: all its rows have been handed to the client.
+    Load(LoadMode, Option<Rows>),
+    Drop,
+}
+
+/// Names a request.
+#[derive(Clone, Copy, Debug)]
+pub struct RequestId(usize);
 
 /// The tables of one tenant.
 #[derive(Debug, Default)]
 pub struct Model {
     tables: BTreeMap<String, Vec<Change>>,
+    requests: Vec<Request>,
 }
 
 impl Model {
-    /// At event `step` a table has got other rows, or was dropped.
-    pub fn change(&mut self, step: u64, table: &str, state: Option<(Version, Rows)>) {
+    /// A client begins to load a table.
+    pub fn load_begins(&mut self, table: &str, mode: LoadMode) -> RequestId {
+        self.begins(table, Kind::Load(mode, None))
+    }
+
+    /// All rows of a load are on their way: from now on it may be committed.
+    pub fn load_is_complete(&mut self, id: RequestId, all: Rows) {
+        if let Kind::Load(_, rows) = &mut self.requests[id.0].kind {
+            *rows = Some(all);
+        }
+    }
+
+    /// A client asks for a table to be dropped.
+    pub fn drop_begins(&mut self, table: &str) -> RequestId {
+        self.begins(table, Kind::Drop)
+    }
+
+    /// The client knows how its request ended: it changes nothing any more.
+    pub fn is_over(&mut self, id: RequestId) {
+        self.requests[id.0].is_over = true;
+    }
+
+    /// A client was told that its load made `version`.
+    ///
+    /// # Errors
+    /// When it cannot have.
+    pub fn load_made(&mut self, id: RequestId, version: Version) -> Result<(), String> {
+        self.is_over(id);
+        let Request { table, kind, .. } = &self.requests[id.0];
+        let Kind::Load(mode, Some(own)) = kind else { return Err("a load ended before its rows".into()) };
+        let changes = self.tables.get_mut(table).map(Vec::as_mut_slice).unwrap_or_default();
+        let made = changes.iter_mut().rev().filter_map(|change| change.state.as_mut());
+        let Some(state) = made.into_iter().find(|state| state.version == version) else {
+            return Err(format!("{version} of {table}, which a load has made, was never seen"));
+        };
+        // Its rows are the last ones of a version that it made.
+        let is_own = |rows: &Rows| match mode {
+            LoadMode::Append => rows.ends_with(own),
+            LoadMode::Create | LoadMode::Replace => rows == own,
+        };
+        state.rows.retain(is_own);
+        match state.rows.is_empty() {
+            true => Err(format!("{version} of {table} has other rows than the load that made it")),
+            false => Ok(()),
+        }
+    }
+
+    /// At event `step` the newest version of a table has become `now`, with so many rows, or there is no such table
+    /// any more.
+    ///
+    /// # Errors
+    /// When no client has asked for that.
+    pub fn observe(&mut self, step: u64, table: &str, now: Option<(Version, u64)>) -> Result<(), String> {
+        let before = self.newest(table);
+        let state = match now {
+            None => {
+                let dropped = |request: &Request| matches!(request.kind, Kind::Drop);
+                if !self.requests.iter().any(|request| request.may_change(table) && dropped(request)) {
+                    return Err(format!("{table} is gone, and nobody has dropped it"));
+                }
+                None
+            }
+            Some((version, count)) => {
+                if before.as_ref().is_some_and(|before| version <= before.version) {
+                    return Err(format!("{version} of {table} came after {before:?}"));
+                }
+                let requests = self.requests.iter().filter(|request| request.may_change(table));
+                let mut rows: Vec<Rows> = requests.flat_map(|r| r.results(before.as_ref())).collect();
+                rows.retain(|rows| rows.len() as u64 == count);
+                if rows.is_empty() {
+                    return Err(format!("{version} of {table} has {count} rows, which nobody has loaded"));
+                }
+                Some(State { version, rows })
+            }
+        };
         self.tables.entry(table.to_string()).or_default().push(Change { step, state });
+        Ok(())
     }
 
     /// The newest version of a table.
-    pub fn newest(&self, table: &str) -> Option<(Version, Rows)> {
+    pub fn newest(&self, table: &str) -> Option<State> {
         self.tables.get(table)?.last()?.state.clone()
     }
 
@@ -46,10 +155,10 @@ impl Model {
         names.cloned().collect()
     }
 
-    /// The rows of `version`, if it was the newest one of the table at some moment of `span`.
-    pub fn rows_within(&self, table: &str, version: Version, span: Span) -> Option<Rows> {
+    /// What the rows of `version` may be, if it was the newest one of the table at some moment of `span`.
+    pub fn rows_within(&self, table: &str, version: Version, span: Span) -> Option<Vec<Rows>> {
         let states = self.states_within(table, span);
-        states.into_iter().flatten().find(|(known, _)| *known == version).map(|(_, rows)| rows)
+        states.into_iter().flatten().find(|state| state.version == version).map(|state| state.rows)
     }
 
     /// Whether there was no such table at some moment of `span`.
@@ -57,7 +166,17 @@ impl Model {
         self.states_within(table, span).iter().any(Option::is_none)
     }
 
-    fn states_within(&self, table: &str, span: Span) -> Vec<Option<(Version, Rows)>> {
+    /// Whether there was such a table at some moment of `span`.
+    pub fn was_there_within(&self, table: &str, span: Span) -> bool {
+        self.states_within(table, span).iter().any(Option::is_some)
+    }
+
+    fn begins(&mut self, table: &str, kind: Kind) -> RequestId {
+        self.requests.push(Request { table: table.to_string(), kind, is_over: false });
+        RequestId(self.requests.len() - 1)
+    }
+
+    fn states_within(&self, table: &str, span: Span) -> Vec<Option<State>> {
         let changes = self.tables.get(table).map(Vec::as_slice).unwrap_or_default();
         let before = [Change { step: 0, state: None }];
         let all: Vec<&Change> = before.iter().chain(changes).collect();
@@ -67,17 +186,48 @@ impl Model {
     }
 }
 
+impl Request {
+    fn may_change(&self, table: &str) -> bool {
+        !self.is_over && self.table == table
+    }
+
+    /// What the rows may be that this makes of those that there are `before`.
+    fn results(&self, before: Option<&State>) -> Vec<Rows> {
+        match (&self.kind, before) {
+            (Kind::Load(LoadMode::Create, Some(rows)), None) => vec![rows.clone()],
+            (Kind::Load(LoadMode::Replace, Some(rows)), _) => vec![rows.clone()],
+            (Kind::Load(LoadMode::Append, Some(rows)), Some(before)) => {
+                let all = |base: &Rows| Arc::new(base.iter().chain(&**rows).copied().collect());
+                before.rows.iter().map(all).collect()
+            }
+            _ => Vec::new(),
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::rows::Cell;
+
+    fn rows(ids: std::ops::Range<i64>) -> Rows {
+        Arc::new(ids.map(|id| [Cell::Int(id), Cell::Null, Cell::Null, Cell::Null]).collect())
+    }
+
+    fn load(model: &mut Model, mode: LoadMode, rows: Rows) -> RequestId {
+        let id = model.load_begins("t", mode);
+        model.load_is_complete(id, rows);
+        id
+    }
 
     #[test]
     fn a_version_counts_while_it_was_the_newest() {
         let mut model = Model::default();
-        let rows: Rows = Arc::default();
-        model.change(10, "t", Some((Version(1), rows.clone())));
-        model.change(20, "t", Some((Version(2), rows)));
-        model.change(30, "t", None);
+        load(&mut model, LoadMode::Replace, rows(0..3));
+        model.observe(10, "t", Some((Version(1), 3))).unwrap();
+        model.observe(20, "t", Some((Version(2), 3))).unwrap();
+        model.drop_begins("t");
+        model.observe(30, "t", None).unwrap();
         let found =
             |version, first, last| model.rows_within("t", Version(version), Span { first, last }).is_some();
         assert!(found(1, 12, 13) && found(1, 5, 11) && found(1, 15, 40));
@@ -85,6 +235,34 @@ mod tests {
         let absent = |first, last| model.was_absent_within("t", Span { first, last });
         assert!(absent(1, 5) && absent(9, 15) && absent(25, 35) && !absent(11, 29));
         assert!(model.was_absent_within("other", Span { first: 1, last: 2 }));
+        assert!(!model.was_there_within("t", Span { first: 1, last: 9 }));
         assert!(model.names().is_empty());
+    }
+
+    #[test]
+    fn versions_that_nobody_has_made_are_found() {
+        let mut model = Model::default();
+        assert!(model.observe(1, "t", Some((Version(1), 0))).is_err());
+        let incomplete = model.load_begins("t", LoadMode::Create);
+        assert!(model.observe(2, "t", Some((Version(1), 0))).is_err(), "its rows are not all there");
+        model.load_is_complete(incomplete, rows(0..2));
+        assert!(model.observe(3, "t", Some((Version(1), 1))).is_err(), "of another number");
+        model.observe(4, "t", Some((Version(1), 2))).unwrap();
+        assert!(model.observe(5, "t", Some((Version(2), 2))).is_err(), "Create of a table that is there");
+        assert!(model.observe(6, "t", None).is_err(), "nobody has dropped it");
+    }
+
+    #[test]
+    fn the_answer_of_a_load_says_which_rows_its_version_has() {
+        let mut model = Model::default();
+        load(&mut model, LoadMode::Create, rows(0..2));
+        model.observe(1, "t", Some((Version(1), 2))).unwrap();
+        let one = load(&mut model, LoadMode::Append, rows(7..8));
+        let other = load(&mut model, LoadMode::Append, rows(8..9));
+        model.observe(2, "t", Some((Version(2), 3))).unwrap();
+        assert_eq!(model.newest("t").unwrap().rows.len(), 2);
+        model.load_made(one, Version(2)).unwrap();
+        assert_eq!(model.newest("t").unwrap().rows[0].last(), rows(7..8).last());
+        assert!(model.load_made(other, Version(2)).is_err());
     }
 }

@@ -51,10 +51,23 @@ impl Query {
         Query { table, filter, shape: Shape::random(random) }
     }
 
+    /// The same over fewer rows, where that does not change which rows are the first ones.
+    pub fn narrowed(&self, random: &mut Random) -> Option<Self> {
+        let keeps_meaning = matches!(self.shape, Shape::Rows(_, None) | Shape::Groups { .. });
+        let test = Test::random(random, 1);
+        let all = self.filter.iter().cloned().chain([test]).collect();
+        keeps_meaning.then(|| Query { filter: Some(Test::All(all)), ..self.clone() })
+    }
+
+    /// Its condition as the node takes it.
+    pub fn filter(&self) -> Option<Expr> {
+        self.filter.as_ref().map(Test::expr)
+    }
+
     /// It as the node takes it.
     pub fn program(&self) -> Program {
         let table = TableName::new(&self.table).expect("tables of the simulation have valid names");
-        let filter = self.filter.as_ref().map(Test::expr);
+        let filter = self.filter();
         let (output, order, limit) = self.shape.parts();
         Program { table, version: None, filter, output, order, limit: limit.map(|limit| limit as u64) }
     }

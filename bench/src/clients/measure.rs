@@ -108,6 +108,7 @@ impl Served {
             workers: threads,
             tokens: Some(Tokens::parse(&lines.join("\n"))?),
             weights: tenants.into_iter().zip(weights.iter().copied()).collect::<BTreeMap<_, _>>(),
+            ..NodeConfig::default()
         };
         let node = Node::start(config)?;
         let address = node::serve(node.clone(), threads)?;

@@ -7,7 +7,7 @@ use crate::plain::PlainGroup;
 use arrow_array::{Array, ArrayRef};
 use arrow_schema::{DataType, SchemaRef};
 use bytes::Bytes;
-use farpool_memory::Pool;
+use farpool_memory::{Pool, Reservation};
 use farpool_model::cast::u64_from;
 use farpool_model::{ColumnStatistics, Error, Literal, Result, TenantName, Value};
 use std::cmp::Ordering;
@@ -31,6 +31,10 @@ pub struct Table {
     /// Bytes that the table takes outside the pool: headers and bounds of its chunks, and the distinct values that
     /// are kept. Versions of a table share most of them.
     pub bytes_outside_pool: u64,
+    /// For each column the most bytes that one row group has of it as a plain Arrow array.
+    pub bytes_plain_most: Vec<usize>,
+    /// For what it takes outside the pool.
+    held: Option<Reservation>,
     /// What is needed to go on counting distinct values in an append.
     pub(crate) distinct: Vec<Distinct>,
 }
@@ -47,11 +51,22 @@ impl Table {
             bytes_encoded: sum(RowGroup::bytes_encoded),
             bytes_outside_pool: sum(RowGroup::bytes_outside_pool)
                 + distinct.iter().map(|distinct| u64_from(distinct.bytes())).sum::<u64>(),
+            bytes_plain_most: (0..schema.fields().len())
+                .map(|column| row_groups.iter().map(|g| g.chunks[column].bytes_plain()).max().unwrap_or(0))
+                .collect(),
+            held: None,
             schema,
             row_groups,
             statistics,
             distinct,
         }
+    }
+
+    /// The same table, which holds `reservation` for as long as it lives: that of [`Table::bytes_outside_pool`].
+    #[must_use]
+    pub fn holding(mut self, reservation: Reservation) -> Table {
+        self.held = Some(reservation);
+        self
     }
 }
 

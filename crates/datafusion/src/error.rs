@@ -3,11 +3,12 @@
 //!
 //! Invariant: an error of the pool that travels through DataFusion comes out as it went in.
 
+use arrow_schema::Schema;
 use datafusion::arrow::error::ArrowError;
 use datafusion::common::{Column, Diagnostic, SchemaError};
 use datafusion::error::DataFusionError;
 use datafusion::sql::sqlparser::parser::ParserError;
-use farpool_model::{Error, ErrorKind};
+use farpool_model::{Error, ErrorKind, schema};
 use std::fmt::Write;
 
 /// Wraps an error of the model for its way through DataFusion.
@@ -54,12 +55,46 @@ pub(crate) fn unwrap(error: DataFusionError) -> Error {
         DataFusionError::Plan(message) => plan(message),
         DataFusionError::NotImplemented(message) => Error::invalid(format!("not supported: {message}")),
         DataFusionError::Execution(message) | DataFusionError::Configuration(message) => plan(message),
-        DataFusionError::ResourcesExhausted(message) => Error::over_limit(message),
+        DataFusionError::ResourcesExhausted(message) => exhausted(message),
         DataFusionError::IoError(error) => Error::invalid(error.to_string()),
         DataFusionError::ParquetError(error) => Error::corrupt(error.to_string()),
         DataFusionError::Internal(message) => Error::internal(message),
         DataFusionError::ExecutionJoin(error) if error.is_cancelled() => Error::cancelled(),
         other => Error::internal(other.strip_backtrace()),
+    }
+}
+
+/// Whether a pool has something else by now than the statement was planned for.
+pub(crate) fn is_stale(error: &DataFusionError) -> bool {
+    shared(error).kind == ErrorKind::Stale
+}
+
+/// Whether what was planned for is gone, so that planning again may help.
+pub(crate) fn is_gone(error: &Error) -> bool {
+    matches!(error.kind, ErrorKind::Stale | ErrorKind::NotFound)
+}
+
+/// The error as it is told when nobody is going to plan again.
+pub(crate) fn lasting(error: Error) -> Error {
+    match error.kind {
+        ErrorKind::Stale => {
+            let message = format!("a table was changed while the statement ran: {}", error.message);
+            Error::unavailable(message).advise("run the statement again")
+        }
+        _ => error,
+    }
+}
+
+/// That a statement that was planned again gives the columns that it was said to.
+pub(crate) fn same_columns(before: &Schema, now: &Schema) -> farpool_model::Result<()> {
+    match before.fields() == now.fields() {
+        true => Ok(()),
+        false => {
+            let what =
+                schema::difference(before, now).unwrap_or_else(|| "others of the same names".to_string());
+            let message = format!("the result has other columns since a table was replaced: {what}");
+            Err(Error::invalid(message).advise("run the statement again"))
+        }
     }
 }
 
@@ -79,11 +114,16 @@ fn shared(error: &DataFusionError) -> Error {
             },
             other => Error::invalid(arrow_message(other)),
         },
-        DataFusionError::ResourcesExhausted(message) => Error::over_limit(message.clone()),
+        DataFusionError::ResourcesExhausted(message) => exhausted(message.clone()),
         DataFusionError::Internal(message) => Error::internal(message.clone()),
         DataFusionError::Execution(message) => Error::invalid(message.clone()),
         other => Error::invalid(other.strip_backtrace()),
     }
+}
+
+fn exhausted(message: String) -> Error {
+    Error::over_limit(message)
+        .advise("give joins, sorts and groups more memory (--work-memory), or ask for less in one statement")
 }
 
 fn from_arrow(error: ArrowError) -> Error {

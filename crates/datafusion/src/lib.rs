@@ -18,6 +18,7 @@ mod joins;
 mod lineage;
 mod link;
 mod literal;
+mod memory;
 mod names;
 mod order;
 mod pins;

@@ -8,7 +8,7 @@ use crate::error;
 use crate::table::PoolTable;
 use datafusion::catalog::Session;
 use datafusion::error::Result;
-use farpool_model::{Program, TableName};
+use farpool_model::{Error, ErrorKind, Program, TableName, schema};
 use farpool_transfer::Handle;
 use parking_lot::Mutex;
 use std::collections::HashMap;
@@ -24,15 +24,31 @@ type Place = (String, TableName);
 pub(crate) struct Pins {
     tables: Mutex<HashMap<Place, Arc<OnceCell<Handle>>>>,
     drifted: AtomicBool,
+    /// Whether the statement is not going to be planned once more.
+    is_last_attempt: bool,
 }
 
 impl Pins {
+    /// Those of a statement that is planned again.
+    pub(crate) fn of_last_attempt() -> Self {
+        Pins { is_last_attempt: true, ..Pins::default() }
+    }
+
     /// Whether a table has another version than the one that the statement was planned with.
     pub(crate) fn have_drifted(&self) -> bool {
         self.drifted.load(Ordering::Relaxed)
     }
 
     async fn prepare(&self, table: &PoolTable, program: Program) -> farpool_model::Result<Handle> {
+        match self.pinned(table, program).await {
+            Err(error) if self.is_last_attempt && error.kind == ErrorKind::Stale => {
+                Err(altered(table, error).await)
+            }
+            outcome => outcome,
+        }
+    }
+
+    async fn pinned(&self, table: &PoolTable, program: Program) -> farpool_model::Result<Handle> {
         let info = table.info();
         let place = (table.pool().url(), info.name.clone());
         let pin = Arc::clone(self.tables.lock().entry(place).or_default());
@@ -51,6 +67,20 @@ impl Pins {
             Some(handle) => Ok(handle),
             None => table.pool().prepare(&Program { version: Some(version), ..program }, &info.schema).await,
         }
+    }
+}
+
+/// What to tell of a table that has other columns than a view or a prepared statement was made for; `error` if it has
+/// the same.
+async fn altered(table: &PoolTable, error: Error) -> Error {
+    let info = table.info();
+    let now = table.pool().table(&info.name).await;
+    match now.ok().and_then(|now| schema::difference(&info.schema, &now.schema)) {
+        Some(difference) => {
+            let message = format!("table {:?} was replaced: {difference}", info.name.as_str());
+            Error::invalid(message).advise("run the statement again; make views of the table anew")
+        }
+        None => error,
     }
 }
 

@@ -2,6 +2,8 @@
 
 use crate::error;
 use crate::exec::PoolExec;
+use crate::session::Session;
+use crate::statements::Statement;
 use arrow_array::RecordBatch;
 use arrow_schema::SchemaRef;
 use datafusion::common::tree_node::{TreeNode, TreeNodeRecursion};
@@ -11,27 +13,41 @@ use datafusion::execution::session_state::SessionState;
 use datafusion::logical_expr::LogicalPlan;
 use datafusion::physical_plan::{ExecutionPlan, displayable, execute_stream};
 use datafusion::prelude::SessionContext;
-use farpool_model::{Receipt, Result, TableName};
+use farpool_model::{Error, Receipt, Result, TableName};
 use farpool_transfer::{BatchStream, Pool};
 use futures::{StreamExt, TryStreamExt};
+use parking_lot::Mutex;
 use std::fmt::{self, Write};
 use std::sync::Arc;
 
-/// A statement that is planned.
+/// A statement that is planned. What it was planned for may be gone when it runs: a pool may have forgotten what it
+/// prepared, and the version with it. Then it is planned once more, before its first row.
 pub struct Query {
     schema: SchemaRef,
-    work: Work,
+    state: Arc<State>,
 }
 
-enum Work {
+struct State {
+    session: Session,
+    statement: Statement,
+    /// What runs, or ran last.
+    planned: Mutex<Planned>,
+}
+
+/// What a statement has been made.
+#[derive(Clone)]
+pub(crate) enum Planned {
+    /// A plan for rows.
     Rows(Arc<dyn ExecutionPlan>, Arc<TaskContext>),
-    Command(SessionContext, Command),
+    /// A statement that changes something, when it is run.
+    Command(Command),
 }
 
-/// A statement that changes something, when it is run.
+/// A statement that changes something.
+#[derive(Clone)]
 pub(crate) enum Command {
     /// One of DataFusion's.
-    Plan(LogicalPlan),
+    Plan(SessionContext, LogicalPlan),
     /// Drops a table of a pool.
     DropTable(Arc<dyn Pool>, TableName),
 }
@@ -42,26 +58,94 @@ impl fmt::Debug for Query {
     }
 }
 
-impl Query {
-    pub(crate) async fn plan(state: SessionState, plan: &LogicalPlan) -> Result<Self, DataFusionError> {
+impl Planned {
+    /// The plan for the rows of `plan`.
+    pub(crate) async fn rows(state: SessionState, plan: &LogicalPlan) -> Result<Self, DataFusionError> {
         let physical = state.create_physical_plan(plan).await?;
-        Ok(Query { schema: physical.schema(), work: Work::Rows(physical, state.task_ctx()) })
-    }
-
-    pub(crate) fn command(context: &SessionContext, command: Command) -> Self {
-        let schema = match &command {
-            Command::Plan(plan) => Arc::clone(plan.schema().inner()),
-            Command::DropTable(..) => Arc::new(arrow_schema::Schema::empty()),
-        };
-        Query { schema, work: Work::Command(context.clone(), command) }
+        Ok(Planned::Rows(physical, state.task_ctx()))
     }
 
     /// Whether a program is part of it, which its pool has looked at.
     pub(crate) fn asks_a_pool(&self) -> bool {
-        match &self.work {
-            Work::Rows(plan, _) => !programs(plan, |_| ()).is_empty(),
-            Work::Command(..) => false,
+        !self.programs(|_| ()).is_empty()
+    }
+
+    fn schema(&self) -> SchemaRef {
+        match self {
+            Planned::Rows(plan, _) => plan.schema(),
+            Planned::Command(Command::Plan(_, plan)) => Arc::clone(plan.schema().inner()),
+            Planned::Command(Command::DropTable(..)) => Arc::new(arrow_schema::Schema::empty()),
         }
+    }
+
+    /// What `f` says of each program.
+    fn programs<T>(&self, f: impl Fn(&PoolExec) -> T) -> Vec<T> {
+        match self {
+            Planned::Rows(plan, _) => programs(plan, f),
+            Planned::Command(_) => Vec::new(),
+        }
+    }
+
+    /// Runs it. Dropping the stream cancels the programs at the pool.
+    async fn start(&self) -> Result<BatchStream> {
+        match self {
+            Planned::Rows(plan, context) => {
+                let guard = CancelOnDrop(Arc::clone(plan));
+                let batches = execute_stream(Arc::clone(plan), Arc::clone(context)).map_err(error::unwrap)?;
+                let batches = batches.map_err(error::unwrap);
+                Ok(batches
+                    .inspect(move |_| {
+                        let _ = &guard;
+                    })
+                    .boxed())
+            }
+            Planned::Command(Command::Plan(context, plan)) => {
+                let frame = context.execute_logical_plan(plan.clone()).await.map_err(error::unwrap)?;
+                let batches = frame.execute_stream().await.map_err(error::unwrap)?;
+                Ok(batches.map_err(error::unwrap).boxed())
+            }
+            Planned::Command(Command::DropTable(pool, name)) => {
+                pool.drop_table(name).await?;
+                Ok(futures::stream::empty().boxed())
+            }
+        }
+    }
+}
+
+impl State {
+    fn planned(&self) -> Planned {
+        self.planned.lock().clone()
+    }
+
+    /// The first batch of what was started, and the others; of what is planned once more, if the first was lost.
+    async fn first(&self, started: Result<BatchStream>) -> Result<(Option<RecordBatch>, BatchStream)> {
+        match first(started).await {
+            Err(error) if error::is_gone(&error) && self.may_be_repeated() => {
+                let planned = self.session.plan_again(&self.statement).await?;
+                error::same_columns(&self.planned().schema(), &planned.schema())?;
+                *self.planned.lock() = planned;
+                first(self.planned().start().await).await
+            }
+            outcome => outcome,
+        }
+    }
+
+    /// Whether nothing has happened when it fails before its first batch. Rows that are inserted are there once all are.
+    fn may_be_repeated(&self) -> bool {
+        !matches!(*self.planned.lock(), Planned::Command(Command::DropTable(..)))
+    }
+}
+
+async fn first(started: Result<BatchStream>) -> Result<(Option<RecordBatch>, BatchStream)> {
+    let mut batches = started?;
+    let first = batches.try_next().await?;
+    Ok((first, batches))
+}
+
+impl Query {
+    pub(crate) fn new(session: Session, statement: Statement, planned: Planned) -> Self {
+        let schema = planned.schema();
+        Query { schema, state: Arc::new(State { session, statement, planned: Mutex::new(planned) }) }
     }
 
     /// The columns of the result.
@@ -72,29 +156,23 @@ impl Query {
     /// Runs it. Dropping the stream cancels the programs at the pool.
     ///
     /// # Errors
-    /// What goes wrong before the first batch.
+    /// What goes wrong before a stream is there.
     pub async fn execute(&self) -> Result<BatchStream> {
-        match &self.work {
-            Work::Rows(plan, context) => {
-                let guard = CancelOnDrop(Arc::clone(plan));
-                let batches = execute_stream(Arc::clone(plan), Arc::clone(context)).map_err(error::unwrap)?;
-                let batches = batches.map_err(error::unwrap);
-                Ok(batches
-                    .inspect(move |_| {
-                        let _ = &guard;
-                    })
-                    .boxed())
-            }
-            Work::Command(context, Command::Plan(plan)) => {
-                let frame = context.execute_logical_plan(plan.clone()).await.map_err(error::unwrap)?;
-                let batches = frame.execute_stream().await.map_err(error::unwrap)?;
-                Ok(batches.map_err(error::unwrap).boxed())
-            }
-            Work::Command(_, Command::DropTable(pool, name)) => {
-                pool.drop_table(name).await?;
-                Ok(futures::stream::empty().boxed())
-            }
-        }
+        let state = Arc::clone(&self.state);
+        let planned = state.planned();
+        let started = planned.start().await;
+        let is_command = matches!(planned, Planned::Command(_));
+        drop(planned);
+        let begun = async move {
+            let (first, rest) = state.first(started).await?;
+            Ok::<_, Error>(futures::stream::iter(first.map(Ok)).chain(rest))
+        };
+        // A command has run when this returns.
+        let batches = match is_command {
+            true => begun.await?.boxed(),
+            false => futures::stream::once(begun).try_flatten().boxed(),
+        };
+        Ok(batches.map_err(error::lasting).boxed())
     }
 
     /// Runs it to the end.
@@ -107,9 +185,10 @@ impl Query {
 
     /// What runs at the pool, with the pool's answers, and what remains here.
     pub fn explain(&self) -> String {
-        let Work::Rows(plan, _) = &self.work else { return "nothing is computed\n".to_string() };
+        let planned = self.state.planned();
+        let Planned::Rows(plan, _) = &planned else { return "nothing is computed\n".to_string() };
         let mut text = String::new();
-        let programs = programs(plan, PoolExec::explain);
+        let programs = planned.programs(PoolExec::explain);
         text.push_str(if programs.is_empty() { "Nothing runs at a pool.\n" } else { "At the pool:\n" });
         for program in programs {
             program.lines().for_each(|line| {
@@ -125,21 +204,18 @@ impl Query {
 
     /// What was expected of the programs and joins that have run and what came of them, a line each.
     pub fn outcome(&self) -> String {
-        match &self.work {
-            Work::Rows(plan, _) => {
-                let programs: String = programs(plan, PoolExec::outcome).into_iter().flatten().collect();
-                programs + &crate::joins::outcomes(plan)
-            }
-            Work::Command(..) => String::new(),
+        let planned = self.state.planned();
+        let programs: String = planned.programs(PoolExec::outcome).into_iter().flatten().collect();
+        match &planned {
+            Planned::Rows(plan, _) => programs + &crate::joins::outcomes(plan),
+            Planned::Command(_) => programs,
         }
     }
 
     /// What the programs of the query cost, those that have ended.
     pub fn receipt(&self) -> Receipt {
         let mut total = Receipt::default();
-        if let Work::Rows(plan, _) = &self.work {
-            programs(plan, PoolExec::receipt).iter().for_each(|receipt| total.merge(receipt));
-        }
+        self.state.planned().programs(PoolExec::receipt).iter().for_each(|receipt| total.merge(receipt));
         total
     }
 }

@@ -4,19 +4,22 @@ use crate::catalog::{Home, PoolSchema};
 use crate::error;
 use crate::file::{self, FileOpener};
 use crate::lineage::TrustedFilters;
+use crate::memory::EngineMemory;
 use crate::pins::Pins;
 use crate::plan::PoolPlanner;
-use crate::query::{Command, Query};
+use crate::query::{Command, Planned, Query};
 use crate::statements::Statement;
 use datafusion::catalog::{CatalogProvider, MemoryCatalogProvider};
 use datafusion::common::TableReference;
 use datafusion::error::DataFusionError;
 use datafusion::execution::SessionStateBuilder;
+use datafusion::execution::runtime_env::{RuntimeEnv, RuntimeEnvBuilder};
 use datafusion::execution::session_state::SessionState;
 use datafusion::logical_expr::{DdlStatement, LogicalPlan, Statement as LogicalStatement};
 use datafusion::prelude::{SessionConfig, SessionContext};
 use datafusion::sql::parser::Statement as DfStatement;
 use datafusion::sql::sqlparser::ast::Statement as SqlStatement;
+use farpool_memory::WorkMemory;
 use farpool_model::{Error, ErrorKind, Result, TableName};
 use farpool_planner::cost::Rates;
 use farpool_transfer::Pool;
@@ -36,15 +39,19 @@ pub struct SessionOptions {
     pub target_partitions: Option<usize>,
     /// What this machine does in a second, by which it is decided what goes to a pool.
     pub rates: Rates,
+    /// Memory for joins, sorts and groups here, which go to files beyond it; as much as there is if `None`. A pool in
+    /// this process may work within the same.
+    pub work: Option<Arc<WorkMemory>>,
 }
 
 impl Default for SessionOptions {
     fn default() -> Self {
-        SessionOptions { pushdown: true, target_partitions: None, rates: Rates::default() }
+        SessionOptions { pushdown: true, target_partitions: None, rates: Rates::default(), work: None }
     }
 }
 
-/// Runs SQL statements over pools.
+/// Runs SQL statements over pools. Clones are the same session.
+#[derive(Clone)]
 pub struct Session {
     context: SessionContext,
     home: Arc<Home>,
@@ -63,6 +70,7 @@ impl Session {
         let state = SessionStateBuilder::new()
             .with_default_features()
             .with_config(config(&options))
+            .with_runtime_env(runtime(&options))
             .with_query_planner(Arc::new(PoolPlanner))
             .with_physical_optimizer_rules(crate::joins::rules())
             .with_physical_optimizer_rule(Arc::new(TrustedFilters))
@@ -117,24 +125,40 @@ impl Session {
     /// file from being read.
     pub async fn sql(&self, statement: impl Into<Statement>) -> Result<Query> {
         let statement = statement.into();
-        let Statement { text, line } = &statement;
         let pins = Arc::new(Pins::default());
-        let mut planned = self.plan(text, &pins).await;
+        let planned = self.plan(&statement.text, &pins).await;
         // What is known of the tables may be old. A pool that looked at a program has said whether it is.
-        let is_new = planned.as_ref().is_ok_and(Query::asks_a_pool) && !pins.have_drifted();
-        if !is_new && self.home.forget() {
-            planned = self.plan(text, &Arc::default()).await;
-        }
-        match planned {
-            Ok(query) => Ok(query),
+        let is_new = planned.as_ref().is_ok_and(Planned::asks_a_pool) && !pins.have_drifted();
+        let is_stale = planned.as_ref().is_err_and(error::is_stale);
+        let planned = match is_stale || (!is_new && self.home.forget()) {
+            true => self.plan_again(&statement).await?,
+            false => self.explained(planned, &statement).await?,
+        };
+        Ok(Query::new(self.clone(), statement, planned))
+    }
+
+    /// Plans a statement with nothing but what the pools say now.
+    ///
+    /// # Errors
+    /// As [`Session::sql`].
+    pub(crate) async fn plan_again(&self, statement: &Statement) -> Result<Planned> {
+        self.home.forget();
+        let planned = self.plan(&statement.text, &Arc::new(Pins::of_last_attempt())).await;
+        self.explained(planned, statement).await
+    }
+
+    /// The error as it is told to whoever wrote the statement.
+    async fn explained<T>(&self, outcome: Result<T, DataFusionError>, statement: &Statement) -> Result<T> {
+        match outcome {
+            Ok(planned) => Ok(planned),
             Err(error) => {
-                let error = error::in_statement(error, text, *line);
-                Err(self.with_close_names(error).await)
+                let error = error::in_statement(error, &statement.text, statement.line);
+                Err(error::lasting(self.with_close_names(error).await))
             }
         }
     }
 
-    async fn plan(&self, text: &str, pins: &Arc<Pins>) -> Result<Query, DataFusionError> {
+    async fn plan(&self, text: &str, pins: &Arc<Pins>) -> Result<Planned, DataFusionError> {
         let mut state = self.context.state();
         state.config_mut().set_extension(Arc::clone(pins));
         let dialect = state.config_options().sql_parser.dialect;
@@ -161,24 +185,28 @@ impl Session {
         file::open_files(&optimized, &*opener).await.map_err(error::wrap)
     }
 
-    async fn planned(&self, state: SessionState, plan: LogicalPlan) -> Result<Query, DataFusionError> {
+    async fn planned(&self, state: SessionState, plan: LogicalPlan) -> Result<Planned, DataFusionError> {
         match plan {
             LogicalPlan::Statement(LogicalStatement::Execute(_)) => {
                 let frame = self.context.execute_logical_plan(plan).await?;
-                let (state, plan) = frame.into_parts();
-                Query::plan(state, &plan).await
+                Planned::rows(state, frame.logical_plan()).await
             }
             LogicalPlan::Ddl(DdlStatement::DropTable(drop)) => match self.pool_table(&drop.name).await? {
-                Some((pool, name)) => Ok(Query::command(&self.context, Command::DropTable(pool, name))),
+                Some((pool, name)) => Ok(Planned::Command(Command::DropTable(pool, name))),
                 None => {
                     let plan = LogicalPlan::Ddl(DdlStatement::DropTable(drop));
-                    Ok(Query::command(&self.context, Command::Plan(plan)))
+                    Ok(Planned::Command(Command::Plan(self.context.clone(), plan)))
                 }
             },
-            LogicalPlan::Ddl(_) | LogicalPlan::Statement(_) => {
-                Ok(Query::command(&self.context, Command::Plan(plan)))
+            // It reads tables, each in one version.
+            LogicalPlan::Ddl(DdlStatement::CreateMemoryTable(_)) => {
+                let context = SessionContext::new_with_state(state);
+                Ok(Planned::Command(Command::Plan(context, plan)))
             }
-            plan => Query::plan(state, &plan).await,
+            LogicalPlan::Ddl(_) | LogicalPlan::Statement(_) => {
+                Ok(Planned::Command(Command::Plan(self.context.clone(), plan)))
+            }
+            plan => Planned::rows(state, &plan).await,
         }
     }
 
@@ -219,6 +247,14 @@ impl Session {
 
 fn is_query(statement: &DfStatement) -> bool {
     matches!(statement, DfStatement::Statement(statement) if matches!(**statement, SqlStatement::Query(_)))
+}
+
+/// Where statements have their memory, and their files when it is short.
+fn runtime(options: &SessionOptions) -> Arc<RuntimeEnv> {
+    let Some(work) = &options.work else { return Arc::default() };
+    let builder = RuntimeEnvBuilder::new().with_memory_pool(Arc::new(EngineMemory::new(work)));
+    // It fails for settings that are not made here: those of caches, and of folders for files.
+    builder.build_arc().unwrap_or_default()
 }
 
 fn config(options: &SessionOptions) -> SessionConfig {

@@ -6,11 +6,13 @@ use crate::morsels;
 use arrow::datatypes::SchemaRef;
 use async_trait::async_trait;
 use farpool_columns::Table;
+use farpool_memory::WorkMemory;
 use farpool_model::{
     Error, Expr, LoadMode, Program, Result, Status, TableInfo, TableName, TableStatistics, TenantName,
     Version, limits,
 };
-use farpool_node::{Caller, Kept, Node, NodeConfig, Shape};
+use farpool_node::{Caller, Node, NodeConfig, Shape};
+use farpool_pipeline::BoundProgram;
 use farpool_transfer::{BatchStream, Execution, Handle, Pool};
 use futures::StreamExt;
 use std::collections::HashMap;
@@ -68,22 +70,21 @@ impl EmbeddedPool {
     /// # Errors
     /// What the system says about the memory.
     pub fn open(memory_bytes: usize) -> Result<Arc<Self>> {
-        Self::open_within(memory_bytes, limits::GROUP_BYTES_MAX)
+        Self::open_within(memory_bytes, WorkMemory::new(limits::WORK_BYTES_DEFAULT))
     }
 
-    /// The same with `group_bytes` for the groups of one program; what may not fit leaves the pool in parts
-    /// and is merged by the engine.
+    /// The same with `work` for everything beside tables: that of sessions of this process, perhaps.
     ///
     /// # Errors
     /// As [`EmbeddedPool::open`].
-    pub fn open_within(memory_bytes: usize, group_bytes: usize) -> Result<Arc<Self>> {
-        let node = Node::start_within(NodeConfig { memory_bytes, ..NodeConfig::default() }, group_bytes)?;
+    pub fn open_within(memory_bytes: usize, work: Arc<WorkMemory>) -> Result<Arc<Self>> {
+        let node = Node::start(NodeConfig { memory_bytes, work, ..NodeConfig::default() })?;
         Ok(Self::over(node, TenantName::default()))
     }
 
     /// The same for files that are loaded for one query: nobody makes profiles of them.
-    pub(crate) fn open_for_queries(memory_bytes: usize, group_bytes: usize) -> Result<Arc<Self>> {
-        Ok(Self::open_within(memory_bytes, group_bytes)?.without_taps())
+    pub(crate) fn open_for_queries(memory_bytes: usize, work: Arc<WorkMemory>) -> Result<Arc<Self>> {
+        Ok(Self::open_within(memory_bytes, work)?.without_taps())
     }
 
     /// The same pool by a way on which nothing is found out about the rows that are loaded, before somebody asks for
@@ -146,9 +147,9 @@ impl Pool for EmbeddedPool {
         if table.schema != *schema {
             return Err(Error::stale(format!("table {:?} has other columns by now", program.table.as_str())));
         }
-        let prepared = self.caller.prepare(program, version, &table)?;
         self.held.add(&program.table, version, &table);
-        Ok(Handle::new(prepared.clone(), Kept { prepared, table }))
+        let program = self.caller.prepare(program, version, table)?;
+        Ok(Handle::new(program.prepared().clone(), program))
     }
 
     async fn execute_prepared(
@@ -157,15 +158,18 @@ impl Pool for EmbeddedPool {
         conditions: Option<&Expr>,
         streams_wanted: usize,
     ) -> Result<Execution> {
-        let kept = handle.kept::<Kept>().ok_or_else(|| Error::internal("a handle of another pool"))?;
-        let run = self.caller.start_kept(kept, conditions, Shape::Batches)?;
+        let kept = handle.kept::<BoundProgram>();
+        let program = kept.ok_or_else(|| Error::internal("a handle of another pool"))?;
+        let run = self.caller.start(program, conditions, Shape::Batches)?;
+        self.caller.admit(&run).await?;
         Ok(morsels::execute(self.caller.clone(), run, streams_wanted))
     }
 
     async fn execute(&self, program: &Program, streams_wanted: usize) -> Result<Execution> {
         let (version, table) = self.source(program)?;
-        let prepared = self.caller.prepare(program, version, &table)?;
-        let run = self.caller.start(prepared, table, Shape::Batches)?;
+        let program = self.caller.prepare(program, version, table)?;
+        let run = self.caller.start(&program, None, Shape::Batches)?;
+        self.caller.admit(&run).await?;
         Ok(morsels::execute(self.caller.clone(), run, streams_wanted))
     }
 

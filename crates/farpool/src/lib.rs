@@ -39,6 +39,7 @@ pub use embedded::EmbeddedPool;
 pub use farpool_datafusion::{
     FileOpener, PoolTable, Query, Rates, Session, SessionOptions, Statement, split_statements,
 };
+pub use farpool_memory::WorkMemory;
 pub use farpool_model as model;
 pub use farpool_model::{
     Error, ErrorKind, LoadMode, Program, Receipt, Result, ResultForm, Status, TableInfo, TableName,
@@ -48,7 +49,7 @@ pub use farpool_node as node;
 pub use farpool_statistics as statistics;
 pub use farpool_transfer::{BatchStream, Execution, Pool, PoolUrl, RemotePool};
 pub use files::{FileLoad, load_files, stream_blocking};
-pub use machine::{memory_bytes_default, processors};
+pub use machine::{memory_bytes_default, processors, work_bytes_default};
 pub use profile::{Profiling, TableProfile, profile_table};
 pub use query_files::QueryFiles;
 

@@ -1,9 +1,21 @@
 //! What the machine has: memory and processors, as far as this process may use them.
 
+use farpool_model::cast;
+
 /// Memory for a pool where nobody says how much: half of what the machine, or the container, has.
 pub fn memory_bytes_default() -> usize {
+    bytes() / 2
+}
+
+/// Memory for work beside the pool where nobody says how much: a quarter, and enough for a few clients at least.
+pub fn work_bytes_default() -> usize {
+    (bytes() / 4).max(WORK_LEAST)
+}
+
+/// What the machine, or the container, has.
+fn bytes() -> usize {
     let bytes = [machine_bytes(), container_bytes()].into_iter().flatten().min();
-    bytes.map_or(MEMORY_UNKNOWN, |bytes| usize::try_from(bytes / 2).unwrap_or(usize::MAX))
+    bytes.map_or(MEMORY_UNKNOWN, cast::usize_saturating)
 }
 
 /// Processors that this process may use; 1 where the system does not tell.
@@ -11,8 +23,11 @@ pub fn processors() -> usize {
     std::thread::available_parallelism().map_or(1, usize::from)
 }
 
-/// Memory for a pool where the system does not tell how much there is.
-const MEMORY_UNKNOWN: usize = 4 << 30;
+/// Taken where the system does not tell how much memory there is.
+const MEMORY_UNKNOWN: usize = 8 << 30;
+
+/// The least memory for work that is taken where nobody says how much.
+const WORK_LEAST: usize = 256 << 20;
 
 fn machine_bytes() -> Option<u64> {
     total_memory(&std::fs::read_to_string("/proc/meminfo").ok()?)
@@ -40,7 +55,7 @@ mod tests {
     fn the_memory_of_the_machine_is_read() {
         assert_eq!(total_memory("MemTotal:       24612860 kB\nMemFree: 1 kB\n"), Some(24_612_860 * 1024));
         assert_eq!(total_memory("something else"), None);
-        assert!(memory_bytes_default() > 0);
+        assert!(memory_bytes_default() > 0 && work_bytes_default() >= WORK_LEAST);
         assert!(processors() > 0);
     }
 }

@@ -9,6 +9,7 @@ use arrow::datatypes::{Field, Schema, SchemaRef};
 use async_trait::async_trait;
 use datafusion::catalog::TableProvider;
 use farpool_datafusion::{FileOpener, PoolTable};
+use farpool_memory::WorkMemory;
 use farpool_model::schema::canonical_type;
 use farpool_model::{Error, ErrorKind, LoadMode, Result, TableInfo, TableName, limits};
 use std::any::Any;
@@ -39,7 +40,7 @@ type Watch = dyn Fn(String, &FileLoad) -> Box<dyn Any + Send> + Send + Sync;
 /// ```
 pub struct QueryFiles {
     memory_bytes: usize,
-    group_bytes: usize,
+    work: Arc<WorkMemory>,
     watch: Option<Box<Watch>>,
     state: Mutex<State>,
 }
@@ -73,16 +74,16 @@ impl QueryFiles {
     pub fn new(memory_bytes: usize) -> Self {
         QueryFiles {
             memory_bytes,
-            group_bytes: limits::GROUP_BYTES_MAX,
+            work: WorkMemory::new(limits::WORK_BYTES_DEFAULT),
             watch: None,
             state: Mutex::default(),
         }
     }
 
-    /// Lets the groups of one program take `bytes` in the pool; what may not fit is merged by the engine.
+    /// Has the pool work within `work`: that of the session, so that both keep to it together.
     #[must_use]
-    pub fn with_group_memory(mut self, bytes: usize) -> Self {
-        self.group_bytes = bytes;
+    pub fn with_work_memory(mut self, work: Arc<WorkMemory>) -> Self {
+        self.work = work;
         self
     }
 
@@ -129,7 +130,7 @@ impl FileOpener for QueryFiles {
         let pool = match &state.pool {
             Some(pool) => pool.clone(),
             None => {
-                let pool = EmbeddedPool::open_for_queries(self.memory_bytes, self.group_bytes)?;
+                let pool = EmbeddedPool::open_for_queries(self.memory_bytes, self.work.clone())?;
                 state.pool.insert(pool).clone()
             }
         };

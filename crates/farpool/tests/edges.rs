@@ -25,8 +25,8 @@ pub const EDGES: &[(&str, &[&str])] = &[
     ("datafusion", &["planner", "transfer", "statistics"]),
     ("farpool", &["node", "datafusion"]),
     ("bench", &["farpool"]),
-    ("sim", &["node"]),
-    ("fuzz", &["columns", "statistics", "wire"]),
+    ("sim", &["node", "transfer"]),
+    ("fuzz", &["pipeline", "statistics", "wire"]),
     ("xtask", &[]),
 ];
 

@@ -11,7 +11,8 @@ use answers::{Answer, difference};
 use arrow::array::{ArrayRef, Decimal128Array, Float64Array, Int64Array, RecordBatch, StringViewArray};
 use arrow::datatypes::{DataType, Field, Schema, SchemaRef};
 use farpool::model::{Answer as NodeAnswer, Receipt};
-use farpool::{EmbeddedPool, Pool, Session, SessionOptions};
+use farpool::node::{Node, NodeConfig};
+use farpool::{EmbeddedPool, Pool, Session, SessionOptions, TenantName};
 use pools::{Pools, Way, load};
 use std::sync::Arc;
 
@@ -180,7 +181,9 @@ async fn extremes_of_floats_do_not_depend_on_the_memory_for_groups() {
 /// As a pool in the engine's process is opened: without workers, and with as little memory.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_pool_of_ones_own_takes_its_memory_for_groups_too() {
-    let pool = EmbeddedPool::open_within(POOL_BYTES, 0).expect("a pool");
+    let config = NodeConfig { memory_bytes: POOL_BYTES, ..NodeConfig::default() };
+    let node = Node::start_within(config, 0).expect("a node");
+    let pool = EmbeddedPool::over(node, TenantName::default());
     load(&*pool, "t", schema(), vec![batch(0, 100_000)]).await;
     let session = Session::new(SessionOptions::default());
     session.register_pool("farpool", pool.clone() as Arc<dyn Pool>).await.expect("registers");

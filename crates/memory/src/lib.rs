@@ -16,10 +16,12 @@ mod size;
 mod table;
 #[cfg(test)]
 mod tests;
+mod work;
 pub mod working;
 
 pub use extent::{Extent, Lease, LeaseSlice};
 pub use huge::HugePages;
-pub use pool::{Pool, PoolConfig, PoolUsage};
+pub use pool::{Failures, Pool, PoolConfig, PoolUsage};
 pub use size::size_text;
 pub use table::PageId;
+pub use work::{Account, Reservation, Waiting, WorkMemory, WorkUsage};

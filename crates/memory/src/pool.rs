@@ -19,6 +19,12 @@ pub struct PoolConfig {
     pub bytes_limit: usize,
 }
 
+/// Decides which allocations of a pool fail although there is room: for simulations.
+pub trait Failures: Send + Sync + std::fmt::Debug {
+    /// Whether the next one does.
+    fn next_fails(&self) -> bool;
+}
+
 /// What of a pool is in use.
 #[derive(Clone, Debug)]
 pub struct PoolUsage {
@@ -38,6 +44,7 @@ pub struct Pool {
     mapping: Mapping,
     pages_limit: usize,
     recycles: bool,
+    failures: Option<Arc<dyn Failures>>,
     /// Whether pages keep their memory when they are given back.
     keeps: AtomicBool,
     table: Mutex<PageTable>,
@@ -49,7 +56,16 @@ impl Pool {
     /// # Errors
     /// `Invalid` when the limit is less than one page; `OverLimit` when the system does not give the range.
     pub fn new(config: PoolConfig) -> Result<Arc<Pool>> {
-        Ok(Arc::new(Pool::over(Mapping::reserve(pages_of(config)?)?, config, false)))
+        Pool::failing(config, None)
+    }
+
+    /// The same, in which those allocations fail that `failures` has fail.
+    ///
+    /// # Errors
+    /// As [`Pool::new`].
+    pub fn failing(config: PoolConfig, failures: Option<Arc<dyn Failures>>) -> Result<Arc<Pool>> {
+        let pool = Pool::over(Mapping::reserve(pages_of(config)?)?, config, false);
+        Ok(Arc::new(Pool { failures, ..pool }))
     }
 
     /// A pool whose pages keep their memory when they are given back, so that it costs no page faults to use
@@ -65,7 +81,7 @@ impl Pool {
     fn over(mapping: Mapping, config: PoolConfig, recycles: bool) -> Pool {
         let table = Mutex::new(PageTable::new(mapping.pages()));
         let pages_limit = config.bytes_limit / PAGE_BYTES;
-        Pool { mapping, pages_limit, recycles, keeps: AtomicBool::new(recycles), table }
+        Pool { mapping, pages_limit, recycles, failures: None, keeps: AtomicBool::new(recycles), table }
     }
 
     /// A contiguous run of whole pages, at least `bytes` long (and at least one page). It is zero-filled unless
@@ -74,6 +90,7 @@ impl Pool {
     /// # Errors
     /// `OverLimit` when the pool or the tenant's quota has not so much left.
     pub fn allocate(self: &Arc<Self>, tenant: &TenantName, bytes: usize) -> Result<Extent> {
+        self.check_luck()?;
         let count = bytes.div_ceil(PAGE_BYTES).max(1);
         let writers = Arc::new(AtomicUsize::new(1));
         self.keeps.store(self.recycles, Ordering::Relaxed);
@@ -93,6 +110,13 @@ impl Pool {
         // SAFETY: the pages were free until now, and only the run knows them.
         unsafe { self.mapping.prepare(first, count) }?;
         Ok(Extent::new(run))
+    }
+
+    fn check_luck(&self) -> Result<()> {
+        match self.failures.as_ref().is_some_and(|failures| failures.next_fails()) {
+            true => Err(Error::over_limit("the pool has no room: this allocation was made to fail")),
+            false => Ok(()),
+        }
     }
 
     fn check_room(&self, table: &PageTable, index: TenantIndex, bytes: usize, count: usize) -> Result<()> {

@@ -49,6 +49,7 @@ pub use partial::PartialForm;
 pub use pattern::Pattern;
 pub use program::{Aggregate, AggregateFunction, NamedExpr, Output, Program};
 pub use receipt::Receipt;
+pub use schema::SchemaFingerprint;
 pub use statistic::{Counters, NullHandling, SketchParameters};
 pub use status::Status;
 pub use table::{ColumnStates, ColumnStatistics, LoadMode, MomentsState, Spread, TableInfo, TableStatistics};

@@ -115,10 +115,22 @@ pub const DETAIL_CHARS_MAX: usize = 400;
 /// Bytes of the message of an error.
 pub const ERROR_BYTES_MAX: usize = 4 << 10;
 
-/// Bytes that the grouping tables of one program may hold at the node, if it is not told otherwise. What
-/// does not fit leaves in parts, which the client merges: half as much memory for one program would let two
-/// run, and more would hardly let another query stay whole.
-pub const GROUP_BYTES_MAX: usize = 4 << 30;
+/// Bytes of memory for work, beside the pool, if a node is not told otherwise.
+pub const WORK_BYTES_DEFAULT: usize = 8 << 30;
+
+/// The least memory for work that a node can be given: it has to read messages, hold a row group of each load in plain
+/// form, and run a program or two.
+pub const WORK_BYTES_MIN: usize = 64 << 20;
+
+/// The part of the memory for work that the groups of one program may take. What does not fit leaves in parts, which
+/// the client merges.
+pub const GROUPS_PART: usize = 2;
+
+/// Bytes for the groups of one program, if a node is not told otherwise.
+pub const GROUP_BYTES_MAX: usize = WORK_BYTES_DEFAULT / GROUPS_PART;
+
+/// Milliseconds that a program, or a client that sends, may wait for memory that others use.
+pub const WORK_WAIT_MS_MAX: u64 = 30_000;
 
 /// Rows of a program that has an order: those of one row group. With more a sort is most of the work, each
 /// worker holds as many, and the engine, which has more memory for it, sorts as well.
@@ -198,12 +210,15 @@ pub const TAP_MOMENT_COLUMNS_MAX: usize = 64;
 /// of distinct values. A column takes some 100 KiB at each worker, and half as much in the pool.
 pub const TAP_COLUMNS_MAX: usize = 128;
 
-/// Requests of one tenant for profiles that are not there yet which a node works on at once, with a thread each and
-/// more to help; its others wait in line. More than one, so that a small table need not wait for a large one.
+/// Parts of one profile, each of which holds what was found out about every column: as many workers make it at once.
+pub const PROFILE_PARTS_MAX: usize = 8;
+
+/// Requests of one tenant for profiles that are not there yet which a node works on at once; its others wait in line,
+/// or all would hold parts of profiles. More than one, so that a small table need not wait for a large one.
 pub const PROFILES_AWAITED_MAX: usize = 4;
 
-/// Appends whose profiles may wait for those before them; the next one works on these before it goes on, so that a
-/// stream of small appends does not get ahead of its statistics without end.
+/// Appends whose profiles may wait for those before them; the next one works on these before it is published, so that
+/// a stream of small appends does not get ahead of its statistics without end.
 pub const TAPS_WAITING_MAX: usize = 64;
 
 /// Bins of a column's histogram that go with the description of its table: a bin is less than a hundredth of
@@ -227,8 +242,9 @@ pub const LISTED_COLUMNS_MAX: usize = 1 << 20;
 /// that was used longest ago is forgotten.
 pub const HANDLES_PER_CONNECTION_MAX: usize = 256;
 
-/// Bytes of the plans of those programs together.
-pub const HANDLE_PLAN_BYTES_MAX: usize = 4 * PLAN_BYTES_MAX;
+/// Bytes of those programs together: of their plans, and of expressions and patterns as they were decoded and compiled.
+/// One of the largest fits.
+pub const HANDLE_BYTES_MAX: usize = PLAN_BYTES_MAX + 2 * (EXPR_BYTES_MAX + PATTERNS_BYTES_MAX);
 
 /// Answers of one program, of which each operator has one.
 pub const ANSWERS_MAX: usize = 64;
@@ -254,6 +270,7 @@ pub const PONG_MS_MAX: u64 = 30_000;
 pub const UNREAD_MS_MAX: u64 = 600_000;
 
 const _: () = assert!(ROW_GROUP_ROWS.is_multiple_of(BATCH_ROWS));
+const _: () = assert!(WORK_BYTES_MIN <= WORK_BYTES_DEFAULT);
 const _: () = assert!(BATCH_ROWS.is_multiple_of(BLOCK_ROWS));
 const _: () = assert!(PLAN_BYTES_MAX <= MESSAGE_BYTES_MAX);
 const _: () = assert!(2 * KEY_SET_BYTES_MAX < PLAN_BYTES_MAX);

@@ -5,6 +5,7 @@ use arrow_schema::DataType;
 use serde::{Deserialize, Serialize};
 use std::cmp::Ordering;
 use std::fmt;
+use std::sync::Arc;
 
 /// A value without its type.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -23,10 +24,11 @@ pub enum Value {
     Bytes(Vec<u8>),
 }
 
-/// A constant: a value together with its canonical type (see [`schema::canonical_type`]).
+/// A constant: a value together with its canonical type (see [`schema::canonical_type`]). Clones share the value: a
+/// condition has its constants several times once it is compiled.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Literal {
-    value: Value,
+    value: Arc<Value>,
     data_type: DataType,
 }
 
@@ -52,7 +54,7 @@ impl Literal {
             let text = brief(format_args!("{value:?}"));
             return Err(Error::invalid(format!("{text} is not a value of type {data_type}")));
         }
-        Ok(Literal { value, data_type })
+        Ok(Literal { value: Arc::new(value), data_type })
     }
 
     /// The NULL of `data_type`, which must be canonical.
@@ -72,12 +74,12 @@ impl Literal {
 
     /// Whether it is NULL.
     pub fn is_null(&self) -> bool {
-        self.value == Value::Null
+        *self.value == Value::Null
     }
 
     /// Bytes that it has beside those of the type.
     pub fn bytes(&self) -> usize {
-        match &self.value {
+        match &*self.value {
             Value::Text(text) => text.len(),
             Value::Bytes(bytes) => bytes.len(),
             _ => 0,
@@ -86,7 +88,7 @@ impl Literal {
 
     /// The integer behind an integer-like constant.
     pub fn as_int(&self) -> Option<i128> {
-        match self.value {
+        match *self.value {
             Value::Int(v) => Some(v),
             _ => None,
         }
@@ -98,7 +100,7 @@ impl Literal {
         if self.data_type != other.data_type {
             return None;
         }
-        match (&self.value, &other.value) {
+        match (&*self.value, &*other.value) {
             (Value::Bool(a), Value::Bool(b)) => Some(a.cmp(b)),
             (Value::Int(a), Value::Int(b)) => Some(a.cmp(b)),
             (Value::Float(a), Value::Float(b)) => Some(a.total_cmp(b)),
@@ -128,7 +130,7 @@ pub fn integer_range(data_type: &DataType) -> Option<(i128, i128)> {
 
 impl fmt::Display for Literal {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match (&self.value, &self.data_type) {
+        match (&*self.value, &self.data_type) {
             (Value::Null, _) => f.write_str("NULL"),
             (Value::Bool(v), _) => write!(f, "{v}"),
             (Value::Int(v), DataType::Decimal128(_, scale)) => f.write_str(&decimal_text(*v, *scale)),

@@ -226,23 +226,12 @@ impl Program {
         Ok(Arc::new(Schema::new(fields)))
     }
 
-    /// Checks how deep and how large the expressions are, without recursion: whatever comes after may recurse.
+    /// Checks how deep and how large the expressions are ([`check_size`]).
     ///
     /// # Errors
     /// `OverLimit`, naming what is too large.
-    pub fn check_size(&self) -> Result<()> {
-        let (mut bytes, mut patterns) = (0, HashMap::new());
-        let mut open: Vec<(&Expr, usize)> = self.expressions().into_iter().map(|e| (e, 0)).collect();
-        while let Some((expr, depth)) = open.pop() {
-            bytes += expr.own_bytes();
-            patterns.extend(expr.pattern().map(|p| ((p.as_str(), p.is_case_insensitive()), p.bytes())));
-            if depth > limits::EXPR_DEPTH_MAX {
-                return Err(facts::too_deep());
-            }
-            check_bytes("expressions", bytes, limits::EXPR_BYTES_MAX)?;
-            open.extend(expr.children().into_iter().map(|child| (child, depth + 1)));
-        }
-        check_bytes("compiled patterns", patterns.into_values().sum(), limits::PATTERNS_BYTES_MAX)
+    pub fn check_size(&self) -> Result<usize> {
+        check_size(self.expressions())
     }
 
     /// Checks the filter by itself.
@@ -338,7 +327,33 @@ impl Aggregate {
     }
 }
 
-fn require_boolean(what: &str, expr: &Expr, table_schema: &Schema) -> Result<()> {
+/// Checks how deep and how large the expressions of a program are, without recursion: whatever comes after may
+/// recurse. Gives their bytes, those of compiled patterns included.
+///
+/// # Errors
+/// `OverLimit`, naming what is too large.
+pub fn check_size<'a>(expressions: impl IntoIterator<Item = &'a Expr>) -> Result<usize> {
+    let (mut bytes, mut patterns) = (0, HashMap::new());
+    let mut open: Vec<(&Expr, usize)> = expressions.into_iter().map(|e| (e, 0)).collect();
+    while let Some((expr, depth)) = open.pop() {
+        bytes += expr.own_bytes();
+        patterns.extend(expr.pattern().map(|p| ((p.as_str(), p.is_case_insensitive()), p.bytes())));
+        if depth > limits::EXPR_DEPTH_MAX {
+            return Err(facts::too_deep());
+        }
+        check_bytes("expressions", bytes, limits::EXPR_BYTES_MAX)?;
+        open.extend(expr.children().into_iter().map(|child| (child, depth + 1)));
+    }
+    let compiled = patterns.into_values().sum();
+    check_bytes("compiled patterns", compiled, limits::PATTERNS_BYTES_MAX)?;
+    Ok(bytes + compiled)
+}
+
+/// Checks that `expr`, which is to be a `what`, is a condition on rows of a table with `table_schema`.
+///
+/// # Errors
+/// `Invalid` or `OverLimit` when it is not.
+pub fn require_boolean(what: &str, expr: &Expr, table_schema: &Schema) -> Result<()> {
     match expr.data_type(table_schema)? {
         DataType::Boolean => Ok(()),
         other => Err(Error::invalid(format!("a {what} must be boolean, {} has type {other}", brief(expr)))),

@@ -4,8 +4,10 @@
 //! batches that operators emit. Strings are `Utf8View` and binaries `BinaryView`, because views share
 //! dictionaries and pages without copying.
 
-use crate::{Error, Result, limits};
-use arrow_schema::{DECIMAL128_MAX_PRECISION, DECIMAL128_MAX_SCALE, DataType, Field, Schema, SchemaRef};
+use crate::{Error, Result, brief, cast, limits};
+use arrow_schema::{
+    DECIMAL128_MAX_PRECISION, DECIMAL128_MAX_SCALE, DataType, Field, Schema, SchemaRef, TimeUnit,
+};
 use std::sync::Arc;
 
 /// The type under which the pool holds values of `data_type`, or `None` when it does not hold them.
@@ -47,7 +49,8 @@ pub fn decimal(precision: i16, scale: i16) -> Option<DataType> {
 ///
 /// # Errors
 /// `Invalid` when there is no column, a column's type is not held, or two columns share a name;
-/// `OverLimit` when there are more than [`limits::COLUMNS_MAX`] columns.
+/// `OverLimit` when there are more than [`limits::COLUMNS_MAX`] columns, or a name has more than
+/// [`limits::NAME_BYTES_MAX`] bytes.
 pub fn canonical_schema(schema: &Schema) -> Result<SchemaRef> {
     if schema.fields().is_empty() {
         return Err(Error::invalid("a table needs at least one column"));
@@ -61,6 +64,12 @@ pub fn canonical_schema(schema: &Schema) -> Result<SchemaRef> {
     }
     let mut names = std::collections::HashSet::new();
     let fields = schema.fields().iter().map(|field| {
+        if field.name().len() > limits::NAME_BYTES_MAX {
+            let (most, bytes) = (limits::NAME_BYTES_MAX, field.name().len());
+            let name = brief(field.name());
+            let message = format!("the name of a column may have {most} bytes, {name:?} has {bytes}");
+            return Err(Error::over_limit(message).advise("rename the column"));
+        }
         if !names.insert(field.name().as_str()) {
             return Err(Error::invalid(format!("two columns are named {:?}", field.name()))
                 .advise("rename one of them"));
@@ -76,6 +85,111 @@ pub fn canonical_schema(schema: &Schema) -> Result<SchemaRef> {
         Ok(Field::new(field.name(), data_type, field.is_nullable()))
     });
     Ok(Arc::new(Schema::new(fields.collect::<Result<Vec<_>>>()?)))
+}
+
+/// Stands for the names, types and nullability of a table's columns, in their order: two schemas that differ in any of
+/// these have different fingerprints, up to one in 2^64. It is the same everywhere and for ever (`docs/wire.md`).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct SchemaFingerprint(pub u64);
+
+impl SchemaFingerprint {
+    /// That of `schema`, which is canonical.
+    pub fn of(schema: &Schema) -> Self {
+        let mut hash = Fnv::default();
+        for field in schema.fields() {
+            hash.text(field.name());
+            hash.data_type(field.data_type());
+            hash.bytes(&[u8::from(field.is_nullable())]);
+        }
+        SchemaFingerprint(hash.0)
+    }
+}
+
+/// The 64-bit FNV-1a hash (Fowler, Noll, Vo; RFC 9923).
+struct Fnv(u64);
+
+impl Default for Fnv {
+    fn default() -> Self {
+        Fnv(0xcbf2_9ce4_8422_2325)
+    }
+}
+
+impl Fnv {
+    fn bytes(&mut self, bytes: &[u8]) {
+        for byte in bytes {
+            self.0 = (self.0 ^ u64::from(*byte)).wrapping_mul(0x100_0000_01b3);
+        }
+    }
+
+    fn text(&mut self, text: &str) {
+        self.bytes(&cast::u64_from(text.len()).to_le_bytes());
+        self.bytes(text.as_bytes());
+    }
+
+    fn data_type(&mut self, data_type: &DataType) {
+        use DataType::*;
+        let number = match data_type {
+            Boolean => 0,
+            Int8 => 1,
+            Int16 => 2,
+            Int32 => 3,
+            Int64 => 4,
+            UInt8 => 5,
+            UInt16 => 6,
+            UInt32 => 7,
+            UInt64 => 8,
+            Float32 => 9,
+            Float64 => 10,
+            Date32 => 11,
+            Utf8View => 12,
+            BinaryView => 13,
+            Decimal128(precision, scale) => {
+                return self.bytes(&[14, *precision, scale.to_le_bytes()[0]]);
+            }
+            Timestamp(unit, zone) => {
+                let unit = match unit {
+                    TimeUnit::Second => 0,
+                    TimeUnit::Millisecond => 1,
+                    TimeUnit::Microsecond => 2,
+                    TimeUnit::Nanosecond => 3,
+                };
+                self.bytes(&[15, unit, u8::from(zone.is_some())]);
+                return zone.iter().for_each(|zone| self.text(zone));
+            }
+            // No canonical schema has it; told apart from all that are.
+            other => {
+                self.bytes(&[255]);
+                return self.text(&other.to_string());
+            }
+        };
+        self.bytes(&[number]);
+    }
+}
+
+/// What tells the columns of `now` from those of `before`, for a person; `None` when they are the same.
+pub fn difference(before: &Schema, now: &Schema) -> Option<String> {
+    for field in before.fields() {
+        let name = field.name();
+        match now.fields().find(name) {
+            None => return Some(format!("there is no column {name:?} any more")),
+            Some((_, other)) if other.data_type() != field.data_type() => {
+                let (was, is) = (field.data_type(), other.data_type());
+                return Some(format!("column {name:?} has type {is}, no longer {was}"));
+            }
+            Some((_, other)) if other.is_nullable() != field.is_nullable() => {
+                let may = if other.is_nullable() { "may now" } else { "can no longer" };
+                return Some(format!("column {name:?} {may} be NULL"));
+            }
+            Some(_) => {}
+        }
+    }
+    let names = |schema: &Schema| schema.fields().iter().map(|f| f.name().clone()).collect::<Vec<_>>();
+    if let Some(new) = now.fields().iter().find(|field| before.fields().find(field.name()).is_none()) {
+        return Some(format!("there is a new column {:?}", new.name()));
+    }
+    let (was, is) = (names(before), names(now));
+    let moved = is.iter().zip(&was).find(|(is, was)| is != was)?;
+    Some(format!("column {:?} stands where {:?} did", moved.0, moved.1))
 }
 
 /// Whether values of this canonical type are held as integers: integers, decimals, dates, timestamps.

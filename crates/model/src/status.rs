@@ -11,6 +11,12 @@ pub struct Status {
     pub memory_bytes_limit: u64,
     /// Bytes of pages in use.
     pub memory_bytes_used: u64,
+    /// Bytes of memory for work, beside the pool, that may be in use.
+    pub work_bytes_limit: u64,
+    /// Bytes of it in use.
+    pub work_bytes_used: u64,
+    /// The most bytes of it that ever were in use.
+    pub work_bytes_used_most: u64,
     /// Bytes of one page.
     pub page_bytes: u64,
     /// Whether the system grants huge pages, and how: `explicit`, `transparent` or `none`.
@@ -36,6 +42,8 @@ pub struct TenantStatus {
     pub tenant: String,
     /// Bytes of pages that its tables hold.
     pub memory_bytes_used: u64,
+    /// Bytes of memory for work that it uses.
+    pub work_bytes_used: u64,
     /// Tables.
     pub tables: u64,
     /// Programs that ran to their end.

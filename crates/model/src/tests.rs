@@ -161,3 +161,50 @@ fn an_order_is_checked_with_its_program() {
     assert_eq!(key(0).display("a"), "a DESC");
     assert_eq!(SortKey { descending: false, ..key(0) }.display("a"), "a NULLS FIRST");
 }
+
+#[test]
+fn fingerprints_tell_schemas_apart_and_differences_name_the_column() {
+    use arrow_schema::{Field, Schema, TimeUnit};
+    let of = |fields: &[(&str, DataType, bool)]| {
+        let fields = fields.iter().map(|(name, data_type, null)| Field::new(*name, data_type.clone(), *null));
+        Schema::new(fields.collect::<Vec<_>>())
+    };
+    let micros = |zone: Option<&str>| DataType::Timestamp(TimeUnit::Microsecond, zone.map(Into::into));
+    let base = of(&[("a", DataType::Int64, true), ("b", micros(None), true)]);
+    let others = [
+        (of(&[("a", DataType::Int64, true)]), r#"no column "b""#),
+        (of(&[("a", DataType::Int64, true), ("bc", micros(None), true)]), r#"no column "b""#),
+        (of(&[("ab", DataType::Int64, true), ("", micros(None), true)]), r#"no column "a""#),
+        (of(&[("a", DataType::UInt64, true), ("b", micros(None), true)]), r#""a" has type UInt64"#),
+        (of(&[("a", DataType::Int64, false), ("b", micros(None), true)]), r#""a" can no longer be NULL"#),
+        (of(&[("a", DataType::Int64, true), ("b", micros(Some("UTC")), true)]), r#"column "b" has type"#),
+        (of(&[("a", DataType::Int64, true), ("b", micros(Some("")), true)]), r#"column "b" has type"#),
+        (
+            of(&[("a", DataType::Int64, true), ("b", DataType::Decimal128(16, 2), true)]),
+            r#"column "b" has type"#,
+        ),
+        (of(&[("b", micros(None), true), ("a", DataType::Int64, true)]), r#""b" stands where "a" did"#),
+        (
+            of(&[("a", DataType::Int64, true), ("b", micros(None), true), ("c", DataType::Boolean, true)]),
+            r#"new column "c""#,
+        ),
+    ];
+    assert_eq!(SchemaFingerprint::of(&base), SchemaFingerprint::of(&base.clone()));
+    assert_eq!(schema::difference(&base, &base), None);
+    let mut seen = std::collections::HashSet::from([SchemaFingerprint::of(&base)]);
+    for (other, told) in others {
+        assert!(seen.insert(SchemaFingerprint::of(&other)), "{other:?}");
+        let difference = schema::difference(&base, &other).unwrap();
+        assert!(difference.contains(told), "{difference}");
+    }
+}
+
+#[test]
+fn names_of_columns_are_bounded() {
+    use arrow_schema::{Field, Schema};
+    let named = |bytes| Schema::new(vec![Field::new("n".repeat(bytes), DataType::Int64, true)]);
+    assert!(schema::canonical_schema(&named(limits::NAME_BYTES_MAX)).is_ok());
+    let error = schema::canonical_schema(&named(limits::NAME_BYTES_MAX + 1)).unwrap_err();
+    assert_eq!(error.kind, ErrorKind::OverLimit);
+    assert!(error.message.contains("255 bytes") && error.message.contains("256"), "{error}");
+}

@@ -4,21 +4,22 @@
 //! Invariant: no table, run or number of the node is reached but through a caller, whose right is checked first
 //! ([`crate::rights`]) and who sees the tables of its tenant only.
 
+use crate::admission;
 use crate::job::Job;
-use crate::kept::Kept;
 use crate::node::Node;
+use crate::profiles::StatisticsTask;
 use crate::rights::{Right, Verb};
 use arrow_array::RecordBatch;
 use arrow_schema::Schema;
 use farpool_columns::{RowGroup, Table};
+use farpool_memory::Account;
 use farpool_model::{
-    Error, Expr, LoadMode, Prepared, Program, Receipt, Result, Status, TableInfo, TableName, TableStatistics,
+    Clock, Expr, LoadMode, Program, Receipt, Result, Status, TableInfo, TableName, TableStatistics,
     TenantName, Version,
 };
-use farpool_pipeline::{Cancel, Class, Region, Run, Sink, Task, TaskId};
-use farpool_store::Load;
+use farpool_pipeline::{BoundProgram, Cancel, Class, Region, Run, Sink, Task, TaskId};
+use farpool_store::{AwaitedStatistics, Load};
 use std::sync::Arc;
-use tokio::sync::Semaphore;
 
 /// Who asks: a tenant's client, with its right, its share of the node, and a flag that says when it no longer wants
 /// what it asked for. Clones are the same caller.
@@ -28,6 +29,7 @@ pub struct Caller {
     tenant: TenantName,
     right: Right,
     region: Arc<Region>,
+    account: Account,
     cancel: Cancel,
 }
 
@@ -42,8 +44,9 @@ pub enum Shape {
 
 impl Caller {
     pub(crate) fn new(node: Arc<Node>, tenant: TenantName, right: Right) -> Self {
-        let region = node.new_region(&tenant);
-        Caller { node, tenant, right, region, cancel: Cancel::new() }
+        let region = node.shares().new_region(&tenant);
+        let account = node.account(&tenant);
+        Caller { node, tenant, right, region, account, cancel: Cancel::new() }
     }
 
     /// The same caller for one request, which `cancel` ends.
@@ -92,7 +95,8 @@ impl Caller {
         self.node.catalog().known_statistics(&self.tenant, name, columns)
     }
 
-    /// What the rows of a table hold. It may have to be found out first, on the calling thread.
+    /// What the rows of a table hold. It may have to be found out first, on the calling thread and some that it starts:
+    /// for an engine's own process.
     ///
     /// # Errors
     /// `NotFound`; `OverLimit` when the pool has no room for it.
@@ -101,9 +105,25 @@ impl Caller {
         self.node.catalog().statistics(&self.tenant, name)
     }
 
-    /// The turns of the tenant's requests that have [`Caller::statistics`] find something out.
-    pub(crate) fn profile_turns(&self) -> Arc<Semaphore> {
-        self.node.profile_turns(&self.tenant)
+    /// The same, for who does it step by step or gives it to [`Caller::submit_statistics`].
+    ///
+    /// # Errors
+    /// `NotFound`.
+    pub(crate) fn await_statistics(&self, name: &TableName) -> Result<AwaitedStatistics> {
+        self.check(Verb::Statistics)?;
+        self.node.catalog().await_statistics(&self.tenant, name, self.waker())
+    }
+
+    /// Has the workers find out what is not there yet within the caller's share; `then` gets what comes of it, or
+    /// `Cancelled` if the caller's flag was set before.
+    pub(crate) fn submit_statistics(
+        &self,
+        statistics: AwaitedStatistics,
+        then: impl FnOnce(Result<TableStatistics>) + Send + 'static,
+    ) {
+        let turn = self.node.shares().turns(&self.tenant).line_up(self.waker());
+        let task = StatisticsTask::new(statistics, turn, self.cancel.clone(), then);
+        self.node.scheduler().submit(&self.region, Class::Foreground, Arc::new(task));
     }
 
     /// The schema and the version of a table that a program may read.
@@ -115,45 +135,51 @@ impl Caller {
         self.node.catalog().get(&self.tenant, name)
     }
 
-    /// How far each operator of `program` would be carried out on this version of its table.
+    /// Binds a program to this version of its table, and says how far each of its operators would be carried out.
     ///
     /// # Errors
     /// What is wrong with the program; `Cancelled`.
-    pub fn prepare(&self, program: &Program, version: Version, table: &Table) -> Result<Prepared> {
+    pub fn prepare(&self, program: &Program, version: Version, table: Arc<Table>) -> Result<BoundProgram> {
         self.check(Verb::Prepare)?;
-        farpool_pipeline::prepare_within(program, table, version, self.node.budget())
+        BoundProgram::prepare(program, table, version, self.node.budget())
     }
 
-    /// Binds a program to the table that it was prepared for. Nothing runs until somebody steps the run or gives it
-    /// to [`Caller::submit`].
-    ///
-    /// # Errors
-    /// What is wrong with the program; `Cancelled`.
-    pub fn start(&self, prepared: Prepared, table: Arc<Table>, shape: Shape) -> Result<Arc<Run>> {
-        self.check(Verb::Execute)?;
-        let budget = self.node.budget();
-        match shape {
-            Shape::Batches => Run::start_within(prepared, table, budget),
-            Shape::BatchesAndRowGroups => Run::start_shipping(prepared, table, budget),
-        }
-    }
-
-    /// The same for a program that was prepared before, with `conditions` beside its filter, which thin out what comes.
+    /// A run of a program, with `conditions` beside its filter, which thin out what comes. Nothing runs until somebody
+    /// steps the run or gives it to [`Caller::submit`].
     ///
     /// # Errors
     /// `Invalid` for conditions that cannot be carried out here; `Cancelled`.
-    pub fn start_kept(&self, kept: &Kept, conditions: Option<&Expr>, shape: Shape) -> Result<Arc<Run>> {
-        let Kept { prepared, table } = kept;
-        if conditions.is_none() {
-            return self.start(prepared.clone(), table.clone(), shape);
+    pub fn start(&self, program: &BoundProgram, conditions: Option<&Expr>, shape: Shape) -> Result<Arc<Run>> {
+        self.check(Verb::Execute)?;
+        let narrowed = conditions.map(|conditions| program.narrowed(conditions)).transpose()?;
+        let program = narrowed.as_ref().unwrap_or(program);
+        match shape {
+            Shape::Batches => Run::start(program),
+            Shape::BatchesAndRowGroups => Run::start_shipping(program),
         }
-        let narrowed = self.prepare(&prepared.narrowed(conditions), prepared.version, table)?;
-        if narrowed.schema != prepared.schema {
-            return Err(Error::invalid(
-                "conditions that are not exact cannot be added to a prepared program",
-            ));
-        }
-        self.start(narrowed, table.clone(), shape)
+    }
+
+    /// Reserves the memory that `run` takes if it is to be had now; false if [`Caller::admit`] has to wait for it.
+    ///
+    /// # Errors
+    /// Why the run was stopped, if it was.
+    pub(crate) fn admit_now(&self, run: &Run) -> Result<bool> {
+        admission::admit_now(&self.account, run)
+    }
+
+    /// Reserves the memory that `run` takes, which may have to wait for others to end. To be called before its first
+    /// step.
+    ///
+    /// # Errors
+    /// `OverLimit`, with sizes, after [`farpool_model::limits::WORK_WAIT_MS_MAX`], or at once when so much is never
+    /// to be had.
+    pub async fn admit(&self, run: &Run) -> Result<()> {
+        admission::admit(&self.account, run).await
+    }
+
+    /// What the memory is reserved from that is used for it.
+    pub fn account(&self) -> &Account {
+        &self.account
     }
 
     /// Has the workers run `run` within the caller's share; `sink` gets its batches and in the end its receipt.
@@ -225,14 +251,20 @@ impl Caller {
         self.node.scheduler().wake(task);
     }
 
-    /// Rows come in: work in the background rests.
-    pub(crate) fn rows_came(&self) {
-        self.node.scheduler().rows_came();
-    }
-
     /// The caller's share has something to do again: a sink has room.
     pub fn wake(&self) {
         self.node.scheduler().wake_region(&self.region);
+    }
+
+    /// The same as something that others can hold: it does not hold the node.
+    pub(crate) fn waker(&self) -> Box<dyn Fn() + Send + Sync> {
+        let (scheduler, region) = (self.node.scheduler().clone(), self.region.clone());
+        Box::new(move || scheduler.wake_region(&region))
+    }
+
+    /// The clock of the node.
+    pub(crate) fn clock(&self) -> &Arc<dyn Clock> {
+        self.node.clock()
     }
 
     #[cfg(test)]

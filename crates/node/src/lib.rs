@@ -6,20 +6,24 @@
 
 #![deny(unsafe_code)]
 
+mod admission;
+mod background;
 mod caller;
 pub mod clock;
 mod job;
 mod kept;
 mod node;
+mod profiles;
 pub mod rights;
 mod seats;
 pub mod server;
+mod shares;
 mod threads;
 pub mod tokens;
 mod totals;
+mod turns;
 
 pub use caller::{Caller, Shape};
-pub use kept::Kept;
 pub use node::{Environment, Node, NodeConfig};
 pub use rights::{Reach, Right, VERBS, Verb};
 pub use tokens::Tokens;

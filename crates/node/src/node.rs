@@ -4,16 +4,18 @@
 //! The workers hold nothing of the node but the scheduler, so that the node ends, and they with it, when
 //! its last owner lets go.
 
+use crate::background::BackgroundThreads;
 use crate::caller::Caller;
 use crate::clock::SystemClock;
 use crate::rights::Right;
 use crate::seats::Seats;
+use crate::shares::Shares;
 use crate::threads::ScopedThreads;
 use crate::tokens::Tokens;
 use crate::totals::Totals;
-use farpool_memory::{Pool, PoolConfig};
+use farpool_memory::{Account, Failures, Pool, PoolConfig, WorkMemory};
 use farpool_model::{Clock, Error, Result, Status, TenantName, cast, limits, status::TenantStatus};
-use farpool_pipeline::{Budget, HashKey, Region, Scheduler, TenantShare, WorkerThread};
+use farpool_pipeline::{Budget, HashKey, Scheduler, WorkerThread};
 use farpool_store::Catalog;
 use parking_lot::Mutex;
 use std::collections::BTreeMap;
@@ -23,19 +25,32 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread::JoinHandle;
-use tokio::sync::Semaphore;
 
 /// What a node is made of.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug)]
 pub struct NodeConfig {
     /// Memory for tables; rounded down to whole pages.
     pub memory_bytes: usize,
+    /// Memory for everything else. Others in the process may work within it too.
+    pub work: Arc<WorkMemory>,
     /// Threads that run programs. None is allowed: then only runs that their owner steps make progress.
     pub workers: usize,
     /// Who may connect; everyone, as the default tenant, when there are none.
     pub tokens: Option<Tokens>,
     /// How many times the share of another a tenant gets; 1 for those that are not here.
     pub weights: BTreeMap<TenantName, u32>,
+}
+
+impl Default for NodeConfig {
+    fn default() -> Self {
+        NodeConfig {
+            memory_bytes: 0,
+            work: WorkMemory::new(limits::WORK_BYTES_DEFAULT),
+            workers: 0,
+            tokens: None,
+            weights: BTreeMap::new(),
+        }
+    }
 }
 
 /// What a node takes from the machine it runs on.
@@ -47,8 +62,13 @@ pub struct Environment {
     pub hash_seed: u64,
     /// Threads that work for a node without workers of its own.
     pub processors: usize,
-    /// Bytes for the groups of one program.
+    /// Bytes for the groups of one program, where these are fewer than a part of the memory for work.
     pub group_bytes: usize,
+    /// Threads of the lowest priority that a node without workers starts when there is work that nobody waits for.
+    /// None in a simulation, which has it done itself.
+    pub background_threads: usize,
+    /// Which allocations in the pool fail; none where there is room, unless it is a simulation.
+    pub failures: Option<Arc<dyn Failures>>,
 }
 
 impl Environment {
@@ -59,7 +79,9 @@ impl Environment {
             // The system gives these keys, for hash tables as well.
             hash_seed: RandomState::new().hash_one(()),
             processors: std::thread::available_parallelism().map_or(1, NonZero::get),
-            group_bytes: limits::GROUP_BYTES_MAX,
+            group_bytes: usize::MAX,
+            background_threads: std::thread::available_parallelism().map_or(1, NonZero::get),
+            failures: None,
         }
     }
 }
@@ -67,16 +89,14 @@ impl Environment {
 /// A memory node.
 pub struct Node {
     pool: Arc<Pool>,
+    work: Arc<WorkMemory>,
     catalog: Arc<Catalog>,
     scheduler: Arc<Scheduler>,
     workers: Mutex<Vec<JoinHandle<()>>>,
     workers_count: usize,
     budget: Budget,
     tokens: Option<Tokens>,
-    weights: BTreeMap<TenantName, u32>,
-    shares: Mutex<BTreeMap<TenantName, Arc<TenantShare>>>,
-    /// Whose turn it is to have a profile made that it waits for.
-    profile_turns: Mutex<BTreeMap<TenantName, Arc<Semaphore>>>,
+    shares: Arc<Shares>,
     totals: Totals,
     connections: AtomicU64,
     programs: AtomicU64,
@@ -88,9 +108,9 @@ impl Node {
     /// Reserves the memory and starts the workers.
     ///
     /// # Errors
-    /// What the system says about the memory or the threads.
+    /// `Invalid` when there is too little memory for work; what the system says about the memory or the threads.
     pub fn start(config: NodeConfig) -> Result<Arc<Self>> {
-        Node::start_within(config, limits::GROUP_BYTES_MAX)
+        Node::assemble(config, Environment::of_system())
     }
 
     /// The same with `group_bytes` for the groups of one program; what may not fit leaves in parts, for the
@@ -107,31 +127,35 @@ impl Node {
     /// # Errors
     /// As [`Node::start`].
     pub fn assemble(config: NodeConfig, environment: Environment) -> Result<Arc<Self>> {
-        let Environment { clock, hash_seed, processors, group_bytes } = environment;
+        let Environment { clock, hash_seed, processors, group_bytes, background_threads, failures } =
+            environment;
         // Without workers, threads of the owner do the work: as many as there are processors.
         let workers_expected = if config.workers > 0 { config.workers } else { processors };
-        let pool = Pool::new(PoolConfig { bytes_limit: config.memory_bytes })?;
+        check_work(config.work.limit())?;
+        let pool = Pool::failing(PoolConfig { bytes_limit: config.memory_bytes }, failures)?;
+        let work = config.work;
+        let state_bytes_max = group_bytes.min(work.limit() / limits::GROUPS_PART);
         let scheduler = Scheduler::new(clock.clone());
         let seats = Arc::new(Seats::new(config.workers));
         let workers = (0..config.workers)
             .map(|index| start_worker(index, scheduler.clone(), seats.clone()))
             .collect::<Result<Vec<_>>>()
             .inspect_err(|_| scheduler.shutdown())?;
+        let threads = (config.workers == 0 && background_threads > 0)
+            .then(|| BackgroundThreads::new(scheduler.clone(), background_threads));
+        let shares = Arc::new(Shares::new(scheduler.clone(), config.weights, threads));
         Ok(Arc::new(Node {
-            catalog: Arc::new(Catalog::new(pool.clone(), Arc::new(ScopedThreads))),
+            catalog: Arc::new(
+                Catalog::new(pool.clone(), Arc::new(ScopedThreads), shares.clone()).within(work.clone()),
+            ),
             pool,
+            work,
             scheduler,
             workers: Mutex::new(workers),
             workers_count: config.workers,
-            budget: Budget {
-                state_bytes_max: group_bytes,
-                workers: workers_expected,
-                hash_key: HashKey::new(hash_seed),
-            },
+            budget: Budget { state_bytes_max, workers: workers_expected, hash_key: HashKey::new(hash_seed) },
             tokens: config.tokens,
-            weights: config.weights,
-            shares: Mutex::default(),
-            profile_turns: Mutex::default(),
+            shares,
             totals: Totals::default(),
             connections: AtomicU64::new(0),
             programs: AtomicU64::new(0),
@@ -170,6 +194,16 @@ impl Node {
         &self.catalog
     }
 
+    /// The memory that everything beside the pool shares.
+    pub fn work(&self) -> &Arc<WorkMemory> {
+        &self.work
+    }
+
+    /// The part of it that `tenant` reserves from.
+    pub(crate) fn account(&self, tenant: &TenantName) -> Account {
+        self.work.account(tenant)
+    }
+
     /// What shares the node's threads among all work. The owner of a node without workers has it do steps.
     pub fn scheduler(&self) -> &Arc<Scheduler> {
         &self.scheduler
@@ -183,18 +217,9 @@ impl Node {
         &self.clock
     }
 
-    /// A share for one more client of `tenant`.
-    pub(crate) fn new_region(&self, tenant: &TenantName) -> Arc<Region> {
-        let weight = self.weights.get(tenant).copied().unwrap_or(1);
-        let mut shares = self.shares.lock();
-        let share = shares.entry(tenant.clone()).or_insert_with(|| self.scheduler.add_tenant(weight));
-        self.scheduler.add_region(share)
-    }
-
-    /// The turns of the requests of `tenant` that wait for profiles.
-    pub(crate) fn profile_turns(&self, tenant: &TenantName) -> Arc<Semaphore> {
-        let turns = || Arc::new(Semaphore::new(limits::PROFILES_AWAITED_MAX));
-        self.profile_turns.lock().entry(tenant.clone()).or_insert_with(turns).clone()
+    /// What each tenant has of the node.
+    pub(crate) fn shares(&self) -> &Shares {
+        &self.shares
     }
 
     /// One more program is under way.
@@ -210,11 +235,15 @@ impl Node {
     /// The state of the node, all tenants included.
     pub fn status(&self) -> Status {
         let usage = self.pool.usage();
-        let tenants = self.tenants(&usage.tenants);
+        let work = self.work.usage();
+        let tenants = self.tenants(&usage.tenants, &work.tenants);
         Status {
             version: env!("CARGO_PKG_VERSION").to_string(),
             memory_bytes_limit: usage.bytes_limit,
             memory_bytes_used: usage.bytes_used,
+            work_bytes_limit: work.bytes_limit,
+            work_bytes_used: work.bytes_used,
+            work_bytes_used_most: work.bytes_used_most,
             page_bytes: cast::u64_from(limits::PAGE_BYTES),
             huge_pages: usage.huge_pages.name().to_string(),
             tables: tenants.iter().map(|t| t.tables).sum(),
@@ -264,17 +293,21 @@ impl Node {
         }
     }
 
-    fn tenants(&self, memory: &[(TenantName, u64)]) -> Vec<TenantStatus> {
+    fn tenants(&self, memory: &[(TenantName, u64)], work: &[(TenantName, u64)]) -> Vec<TenantStatus> {
         let totals = self.totals.get();
         let mut names = self.catalog.tenant_names();
         names.extend(totals.keys().cloned());
         names.extend(memory.iter().map(|(name, _)| name.clone()));
         names.sort();
         names.dedup();
+        let bytes_of = |name: &TenantName, use_of_all: &[(TenantName, u64)]| {
+            use_of_all.iter().find(|(tenant, _)| tenant == name).map_or(0, |(_, bytes)| *bytes)
+        };
         let status = |name: TenantName| {
             let total = totals.get(&name).copied().unwrap_or_default();
             TenantStatus {
-                memory_bytes_used: memory.iter().find(|(n, _)| *n == name).map_or(0, |(_, bytes)| *bytes),
+                memory_bytes_used: bytes_of(&name, memory),
+                work_bytes_used: bytes_of(&name, work),
                 tables: cast::u64_from(self.catalog.tables(&name).len()),
                 programs: total.programs,
                 bytes_scanned: total.bytes_scanned,
@@ -307,6 +340,16 @@ impl Drop for ConnectionGuard {
     }
 }
 
+fn check_work(bytes: usize) -> Result<()> {
+    let (least, given) = (limits::WORK_BYTES_MIN, bytes);
+    if given >= least {
+        return Ok(());
+    }
+    let size = |bytes: usize| farpool_memory::size_text(cast::u64_from(bytes));
+    Err(Error::invalid(format!("a pool needs {} of memory for work, not {}", size(least), size(given)))
+        .advise("give it more: --work-memory 256MiB"))
+}
+
 fn start_worker(index: usize, scheduler: Arc<Scheduler>, seats: Arc<Seats>) -> Result<JoinHandle<()>> {
     std::thread::Builder::new()
         .name(format!("farpool-worker-{index}"))
@@ -321,6 +364,12 @@ struct Seated {
 }
 
 impl WorkerThread for Seated {
+    /// Of several workers the first has nothing to do with it, so that a request need not wait for the step of a
+    /// profile to end.
+    fn works_in_background(&self) -> bool {
+        self.index > 0 || self.seats.count() == 1
+    }
+
     fn begin(&self) {
         self.seats.take(self.index);
     }

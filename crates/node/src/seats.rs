@@ -26,6 +26,11 @@ impl Seats {
         Seats { taken: (0..workers).map(|_| AtomicUsize::new(NOWHERE)).collect() }
     }
 
+    /// How many workers there are.
+    pub(crate) fn count(&self) -> usize {
+        self.taken.len()
+    }
+
     /// The calling thread, worker `worker`, is about to work; it may be moved to another CPU.
     pub(crate) fn take(&self, worker: usize) {
         let Some(here) = system::current_cpu() else { return };

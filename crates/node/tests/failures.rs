@@ -246,6 +246,7 @@ async fn garbage_ends_its_connection_and_nothing_else() {
             let start = bytes.len();
             let request = Request::Execute {
                 plan: (0..100).map(|_| next() as u8).collect(),
+                schema: None,
                 results: ResultForm::Auto,
             };
             bytes.extend(frames(1, &request));

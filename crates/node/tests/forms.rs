@@ -86,7 +86,7 @@ async fn a_client_that_does_not_ask_gets_no_parcels() {
     let plan = farpool_wire::substrait::encode_program(&scan("t"), &table.schema).unwrap();
     for (results, kind) in [(ResultForm::Plain, FrameKind::Batch), (ResultForm::Packed, FrameKind::Parcel)] {
         let mut raw = Raw::connect(&server).await;
-        raw.send(1, &Request::Execute { plan: plan.clone(), results }).await;
+        raw.send(1, &Request::Execute { plan: plan.clone(), schema: None, results }).await;
         let mut kinds = Vec::new();
         let receipt = loop {
             let message = raw.receive().await.unwrap();

@@ -3,7 +3,9 @@
 mod common;
 
 use common::*;
-use farpool_model::{CompareOp, ErrorKind, Expr, Literal, LoadMode, Program, Result, Value, limits};
+use farpool_model::{
+    CompareOp, ErrorKind, Expr, Literal, LoadMode, Program, Result, SchemaFingerprint, Value, limits,
+};
 use farpool_transfer::{Handle, Pool, RemotePool};
 use farpool_wire::{FrameKind, Request, Response, substrait};
 
@@ -71,6 +73,72 @@ async fn a_table_with_other_columns_is_another_table() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_held_version_is_prepared_for_its_own_columns() {
+    let server = Server::start().await;
+    let pool = server.connect().await;
+    let table = load(&pool, "t", LoadMode::Create, 1000).await.unwrap();
+    let handle = prepare(&pool, &scan("t")).await.unwrap();
+    let named = Program { version: Some(table.version), ..count_and_sum("t", 500) };
+    for other in ["replaced", "dropped"] {
+        match other {
+            "replaced" => {
+                let schema = std::sync::Arc::new(batch(0, 0).schema().project(&[1, 0]).unwrap());
+                let rows = vec![Ok(batch(0, 10).project(&[1, 0]).unwrap())];
+                pool.load(&name("t"), LoadMode::Replace, schema, None, stream(rows)).await.unwrap();
+            }
+            _ => pool.drop_table(&name("t")).await.unwrap(),
+        }
+        let counted = prepare(&pool, &named).await.unwrap();
+        let batches = collect(pool.execute_prepared(&counted, None, 1).await.unwrap()).await.unwrap();
+        assert_eq!(integers(&batches, 0), [500], "{other}");
+    }
+    // Without a version the newest is meant, which is not there.
+    assert_eq!(prepare(&pool, &count_and_sum("t", 500)).await.unwrap_err().kind, ErrorKind::Stale);
+    drop(handle);
+    eventually("the version goes", || server.memory_used() == 0).await;
+    assert_eq!(prepare(&pool, &named).await.unwrap_err().kind, ErrorKind::NotFound);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_plan_for_other_columns_is_stale_before_it_is_looked_at() {
+    let server = Server::start().await;
+    let table = load(&server.connect().await, "t", LoadMode::Create, 100).await.unwrap();
+    let mut raw = Raw::connect(&server).await;
+    let right = SchemaFingerprint::of(&table.schema);
+    let plan = substrait::encode_program(&scan("t"), &table.schema).unwrap();
+    // Of columns that the table does not have.
+    let strange = arrow_schema::Schema::new(vec![arrow_schema::Field::new(
+        "strange",
+        arrow_schema::DataType::Int64,
+        true,
+    )]);
+    let of_strange = substrait::encode_program(&Program::scan(name("t"), &strange, &[0]), &strange).unwrap();
+    let results = farpool_model::ResultForm::Plain;
+    let requests = [
+        (Request::Prepare { plan: plan.clone(), schema: Some(right) }, None),
+        (
+            Request::Prepare { plan: plan.clone(), schema: Some(SchemaFingerprint(right.0 + 1)) },
+            Some(ErrorKind::Stale),
+        ),
+        (Request::Execute { plan, schema: Some(SchemaFingerprint(0)), results }, Some(ErrorKind::Stale)),
+        (
+            Request::Prepare { plan: of_strange.clone(), schema: Some(SchemaFingerprint::of(&strange)) },
+            Some(ErrorKind::Stale),
+        ),
+        (Request::Prepare { plan: of_strange, schema: None }, Some(ErrorKind::NotFound)),
+    ];
+    for (stream, (request, expected)) in (1..).zip(requests) {
+        raw.send(stream, &request).await;
+        let message = raw.receive().await.unwrap();
+        let error = match Response::decode(&message, None).unwrap() {
+            Response::Error(error) => Some(error.kind),
+            _ => None,
+        };
+        assert_eq!(error, expected, "request {stream}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_handle_that_was_lost_runs_if_its_version_is_there() {
     let server = Server::start().await;
     let pool = server.connect().await;
@@ -111,13 +179,13 @@ async fn handles_of_a_raw_client_are_numbers_of_streams() {
     let table = load(&server.connect().await, "t", LoadMode::Create, 100).await.unwrap();
     let mut raw = Raw::connect(&server).await;
     let plan = substrait::encode_program(&scan("t"), &table.schema).unwrap();
-    raw.send(4, &Request::Prepare { plan }).await;
+    raw.send(4, &Request::Prepare { plan, schema: None }).await;
     assert_eq!(raw.receive().await.unwrap().kind, FrameKind::Prepared);
     let results = farpool_model::ResultForm::Plain;
     let execute = |handle| Request::ExecutePrepared { handle, conditions: None, results };
     for stream in [5, 6] {
         raw.send(stream, &execute(4)).await;
-        for kind in [FrameKind::Prepared, FrameKind::Batch, FrameKind::Receipt] {
+        for kind in [FrameKind::Unchanged, FrameKind::Batch, FrameKind::Receipt] {
             assert_eq!(raw.receive().await.unwrap().kind, kind);
         }
     }

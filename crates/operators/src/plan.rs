@@ -13,7 +13,7 @@ use crate::topk::{Candidates, Collector, Threshold, Top, TopRows};
 use arrow_array::RecordBatch;
 use arrow_schema::SchemaRef;
 use farpool_columns::{RowGroup, Table};
-use farpool_model::{Error, Output, Program, Result};
+use farpool_model::{Error, Expr, Output, Program, Result};
 use parking_lot::Mutex;
 use std::borrow::Borrow;
 use std::fmt;
@@ -22,12 +22,13 @@ use std::sync::Arc;
 /// A compiled program: immutable, shared by all workers.
 #[derive(Clone)]
 pub struct Plan {
+    filter: Option<Arc<Filter>>,
     compiled: Arc<CompiledPlan>,
 }
 
+/// All but the filter.
 struct CompiledPlan {
     schema: SchemaRef,
-    filter: Option<Filter>,
     output: Operator,
     columns: Vec<usize>,
     /// Which groups leave; of rows the operator knows.
@@ -110,8 +111,6 @@ impl Paths {
 impl CompiledPlan {
     fn new(program: &Program, table_schema: &SchemaRef, paths: Paths) -> Result<CompiledPlan> {
         let schema = program.result_schema(table_schema)?;
-        let filter = program.filter.as_ref().map(|f| Filter::new(f, table_schema)).transpose()?;
-        let filter = filter.map(|f| if paths.encoded { f } else { f.plain() });
         let top = Top::of(program)?;
         let mut top_groups = None;
         let output = match (&program.output, top) {
@@ -136,8 +135,13 @@ impl CompiledPlan {
             Operator::Aggregate(aggregation) => aggregation.columns().to_vec(),
             Operator::Top(_) => Vec::new(),
         };
-        Ok(CompiledPlan { schema, filter, output, columns, top_groups })
+        Ok(CompiledPlan { schema, output, columns, top_groups })
     }
+}
+
+fn compile_filter(program: &Program, table_schema: &SchemaRef, paths: Paths) -> Result<Option<Filter>> {
+    let filter = program.filter.as_ref().map(|f| Filter::new(f, table_schema)).transpose()?;
+    Ok(filter.map(|f| if paths.encoded { f } else { f.plain() }))
 }
 
 /// What the zone maps of a row group say about the plan's filter.
@@ -172,7 +176,9 @@ impl Plan {
 
     /// The same with a choice of paths.
     pub(crate) fn compile_with(program: &Program, table_schema: &SchemaRef, paths: Paths) -> Result<Plan> {
-        Ok(Plan { compiled: Arc::new(CompiledPlan::new(program, table_schema, paths)?) })
+        let compiled = CompiledPlan::new(program, table_schema, paths)?;
+        let filter = compile_filter(program, table_schema, paths)?;
+        Ok(Plan { filter: filter.map(Arc::new), compiled: Arc::new(compiled) })
     }
 
     pub(crate) fn compile_fitted(
@@ -183,24 +189,46 @@ impl Plan {
         paths: Paths,
     ) -> Result<Plan> {
         let mut compiled = CompiledPlan::new(program, table_schema, paths)?;
-        let (filter, output) = (&compiled.filter, &mut compiled.output);
-        if let Operator::Aggregate(aggregation) = output {
+        let filter = compile_filter(program, table_schema, paths)?;
+        if let Operator::Aggregate(aggregation) = &mut compiled.output {
             let open = |group: &&&RowGroup| filter.as_ref().is_none_or(|f| f.verdict(group) != Verdict::None);
             let groups: Vec<&RowGroup> = groups.iter().filter(open).copied().collect();
             aggregation.set_hash_key(memory.hash_key);
             aggregation.fit(&groups, memory.share())?;
         }
-        Ok(Plan { compiled: Arc::new(compiled) })
+        Ok(Plan { filter: filter.map(Arc::new), compiled: Arc::new(compiled) })
+    }
+
+    /// The same plan over the rows for which `conditions` hold as well. Only these are compiled; what was chosen by
+    /// zone maps holds for fewer rows too.
+    ///
+    /// # Errors
+    /// `Invalid` when the conditions are not well typed over `table_schema`, that of the plan.
+    pub fn narrowed(&self, conditions: &Expr, table_schema: &SchemaRef) -> Result<Plan> {
+        let filter = match &self.filter {
+            Some(filter) => filter.narrowed(conditions, table_schema)?,
+            None => Filter::new(conditions, table_schema)?,
+        };
+        Ok(Plan { filter: Some(Arc::new(filter)), compiled: self.compiled.clone() })
+    }
+
+    /// Whether both share what was compiled for the rows that pass their filters.
+    #[cfg(test)]
+    pub(crate) fn shares_output_with(&self, other: &Plan) -> bool {
+        Arc::ptr_eq(&self.compiled, &other.compiled)
     }
 
     /// Whether the states of all workers surely keep within `memory`. If not, states that are given less
     /// room ([`State::set_room`]) let groups go early.
     pub fn fits(&self, memory: Memory) -> bool {
+        self.group_bytes().is_some_and(|bytes| bytes <= memory.share())
+    }
+
+    /// The most bytes that the groups of one worker take; `None` when that cannot be told.
+    pub fn group_bytes(&self) -> Option<usize> {
         match &self.compiled.output {
-            Operator::Rows(_) | Operator::Top(_) => true,
-            Operator::Aggregate(aggregation) => {
-                aggregation.bytes_bound().is_some_and(|bytes| bytes <= memory.share())
-            }
+            Operator::Rows(_) | Operator::Top(_) => Some(0),
+            Operator::Aggregate(aggregation) => aggregation.bytes_bound(),
         }
     }
 
@@ -242,7 +270,7 @@ impl Plan {
 
     /// What the zone maps say: nothing is read.
     pub fn verdict(&self, group: &RowGroup) -> Verdict {
-        self.compiled.filter.as_ref().map_or(Verdict::All, |filter| filter.verdict(group))
+        self.filter.as_ref().map_or(Verdict::All, |filter| filter.verdict(group))
     }
 
     /// Whether what the workers found so far rules `group` out, as its zone maps have it.

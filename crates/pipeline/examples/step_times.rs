@@ -10,7 +10,7 @@ use farpool_model::{
     Aggregate, AggregateFunction, ArithmeticOp, Clock, CompareOp, Expr, Literal, NamedExpr, NullHandling,
     Output, Pattern, Program, SortKey, TableName, TenantName, Value, Version, limits,
 };
-use farpool_pipeline::{Budget, Run, Step, prepare_within};
+use farpool_pipeline::{BoundProgram, Budget, Run, Step};
 use std::sync::Arc;
 use std::time::Instant;
 
@@ -183,8 +183,8 @@ fn programs() -> Vec<(&'static str, Program)> {
 /// Milliseconds of each step: of the scan, and of what comes after it.
 fn steps(program: &Program, table: &Arc<Table>) -> Option<(Vec<f64>, Vec<f64>)> {
     let budget = Budget { workers: 2, ..Budget::default() };
-    let prepared = prepare_within(program, table, Version(1), budget).ok()?;
-    let run = Run::start_shipping(prepared, table.clone(), budget).ok()?;
+    let program = BoundProgram::prepare(program, table.clone(), Version(1), budget).ok()?;
+    let run = Run::start_shipping(&program).ok()?;
     let clock = clock();
     let (mut scan, mut rest) = (Vec::new(), Vec::new());
     loop {

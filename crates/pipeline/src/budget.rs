@@ -38,25 +38,39 @@ impl Budget {
     }
 }
 
-/// What of `program` runs over `table` at `version` within `budget`.
+/// What of `program` runs over `table` at `version` within `budget`, and the plan if it had to be compiled for that.
 ///
 /// # Errors
 /// As [`prepare`].
-pub fn prepare_within(
+pub(crate) fn prepare_within(
     program: &Program,
     table: &Table,
     version: Version,
     budget: Budget,
-) -> Result<Prepared> {
+) -> Result<(Prepared, Option<Plan>)> {
     let prepared = prepare(program, &table.schema, version)?;
-    let Output::Aggregate { keys, aggregates } = &prepared.effective.output else { return Ok(prepared) };
+    let Output::Aggregate { keys, aggregates } = &prepared.effective.output else {
+        return Ok((prepared, None));
+    };
     if keys.is_empty() && !aggregates.iter().any(|a| a.function.is_state()) {
-        return Ok(prepared);
+        return Ok((prepared, None));
     }
     let plan = Plan::compile_for(&prepared.effective, table, budget.memory())?;
     if plan.fits(budget.memory()) {
-        return Ok(prepared);
+        return Ok((prepared, Some(plan)));
     }
+    in_parts(program, prepared, &plan, table, budget).map(|prepared| (prepared, None))
+}
+
+/// The answers to a grouping whose `plan` may not fit the budget.
+fn in_parts(
+    program: &Program,
+    prepared: Prepared,
+    plan: &Plan,
+    table: &Table,
+    budget: Budget,
+) -> Result<Prepared> {
+    let Output::Aggregate { keys, aggregates } = &prepared.effective.output else { return Ok(prepared) };
     let mebibytes = budget.state_bytes_max.div_ceil(1 << 20);
     if keys.is_empty() || !plan.partial_states_fit(budget.memory()) {
         let reason = format!("its states may not fit {mebibytes} MiB");

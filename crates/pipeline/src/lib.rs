@@ -1,7 +1,7 @@
 //! From a program to its result: what of it can run here, and how its morsels are driven.
 //!
 //! [`prepare`] answers for each operator of a [`farpool_model::Program`] and makes the program that runs
-//! instead. A [`Run`] is that program over one version of a table, cut into morsels (a row group, or as
+//! instead. A [`BoundProgram`] is that program over one version of a table, compiled; a [`Run`] carries it out, cut into morsels (a row group, or as
 //! much of one as about a millisecond allows) which any number of threads may step through. A [`Scheduler`]
 //! shares worker threads among all work of a node.
 //!
@@ -11,21 +11,25 @@
 
 #![forbid(unsafe_code)]
 
+mod bound;
 mod budget;
 mod cancel;
 mod dispenser;
+mod need;
 mod pace;
 mod prepare;
 mod run;
 mod scheduler;
 mod tally;
 
-pub use budget::{Budget, prepare_within};
+pub use bound::BoundProgram;
+pub use budget::Budget;
 pub use cancel::Cancel;
 pub use farpool_operators::HashKey;
+pub use need::Need;
 pub use prepare::prepare;
 pub use run::{Run, Step};
 pub use scheduler::{
-    Attempt, Class, End, Progress, Readiness, Region, Scheduler, Sink, Task, TaskId, TenantShare,
+    Attempt, Class, End, Progress, Readiness, Region, Scheduler, ShareUse, Sink, Task, TaskId, TenantShare,
     WorkerThread,
 };

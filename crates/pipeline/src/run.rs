@@ -8,14 +8,17 @@
 //! Invariant: a run goes from scanning, perhaps over merging, to done, or from anywhere before that to
 //! stopped (cancelled or failed), and once done or stopped it no longer holds the table.
 
+use crate::bound::BoundProgram;
 use crate::budget::Budget;
 use crate::dispenser::Dispenser;
+use crate::need::Need;
 use crate::pace::{RowCost, StepPace};
 use crate::tally::Tally;
 use arrow_array::RecordBatch;
 use arrow_schema::SchemaRef;
 use arrow_select::concat::concat_batches;
 use farpool_columns::{RowGroup, Table};
+use farpool_memory::Reservation;
 use farpool_model::{Clock, Error, ErrorKind, Prepared, Receipt, Result, cast, limits};
 use farpool_operators::{Merge, Pace, Plan, Progress, Shared, State, Verdict};
 use parking_lot::Mutex;
@@ -44,8 +47,9 @@ pub enum Step {
 
 /// See the file's comment.
 pub struct Run {
-    prepared: Prepared,
+    prepared: Arc<Prepared>,
     plan: Plan,
+    need: Need,
     shared: Shared,
     budget: Budget,
     /// The columns of row groups that may leave as they are.
@@ -59,6 +63,11 @@ pub struct Run {
     rows_left: AtomicU64,
     /// States that there are, each with its share of the budget.
     states: AtomicUsize,
+    /// Bytes for groups that may leave in parts.
+    group_bytes: AtomicUsize,
+    /// Threads that may be inside at once, and those that are.
+    threads_max: AtomicUsize,
+    threads: AtomicUsize,
     /// Set when the phase becomes `Stopped`, for threads in the middle of a step.
     stopped: AtomicBool,
     held: Mutex<Held>,
@@ -73,6 +82,8 @@ struct Held {
     states: Vec<State>,
     /// Row groups of which steps have done a part, each in nobody's hands.
     rests: Vec<Morsel>,
+    /// The memory that all this takes.
+    reservation: Option<Reservation>,
 }
 
 /// A row group, and what has been done of it.
@@ -95,33 +106,27 @@ struct Merging {
 }
 
 impl Run {
-    /// A run of `prepared`, which was prepared for the schema of `table`. Nothing happens before a step.
+    /// A run of `program`. Nothing happens before a step.
     ///
     /// # Errors
     /// `Invalid` when the program does not fit the table.
-    pub fn start(prepared: Prepared, table: Arc<Table>) -> Result<Arc<Self>> {
-        Run::start_within(prepared, table, Budget::default())
-    }
-
-    /// The same with a budget of its own.
-    ///
-    /// # Errors
-    /// As [`Run::start`].
-    pub fn start_within(prepared: Prepared, table: Arc<Table>, budget: Budget) -> Result<Arc<Self>> {
-        Run::begin(prepared, table, budget, false)
+    pub fn start(program: &BoundProgram) -> Result<Arc<Self>> {
+        Run::begin(program, false)
     }
 
     /// The same; rows may come out as [`Step::Encoded`].
     ///
     /// # Errors
     /// As [`Run::start`].
-    pub fn start_shipping(prepared: Prepared, table: Arc<Table>, budget: Budget) -> Result<Arc<Self>> {
-        Run::begin(prepared, table, budget, true)
+    pub fn start_shipping(program: &BoundProgram) -> Result<Arc<Self>> {
+        Run::begin(program, true)
     }
 
-    fn begin(prepared: Prepared, table: Arc<Table>, budget: Budget, ships: bool) -> Result<Arc<Self>> {
-        let plan = Plan::compile_for(&prepared.effective, &table, budget.memory())?;
+    fn begin(program: &BoundProgram, ships: bool) -> Result<Arc<Self>> {
+        let (plan, table, prepared) = (program.plan()?, program.table(), program.prepared().clone());
+        let budget = program.budget();
         let run = Run {
+            need: Need::of(program, &plan),
             shipped: if ships { plan.plain_columns() } else { None },
             sequence: plan.favourable(&table.row_groups),
             plan,
@@ -132,12 +137,16 @@ impl Run {
             cost: RowCost::default(),
             rows_left: AtomicU64::new(prepared.effective.limit.unwrap_or(u64::MAX)),
             states: AtomicUsize::new(0),
+            group_bytes: AtomicUsize::new(budget.state_bytes_max),
+            threads_max: AtomicUsize::new(usize::MAX),
+            threads: AtomicUsize::new(0),
             stopped: AtomicBool::new(false),
             held: Mutex::new(Held {
                 phase: Phase::Scanning,
                 table: Some(table.clone()),
                 states: Vec::new(),
                 rests: Vec::new(),
+                reservation: None,
             }),
             on_stop: Mutex::new(None),
             prepared,
@@ -146,9 +155,31 @@ impl Run {
         if table.row_groups.is_empty() {
             run.scan_complete();
         } else if run.limit_reached() {
-            run.skip_unclaimed(&table);
+            run.skip_unclaimed(table);
         }
         Ok(Arc::new(run))
+    }
+
+    /// What it takes beside the pool.
+    ///
+    /// # Errors
+    /// Why it was stopped, if it was.
+    pub fn need(&self) -> Result<Need> {
+        // One that is done already takes little, and ends with its first step.
+        self.table().map(|_| self.need)
+    }
+
+    /// Has the run keep to `need`, which it told, perhaps made smaller, and hold the memory for it until it ends. To
+    /// be called before the first step.
+    pub fn keep_to(&self, need: Need, reservation: Reservation) {
+        self.threads_max.store(need.threads, Ordering::Relaxed);
+        if self.prepared.is_partial() {
+            self.group_bytes.store(need.groups, Ordering::Relaxed);
+        }
+        let mut held = self.held.lock();
+        if held.table.is_some() {
+            held.reservation = Some(reservation);
+        }
     }
 
     /// The schema of the result.
@@ -157,7 +188,7 @@ impl Run {
     }
 
     /// What runs, and the answers.
-    pub fn prepared(&self) -> &Prepared {
+    pub fn prepared(&self) -> &Arc<Prepared> {
         &self.prepared
     }
 
@@ -168,7 +199,15 @@ impl Run {
     /// What went wrong, which stops the run: from then on every step gives the same error. `Cancelled`
     /// after [`Run::cancel`]. A panic inside is caught and comes out as `Internal`.
     pub fn step(&self, clock: &dyn Clock) -> Result<Step> {
-        match catch_unwind(AssertUnwindSafe(|| self.advance(clock))) {
+        let others = self.threads.fetch_add(1, Ordering::Relaxed);
+        let step =
+            catch_unwind(AssertUnwindSafe(|| match others < self.threads_max.load(Ordering::Relaxed) {
+                true => self.advance(clock),
+                // Those that are inside have memory for themselves only.
+                false => Ok(Step::Busy),
+            }));
+        self.threads.fetch_sub(1, Ordering::Relaxed);
+        match step {
             Ok(Ok(step)) => Ok(step),
             Ok(Err(error)) => Err(self.stop(error)),
             Err(panic) => Err(self.stop(panic_error(&*panic))),
@@ -314,7 +353,8 @@ impl Run {
         let pooled = self.held.lock().states.pop();
         let mut state = pooled.unwrap_or_else(|| self.new_state());
         if self.prepared.is_partial() {
-            state.set_room(self.budget.share(self.states.load(Ordering::Relaxed)));
+            let budget = Budget { state_bytes_max: self.group_bytes.load(Ordering::Relaxed), ..self.budget };
+            state.set_room(budget.share(self.states.load(Ordering::Relaxed)));
         }
         let mut batches = Vec::new();
         let mut accept = |batch| self.accept(batch, &mut batches);
@@ -469,8 +509,8 @@ impl Run {
             return false;
         }
         let phase = std::mem::replace(&mut held.phase, end());
-        let Held { table, states, rests, .. } = &mut *held;
-        let rest = (phase, table.take(), std::mem::take(states), std::mem::take(rests));
+        let Held { table, states, rests, reservation, .. } = &mut *held;
+        let rest = (phase, table.take(), std::mem::take(states), std::mem::take(rests), reservation.take());
         drop(held);
         // Freeing many pages takes a while: not under the lock.
         drop(rest);

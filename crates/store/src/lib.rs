@@ -11,4 +11,6 @@
 mod catalog;
 pub mod source;
 
-pub use catalog::{Catalog, Committed, Helpers, Load, Piece, PieceDone};
+pub use catalog::{
+    AwaitedProfile, AwaitedStatistics, Catalog, Gathering, Helpers, Load, Piece, PieceDone, Profiler,
+};

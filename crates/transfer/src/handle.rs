@@ -13,18 +13,18 @@ use std::sync::Arc;
 pub struct Handle(Arc<Kept>);
 
 struct Kept {
-    prepared: Prepared,
+    prepared: Arc<Prepared>,
     by_pool: Box<dyn Any + Send + Sync>,
 }
 
 impl Handle {
     /// A handle of a pool that finds `by_pool` in it again; for implementations of [`crate::Pool`].
-    pub fn new(prepared: Prepared, by_pool: impl Any + Send + Sync) -> Self {
-        Handle(Arc::new(Kept { prepared, by_pool: Box::new(by_pool) }))
+    pub fn new(prepared: impl Into<Arc<Prepared>>, by_pool: impl Any + Send + Sync) -> Self {
+        Handle(Arc::new(Kept { prepared: prepared.into(), by_pool: Box::new(by_pool) }))
     }
 
     /// What the pool said of the program.
-    pub fn prepared(&self) -> &Prepared {
+    pub fn prepared(&self) -> &Arc<Prepared> {
         &self.0.prepared
     }
 

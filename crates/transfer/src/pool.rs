@@ -11,6 +11,7 @@ use farpool_model::{
 use futures::Stream;
 use std::fmt;
 use std::pin::Pin;
+use std::sync::Arc;
 
 /// Batches as they arrive. After an error nothing follows.
 pub type BatchStream = Pin<Box<dyn Stream<Item = Result<RecordBatch>> + Send>>;
@@ -75,7 +76,7 @@ pub trait Pool: Send + Sync + fmt::Debug {
 /// A program that runs. Dropping its streams cancels it at the node.
 pub struct Execution {
     /// How far each operator is carried out, and the schema of the batches.
-    pub prepared: Prepared,
+    pub prepared: Arc<Prepared>,
     /// The result.
     pub streams: Vec<BatchStream>,
     /// What it cost, once the last stream has ended.

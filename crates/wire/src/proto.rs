@@ -62,6 +62,8 @@ pub struct PlanRequest {
     pub results: i32,
     #[prost(uint32, optional, tag = "3")]
     pub handle: Option<u32>,
+    #[prost(fixed64, optional, tag = "4")]
+    pub schema_fingerprint: Option<u64>,
 }
 
 /// `Credit`
@@ -321,6 +323,8 @@ pub struct TenantStatus {
     pub bytes_scanned: u64,
     #[prost(uint64, tag = "6")]
     pub cpu_ns: u64,
+    #[prost(uint64, tag = "7")]
+    pub work_bytes_used: u64,
 }
 
 /// `StatusInfo`
@@ -348,6 +352,12 @@ pub struct StatusInfo {
     pub uptime_s: u64,
     #[prost(bytes = "bytes", repeated, tag = "11")]
     pub tenants: Vec<Bytes>,
+    #[prost(uint64, tag = "12")]
+    pub work_bytes_limit: u64,
+    #[prost(uint64, tag = "13")]
+    pub work_bytes_used: u64,
+    #[prost(uint64, tag = "14")]
+    pub work_bytes_used_most: u64,
 }
 
 /// `Error`

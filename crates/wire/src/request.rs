@@ -6,7 +6,9 @@ use crate::{batch, proto};
 use arrow_array::RecordBatch;
 use arrow_schema::SchemaRef;
 use bytes::Bytes;
-use farpool_model::{Compression, Error, LoadMode, Result, ResultForm, TableName, Version, limits};
+use farpool_model::{
+    Compression, Error, LoadMode, Result, ResultForm, SchemaFingerprint, TableName, Version, limits,
+};
 use std::fmt;
 
 /// A message from a client to a node.
@@ -27,15 +29,19 @@ pub enum Request {
     Prepare {
         /// A Substrait plan.
         plan: Vec<u8>,
+        /// Of the columns that the plan was made for: to a table that has others the answer is a `Stale` error.
+        schema: Option<SchemaFingerprint>,
     },
     /// Run this plan. Answered by `Prepared`, batches or parcels, and a `Receipt`.
     Execute {
         /// A Substrait plan.
         plan: Vec<u8>,
+        /// As of `Prepare`.
+        schema: Option<SchemaFingerprint>,
         /// In which form rows are to come back; parcels come only to whom asks for them.
         results: ResultForm,
     },
-    /// Run what was prepared. Answered as `Execute`.
+    /// Run what was prepared. Answered as `Execute`, but by `Unchanged` in place of `Prepared`.
     ExecutePrepared {
         /// The stream of its `Prepare`.
         handle: u32,
@@ -133,10 +139,10 @@ impl Request {
                 token: token.clone(),
                 client: client.clone(),
             }),
-            Request::Prepare { plan } => write_plan(plan, ResultForm::Plain, None)?,
-            Request::Execute { plan, results } => write_plan(plan, *results, None)?,
+            Request::Prepare { plan, schema } => write_plan(plan, ResultForm::Plain, None, *schema)?,
+            Request::Execute { plan, schema, results } => write_plan(plan, *results, None, *schema)?,
             Request::ExecutePrepared { handle, conditions, results } => {
-                write_plan(conditions.as_deref().unwrap_or_default(), *results, Some(*handle))?
+                write_plan(conditions.as_deref().unwrap_or_default(), *results, Some(*handle), None)?
             }
             Request::Credit { bytes } => body(&proto::Credit { bytes: *bytes }),
             Request::Table { name, known } => write_name(name, *known),
@@ -174,13 +180,15 @@ impl Request {
                 Request::Hello { version_min, version_max, token, client }
             }
             FrameKind::Prepare => {
-                let (plan, ..) = read_plan(body)?;
-                Request::Prepare { plan }
+                let (request, _) = read_plan(body)?;
+                let schema = request.schema_fingerprint.map(SchemaFingerprint);
+                Request::Prepare { plan: request.plan, schema }
             }
             FrameKind::Execute => {
-                let (plan, results, handle) = read_plan(body)?;
-                match handle {
-                    None => Request::Execute { plan, results },
+                let (request, results) = read_plan(body)?;
+                let (plan, schema) = (request.plan, request.schema_fingerprint.map(SchemaFingerprint));
+                match request.handle {
+                    None => Request::Execute { plan, schema, results },
                     Some(handle) => {
                         let conditions = Some(plan).filter(|plan| !plan.is_empty());
                         Request::ExecutePrepared { handle, conditions, results }
@@ -239,7 +247,12 @@ fn check_plan(plan: &[u8]) -> Result<()> {
     Ok(())
 }
 
-fn write_plan(plan: &[u8], results: ResultForm, handle: Option<u32>) -> Result<Bytes> {
+fn write_plan(
+    plan: &[u8],
+    results: ResultForm,
+    handle: Option<u32>,
+    schema: Option<SchemaFingerprint>,
+) -> Result<Bytes> {
     check_plan(plan)?;
     let results = match results {
         ResultForm::Plain => proto::ResultForm::Plain,
@@ -248,10 +261,15 @@ fn write_plan(plan: &[u8], results: ResultForm, handle: Option<u32>) -> Result<B
         ResultForm::Compressed(Compression::Lz4) => proto::ResultForm::Lz4,
         ResultForm::Compressed(Compression::Zstd) => proto::ResultForm::Zstd,
     };
-    Ok(body(&proto::PlanRequest { plan: plan.to_vec(), results: results.into(), handle }))
+    Ok(body(&proto::PlanRequest {
+        plan: plan.to_vec(),
+        results: results.into(),
+        handle,
+        schema_fingerprint: schema.map(|fingerprint| fingerprint.0),
+    }))
 }
 
-fn read_plan(body: &Bytes) -> Result<(Vec<u8>, ResultForm, Option<u32>)> {
+fn read_plan(body: &Bytes) -> Result<(proto::PlanRequest, ResultForm)> {
     let request: proto::PlanRequest = read(body)?;
     check_plan(&request.plan)?;
     // A form of a later version is read as the one that everybody understands.
@@ -262,7 +280,7 @@ fn read_plan(body: &Bytes) -> Result<(Vec<u8>, ResultForm, Option<u32>)> {
         proto::ResultForm::Lz4 => ResultForm::Compressed(Compression::Lz4),
         proto::ResultForm::Zstd => ResultForm::Compressed(Compression::Zstd),
     };
-    Ok((request.plan, results, request.handle))
+    Ok((request, results))
 }
 
 fn write_name(name: &TableName, known: Option<Version>) -> Bytes {

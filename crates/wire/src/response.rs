@@ -27,7 +27,7 @@ pub enum Response {
         /// The tenant that the client acts for.
         tenant: TenantName,
     },
-    /// What the node will do; the only answer to `Prepare`, the first one to `Execute`.
+    /// What the node will do; the only answer to `Prepare`, the first one to `Execute` of a plan.
     Prepared {
         /// The answers, and the program that runs.
         prepared: Prepared,
@@ -44,7 +44,8 @@ pub enum Response {
     Tables(Vec<TableInfo>),
     /// One table.
     Table(TableInfo),
-    /// Answers `Table`: the version that the client knows is the newest.
+    /// Answers `Table`: the version that the client knows is the newest. The first answer to `Execute` of a handle: what
+    /// its `Prepare` was answered holds.
     Unchanged,
     /// What the rows of a table hold.
     Statistics(Box<TableStatistics>),
@@ -322,6 +323,7 @@ fn write_status(status: &Status) -> proto::StatusInfo {
     let tenant = |t: &TenantStatus| proto::TenantStatus {
         tenant: t.tenant.clone(),
         memory_bytes_used: t.memory_bytes_used,
+        work_bytes_used: t.work_bytes_used,
         tables: t.tables,
         programs: t.programs,
         bytes_scanned: t.bytes_scanned,
@@ -331,6 +333,9 @@ fn write_status(status: &Status) -> proto::StatusInfo {
         version: status.version.clone(),
         memory_bytes_limit: status.memory_bytes_limit,
         memory_bytes_used: status.memory_bytes_used,
+        work_bytes_limit: status.work_bytes_limit,
+        work_bytes_used: status.work_bytes_used,
+        work_bytes_used_most: status.work_bytes_used_most,
         page_bytes: status.page_bytes,
         huge_pages: status.huge_pages.clone(),
         tables: status.tables,
@@ -348,6 +353,7 @@ fn read_status(status: proto::StatusInfo) -> Result<Status> {
         Ok(TenantStatus {
             tenant: t.tenant,
             memory_bytes_used: t.memory_bytes_used,
+            work_bytes_used: t.work_bytes_used,
             tables: t.tables,
             programs: t.programs,
             bytes_scanned: t.bytes_scanned,
@@ -358,6 +364,9 @@ fn read_status(status: proto::StatusInfo) -> Result<Status> {
         version: status.version,
         memory_bytes_limit: status.memory_bytes_limit,
         memory_bytes_used: status.memory_bytes_used,
+        work_bytes_limit: status.work_bytes_limit,
+        work_bytes_used: status.work_bytes_used,
+        work_bytes_used_most: status.work_bytes_used_most,
         page_bytes: status.page_bytes,
         huge_pages: status.huge_pages,
         tables: status.tables,

@@ -66,10 +66,11 @@ fn every_request_round_trips() {
             client: "test 1".into(),
         },
         Request::Hello { version_min: 1, version_max: 1, token: None, client: String::new() },
-        Request::Prepare { plan: vec![1, 2, 3] },
-        Request::Execute { plan: vec![], results: ResultForm::Plain },
-        Request::Execute { plan: vec![], results: ResultForm::Packed },
-        Request::Execute { plan: vec![], results: ResultForm::Auto },
+        Request::Prepare { plan: vec![1, 2, 3], schema: None },
+        Request::Prepare { plan: vec![4], schema: Some(SchemaFingerprint(u64::MAX)) },
+        Request::Execute { plan: vec![], schema: Some(SchemaFingerprint(0)), results: ResultForm::Plain },
+        Request::Execute { plan: vec![], schema: None, results: ResultForm::Packed },
+        Request::Execute { plan: vec![], schema: None, results: ResultForm::Auto },
         Request::ExecutePrepared { handle: 7, conditions: None, results: ResultForm::Auto },
         Request::ExecutePrepared { handle: 9, conditions: Some(vec![1]), results: ResultForm::Plain },
         Request::Cancel,
@@ -527,7 +528,7 @@ fn the_page_has_the_limits_that_are_enforced() {
         ("the window of a stream", limits::STREAM_WINDOW_BYTES),
         ("streams of a connection", limits::STREAMS_PER_CONNECTION_MAX),
         ("handles of a connection", limits::HANDLES_PER_CONNECTION_MAX),
-        ("plans of all handles of a connection, in bytes", limits::HANDLE_PLAN_BYTES_MAX),
+        ("programs of all handles of a connection, in bytes", limits::HANDLE_BYTES_MAX),
         ("levels of an expression", limits::EXPR_DEPTH_MAX),
         ("expressions of a program, in bytes", limits::EXPR_BYTES_MAX),
         ("a pattern", limits::PATTERN_BYTES_MAX),
@@ -560,7 +561,14 @@ fn example_execute() -> Request {
     let filter = Expr::compare(CompareOp::Gt, Expr::Column(0), Expr::Literal(literal));
     let program = Program { filter: Some(filter), ..Program::scan(name("t"), &schema, &[0]) };
     let plan = substrait::encode_program(&program, &schema).unwrap();
-    Request::Execute { plan, results: ResultForm::Plain }
+    Request::Execute { plan, schema: None, results: ResultForm::Plain }
+}
+
+#[test]
+fn the_fingerprint_is_that_of_the_page() {
+    let schema = Schema::new(vec![Field::new("a", DataType::Int64, true)]);
+    let shown = format!("{:016x}", SchemaFingerprint::of(&schema).0);
+    assert!(DOC.contains(&format!("nullable 64-bit integers is `{shown}`")), "{shown}");
 }
 
 #[test]

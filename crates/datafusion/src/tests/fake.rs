@@ -239,7 +239,7 @@ impl Pool for Fake {
                 .boxed()
         };
         let streams = parts.into_iter().map(open).collect();
-        Ok(Execution { prepared, streams, receipt })
+        Ok(Execution { prepared: Arc::new(prepared), streams, receipt })
     }
 
     async fn load(

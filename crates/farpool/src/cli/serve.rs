@@ -3,8 +3,8 @@
 use super::signals::first_signal;
 use super::size;
 use super::stop::{Outcome, Stop, reason};
-use farpool::Error;
 use farpool::node::{Node, NodeConfig, Tokens, server};
+use farpool::{Error, WorkMemory};
 use std::io::{self, Write};
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -18,7 +18,7 @@ Examples:
   farpool serve --listen 0.0.0.0:9797 --memory 64GiB --tokens tokens.txt
 
 When it is ready it prints one line on standard output:
-  listening on farpool://127.0.0.1:9797, memory 4.0 GiB, huge pages: transparent
+  listening on farpool://127.0.0.1:9797, memory 4.0 GiB and 2.0 GiB for work, huge pages: transparent
 Ctrl-C or SIGTERM ends it, after at most a few seconds for what is under way; a second one ends it at
 once. What it holds lives in memory only.
 The file of tokens has a token and the name of its tenant on each line, apart by a space; # starts a
@@ -40,9 +40,10 @@ pub struct Args {
     #[arg(long, value_name = "SIZE", value_parser = size::parse)]
     memory: Option<usize>,
 
-    /// Memory for the groups of one query; clients merge what does not fit
-    #[arg(long, value_name = "SIZE", value_parser = size::parse, default_value = "4GiB")]
-    group_memory: usize,
+    /// Memory for everything else: messages, rows on their way, groups, results that wait to leave
+    /// [default: a quarter of what the machine has]
+    #[arg(long, value_name = "SIZE", value_parser = size::parse)]
+    work_memory: Option<usize>,
 
     /// Threads that run queries [default: one for each processor]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1024))]
@@ -59,6 +60,7 @@ pub fn run(args: Args) -> Outcome {
     let guarded = tokens.is_some();
     let config = NodeConfig {
         memory_bytes: args.memory.unwrap_or_else(farpool::memory_bytes_default),
+        work: WorkMemory::new(args.work_memory.unwrap_or_else(farpool::work_bytes_default)),
         workers: args.workers.map_or_else(farpool::processors, usize::from),
         tokens,
         ..NodeConfig::default()
@@ -68,7 +70,7 @@ pub fn run(args: Args) -> Outcome {
     let outcome = runtime.block_on(async {
         let listener = listen(&args.listen).await?;
         let address = listener.local_addr().map_err(|error| cannot_listen(&args.listen, &error))?;
-        let node = Node::start_within(config, args.group_memory)?;
+        let node = Node::start(config)?;
         announce(&node, address, guarded)?;
         server::serve(node.clone(), listener, stop).await?;
         shut_down(node).await;
@@ -123,8 +125,9 @@ fn cannot_listen(address: &str, error: &io::Error) -> Error {
 fn announce(node: &Node, address: SocketAddr, guarded: bool) -> Outcome {
     let status = node.status();
     let line = format!(
-        "listening on farpool://{address}, memory {}, huge pages: {}\n",
+        "listening on farpool://{address}, memory {} and {} for work, huge pages: {}\n",
         size::bytes(status.memory_bytes_limit),
+        size::bytes(status.work_bytes_limit),
         status.huge_pages
     );
     let mut out = io::stdout().lock();

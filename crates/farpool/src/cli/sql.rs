@@ -5,7 +5,8 @@ use super::pool_args::TokenArgs;
 use super::size;
 use super::stop::{Outcome, Stop, file_error};
 use super::terminal::printable_lines;
-use farpool::{Error, PoolUrl, Receipt, ResultForm, Session, SessionOptions, Statement};
+use farpool::model::limits;
+use farpool::{Error, PoolUrl, Receipt, ResultForm, Session, SessionOptions, Statement, WorkMemory};
 use futures::StreamExt;
 use std::fs::File;
 use std::io::{IsTerminal, Read, Write};
@@ -75,9 +76,10 @@ pub struct Args {
     #[arg(long, value_name = "SIZE", value_parser = size::parse)]
     memory: Option<usize>,
 
-    /// Memory for the groups of one query of files; the rest of its groups is merged later
-    #[arg(long, value_name = "SIZE", value_parser = size::parse, default_value = "4GiB")]
-    group_memory: usize,
+    /// Memory for joins, sorts, groups and whatever else is not a file; joins, sorts and groups that do not fit
+    /// go to temporary files [default: a quarter of what the machine has, no more than --memory]
+    #[arg(long, value_name = "SIZE", value_parser = size::parse)]
+    work_memory: Option<usize>,
 }
 
 /// Runs the statements in order, up to the first that fails.
@@ -130,18 +132,30 @@ fn statements(texts: &[String]) -> Outcome<Vec<Statement>> {
 
 async fn open_session(args: &Args) -> Outcome<Session> {
     let rates = farpool::calibrated_rates();
-    let options = SessionOptions { pushdown: !args.no_pushdown, rates, ..SessionOptions::default() };
+    let work = WorkMemory::new(work_bytes(args));
+    let options = SessionOptions {
+        pushdown: !args.no_pushdown,
+        rates,
+        work: Some(work.clone()),
+        ..SessionOptions::default()
+    };
     let session = Session::new(options);
     if let Some(url) = &args.pool {
         let pool = farpool::connect_for(&url.to_string(), args.token.find().as_deref(), args.results).await?;
         session.register_pool("farpool", pool).await?;
     }
     let files = farpool::QueryFiles::new(args.memory.unwrap_or_else(farpool::memory_bytes_default));
-    let files = files
-        .with_group_memory(args.group_memory)
-        .on_load(|label, load| Box::new(super::load::watch(label, load)));
+    let files = files.with_work_memory(work).on_load(|label, load| Box::new(super::load::watch(label, load)));
     session.set_file_opener(Arc::new(files));
     Ok(session)
+}
+
+/// Whoever bounds the memory for files means the rest, too.
+fn work_bytes(args: &Args) -> usize {
+    args.work_memory.unwrap_or_else(|| {
+        let most = args.memory.unwrap_or(usize::MAX).max(limits::WORK_BYTES_MIN);
+        farpool::work_bytes_default().min(most)
+    })
 }
 
 async fn run_statement(

@@ -45,6 +45,7 @@ fn as_text(url: &str, status: &Status) -> String {
         ("version", status.version.clone()),
         ("up", size::duration(Duration::from_secs(status.uptime_s))),
         ("memory", memory(status)),
+        ("memory for work", work(status)),
         ("huge pages", status.huge_pages.clone()),
         ("tables", size::count(status.tables)),
         ("connections", size::count(status.connections)),
@@ -70,11 +71,18 @@ fn memory(status: &Status) -> String {
     )
 }
 
+fn work(status: &Status) -> String {
+    let [used, limit, most] =
+        [status.work_bytes_used, status.work_bytes_limit, status.work_bytes_used_most].map(size::bytes);
+    format!("{used} of {limit} used, {most} at most so far")
+}
+
 fn tenants(status: &Status) -> String {
     let mut grid = Grid::new(&[
         ("tenant", Align::Left),
         ("tables", Align::Right),
         ("memory", Align::Right),
+        ("for work", Align::Right),
         ("programs", Align::Right),
         ("scanned", Align::Right),
         ("CPU time", Align::Right),
@@ -84,6 +92,7 @@ fn tenants(status: &Status) -> String {
             tenant.tenant.clone(),
             size::count(tenant.tables),
             size::bytes(tenant.memory_bytes_used),
+            size::bytes(tenant.work_bytes_used),
             size::count(tenant.programs),
             size::bytes(tenant.bytes_scanned),
             size::duration(Duration::from_nanos(tenant.cpu_ns)),

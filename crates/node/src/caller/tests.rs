@@ -23,12 +23,12 @@ fn exercise(verb: Verb, caller: &Caller, name: &TableName) -> Result<()> {
         }
         Verb::Prepare => {
             let (version, table) = caller.source(name)?;
-            caller.prepare(&count(name), version, &table).map(drop)
+            caller.prepare(&count(name), version, table).map(drop)
         }
         Verb::Execute => {
             let (version, table) = caller.source(name)?;
-            let prepared = caller.prepare(&count(name), version, &table)?;
-            let run = caller.start(prepared, table, Shape::Batches)?;
+            let program = caller.prepare(&count(name), version, table)?;
+            let run = caller.start(&program, None, Shape::Batches)?;
             while !matches!(run.step(&SystemClock::new())?, farpool_pipeline::Step::Done) {}
             assert_eq!(run.receipt().rows_scanned + run.receipt().rows_skipped, 3);
             Ok(())

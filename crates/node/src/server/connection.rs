@@ -10,8 +10,10 @@ use super::outbox::Outbox;
 use super::turn::Turn;
 use super::{load, requests};
 use crate::Caller;
+use crate::admission::{PATIENCE, waited};
 use crate::kept::Shelf;
 use bytes::{Bytes, BytesMut};
+use farpool_memory::Reservation;
 use farpool_model::{Error, Result, cast};
 use farpool_pipeline::{Cancel, Run};
 use farpool_wire::{
@@ -21,29 +23,55 @@ use parking_lot::Mutex;
 use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use tokio::runtime::Handle;
+use tokio::sync::Notify;
+use tokio::time::timeout;
 
 /// Bytes to read at a time: below, system calls cost more; above, the bytes leave the CPU caches.
 const READ_BYTES: usize = 256 << 10;
 
+/// The same while memory is short: commands are still read.
+const READ_BYTES_SHORT: usize = 16 << 10;
+
+/// Bytes that may lie unfinished on a connection while memory is short. With more it has to wait.
+const HELD_BYTES_SHORT: usize = 64 << 10;
+
+/// Bytes of an answer from which on it is accounted for.
+const ANSWER_BYTES_MIN: u64 = 64 << 10;
+
 /// What the connection keeps for an open stream.
 pub(crate) enum Work {
-    /// A request that waits to be looked at, or is.
-    Request(Cancel),
+    /// A request that waits to be looked at, or is, or waits for memory.
+    Request(Asked),
     /// A program that runs.
     Run(Arc<Run>),
     /// A load under way.
     Load(Arc<Inbox>),
+    /// An answer that waits to leave, and its memory.
+    Answer(#[expect(dead_code, reason = "held until it has left")] Reservation),
+}
+
+/// How a request learns that its answer is no longer wanted.
+#[derive(Clone, Default)]
+pub(crate) struct Asked {
+    /// For the work that is done for it.
+    pub cancel: Cancel,
+    /// For what waits.
+    pub gone: Arc<Notify>,
 }
 
 impl Work {
     /// Stops what is under way.
     fn abandon(self) {
         match self {
-            Work::Request(cancel) => cancel.set(),
+            Work::Request(asked) => {
+                asked.cancel.set();
+                asked.gone.notify_one();
+            }
             Work::Run(run) => run.cancel(),
             Work::Load(inbox) => inbox.close(),
+            Work::Answer(_) => {}
         }
     }
 }
@@ -57,6 +85,8 @@ pub(crate) struct Connection {
     /// Workers of the scheduler start waits on it; none where nothing serves the connection.
     pub runtime: Option<Handle>,
     socket: Arc<dyn Socket>,
+    /// Bytes that have come and are no whole message yet.
+    incomplete: AtomicUsize,
     /// Grows with everything that comes: with the bytes of each read, and with each frame, for frames that were read
     /// at once may wait for their turns.
     received: AtomicU64,
@@ -66,7 +96,7 @@ impl Connection {
     /// The connection of `caller`.
     pub fn new(caller: Caller, socket: Arc<dyn Socket>) -> Arc<Self> {
         let waiting = caller.clone();
-        let outbox = Outbox::new(socket.clone(), Box::new(move || waiting.wake()));
+        let outbox = Outbox::new(socket.clone(), caller.clock().clone(), Box::new(move || waiting.wake()));
         let received = AtomicU64::new(0);
         Arc::new(Connection {
             caller,
@@ -74,6 +104,7 @@ impl Connection {
             shelf: Mutex::default(),
             runtime: Handle::try_current().ok(),
             socket,
+            incomplete: AtomicUsize::new(0),
             received,
         })
     }
@@ -136,14 +167,14 @@ impl Connection {
 
     /// Stops what was under way on streams that are closed.
     fn abandon(&self, works: impl IntoIterator<Item = Work>) {
-        let mut parked = false;
+        let mut any = false;
         for work in works {
-            parked |= matches!(work, Work::Run(_) | Work::Load(_));
+            any = true;
             work.abandon();
         }
         // A program that has made all its rows cannot be cancelled any more; it may wait for room to end. A load may
-        // wait for rows.
-        if parked {
+        // wait for rows, and a request for its turn.
+        if any {
             self.caller.wake();
         }
     }
@@ -155,6 +186,7 @@ impl Connection {
     pub async fn serve(self: &Arc<Self>, mut buffer: BytesMut) -> Result<()> {
         let mut assembler = Assembler::new();
         let mut turn = Turn::new();
+        let mut held = self.caller.account().empty();
         loop {
             while let Some((header, payload)) = split_frame(&mut buffer)? {
                 turn.took(header);
@@ -167,25 +199,52 @@ impl Connection {
             }
             // What was answered on the spot leaves before the next wait.
             self.outbox.flush();
-            buffer.reserve(READ_BYTES);
-            if self.read(&mut buffer, &mut turn).await == 0 {
+            let unread = if buffer.is_empty() { 0 } else { buffer.capacity() };
+            held.set(assembler.bytes_held() + unread);
+            self.incomplete.store(held.bytes(), Ordering::Relaxed);
+            let wanted = self.room_to_read(held.bytes()).await?;
+            if self.read(&mut buffer, wanted, &mut turn).await == 0 {
                 return Ok(());
             }
         }
     }
 
+    /// How much to read at once, when there is memory for it. `held` bytes have come and are no whole message yet.
+    ///
+    /// # Errors
+    /// `OverLimit` when there was no memory for long: what has come so far is in the way of others.
+    async fn room_to_read(&self, held: usize) -> Result<usize> {
+        let account = self.caller.account();
+        if account.free() >= READ_BYTES {
+            return Ok(READ_BYTES);
+        }
+        if held <= HELD_BYTES_SHORT {
+            return Ok(READ_BYTES_SHORT);
+        }
+        match timeout(PATIENCE, account.reserve(READ_BYTES)).await {
+            Ok(reserved) => reserved.map(|_| READ_BYTES),
+            Err(_) => Err(waited(account, READ_BYTES)),
+        }
+    }
+
+    /// Whether the incomplete messages of the client take so much that others may need it.
+    pub fn is_in_the_way(&self) -> bool {
+        self.incomplete.load(Ordering::Relaxed) > HELD_BYTES_SHORT
+    }
+
     /// Reads until the client closes the connection.
     pub async fn ignore_the_rest(&self) {
-        let mut ignored = BytesMut::with_capacity(READ_BYTES);
-        while self.read(&mut ignored, &mut Turn::new()).await > 0 {
+        let mut ignored = BytesMut::new();
+        while self.read(&mut ignored, READ_BYTES_SHORT, &mut Turn::new()).await > 0 {
             ignored.clear();
             tokio::task::yield_now().await;
         }
     }
 
-    /// Reads some bytes; a connection that broke has ended. To wait begins a new turn.
-    async fn read(&self, buffer: &mut BytesMut, turn: &mut Turn) -> usize {
+    /// Reads some bytes, about as many as are `wanted`; a connection that broke has ended. To wait begins a new turn.
+    async fn read(&self, buffer: &mut BytesMut, wanted: usize, turn: &mut Turn) -> usize {
         loop {
+            buffer.reserve(wanted);
             match self.socket.try_read(buffer) {
                 Ok(bytes) => {
                     self.received.fetch_add(cast::u64_from(bytes), Ordering::Relaxed);
@@ -194,6 +253,10 @@ impl Connection {
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
                     *turn = Turn::new();
+                    // A client that has nothing to say keeps no buffer.
+                    if buffer.is_empty() {
+                        *buffer = BytesMut::new();
+                    }
                     if self.socket.ready(Interest::Readable).await.is_err() {
                         return 0;
                     }
@@ -282,13 +345,19 @@ impl Connection {
 
     /// Ends a stream with these messages.
     pub fn end(&self, stream: u32, mut messages: Vec<Outgoing>) {
+        let bytes: u64 = messages.iter().map(Outgoing::bytes_on_wire).sum();
         let Some(last) = messages.pop() else { return };
-        self.outbox.with(|lanes| {
+        let answer = (bytes >= ANSWER_BYTES_MIN)
+            .then(|| Work::Answer(self.caller.account().take(cast::usize_saturating(bytes))));
+        let before = self.outbox.with(|lanes| {
+            let before = lanes.work(stream).zip(answer).map(|(work, answer)| std::mem::replace(work, answer));
             for message in messages {
                 lanes.push(stream, message);
             }
             lanes.end(stream, last);
+            before
         });
+        drop(before);
         self.outbox.flush();
     }
 }

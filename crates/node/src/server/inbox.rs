@@ -1,9 +1,10 @@
 //! The rows of one load that have come and wait to be decoded.
 //!
 //! Invariant: a client that keeps to its credit has at most a window and one message in here; one that
-//! does not is cut off.
+//! does not is cut off. The memory of a window is the load's; what is beyond is reserved here.
 
-use farpool_model::{Error, Result};
+use farpool_memory::{Account, Reservation};
+use farpool_model::{Error, Result, limits};
 use farpool_pipeline::TaskId;
 use farpool_wire::{FrameKind, Message, Window};
 use parking_lot::Mutex;
@@ -19,8 +20,23 @@ struct State {
     task: Option<TaskId>,
     window: Window,
     rows: VecDeque<Message>,
+    /// For what waits beyond a window.
+    held: Reservation,
+    /// What has come of waiting for memory.
+    memory: Option<Result<Reservation>>,
+    /// Looks at which there were no more rows than at the one before.
+    looks_silent: u32,
+    messages: u64,
     is_complete: bool,
     is_closed: bool,
+}
+
+impl State {
+    /// Accounts for the rows that wait.
+    fn hold(&mut self) {
+        let bytes: usize = self.rows.iter().map(|message| message.body.len()).sum();
+        self.held.set(bytes.saturating_sub(limits::STREAM_WINDOW_BYTES));
+    }
 }
 
 /// What comes next.
@@ -38,11 +54,15 @@ pub(crate) enum Taken {
 
 impl Inbox {
     /// That of a new load.
-    pub fn new() -> Self {
+    pub fn new(account: &Account) -> Self {
         let state = State {
             task: None,
             window: Window::new(),
             rows: VecDeque::new(),
+            held: account.empty(),
+            memory: None,
+            looks_silent: 0,
+            messages: 0,
             is_complete: false,
             is_closed: false,
         };
@@ -71,6 +91,8 @@ impl Inbox {
             }
             state.window.sent(message.bytes_on_wire);
             state.rows.push_back(message);
+            state.messages += 1;
+            state.hold();
         }
         Ok(state.task)
     }
@@ -80,6 +102,8 @@ impl Inbox {
         let mut state = self.state.lock();
         state.is_closed = true;
         state.rows.clear();
+        state.memory = None;
+        state.hold();
     }
 
     /// Rows that were taken have been dealt with and make place for others.
@@ -100,10 +124,41 @@ impl Inbox {
             return Taken::Gone;
         }
         match state.rows.pop_front() {
-            Some(message) => Taken::Rows(message),
+            Some(message) => {
+                state.hold();
+                Taken::Rows(message)
+            }
             None if state.is_complete => Taken::Complete,
             None => Taken::Nothing,
         }
+    }
+
+    /// The load waited for memory, which it has now, or not.
+    pub fn put_memory(&self, memory: Result<Reservation>) -> Option<TaskId> {
+        let mut state = self.state.lock();
+        if !state.is_closed {
+            state.memory = Some(memory);
+        }
+        state.task
+    }
+
+    /// What came of waiting for memory.
+    pub fn take_memory(&self) -> Option<Result<Reservation>> {
+        self.state.lock().memory.take()
+    }
+
+    /// Whether [`Inbox::take_memory`] has something.
+    pub fn has_memory(&self) -> bool {
+        self.state.lock().memory.is_some()
+    }
+
+    /// Called every so often: whether nothing has come for `looks` such calls, with nothing left to take.
+    pub fn is_silent(&self, looks: u32) -> bool {
+        let mut state = self.state.lock();
+        let messages = std::mem::take(&mut state.messages);
+        let waits = messages == 0 && state.rows.is_empty() && !state.is_complete && state.memory.is_none();
+        state.looks_silent = if waits { state.looks_silent + 1 } else { 0 };
+        state.looks_silent >= looks
     }
 
     /// Whether the client cancelled or is gone.

@@ -152,6 +152,12 @@ impl<W> Lanes<W> {
         self.lanes.get_mut(&stream).filter(|lane| !lane.ended)?.work.as_mut()
     }
 
+    /// What the connection keeps for each open stream, but for those whose last message is queued.
+    pub fn works(&self) -> impl Iterator<Item = (u32, &W)> {
+        let open = self.lanes.iter().filter(|(_, lane)| !lane.ended);
+        open.filter_map(|(stream, lane)| lane.work.as_ref().map(|work| (*stream, work)))
+    }
+
     /// Queues a message; false when the stream is not open (any more).
     pub fn push(&mut self, stream: u32, message: Outgoing) -> bool {
         let Some(lane) = self.lanes.get_mut(&stream).filter(|lane| !lane.ended) else { return false };

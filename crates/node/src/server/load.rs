@@ -2,22 +2,31 @@
 //! of a table when all are there.
 //!
 //! A load is a task of the scheduler. A step decodes one message, encodes one column of a row group, places a row
-//! group in the pool, or makes the table visible; several workers may encode at once, one decodes. Credit goes back to
+//! group in the pool, works on the profiles of appends that this one would get too far ahead of, or makes the table
+//! visible; several workers may encode at once, one decodes. Credit goes back to
 //! the client as its rows have been encoded, which is the whole of back-pressure: a client that falls silent occupies
 //! no thread. Rows that do not fill a row group yet cannot be encoded; there is one such row group for each load,
 //! whose bytes are bounded.
 
 use super::connection::{Connection, Work};
 use super::inbox::{Inbox, Taken};
+use crate::admission::{PATIENCE, cannot_wait, waited};
+use crate::profiles;
 use arrow_schema::SchemaRef;
-use farpool_model::{Clock, Error, Result};
+use farpool_memory::Reservation;
+use farpool_model::{Clock, Error, Result, TableInfo, limits};
 use farpool_pipeline::{End, Progress, Readiness, Task};
-use farpool_store::{Committed, Load, Piece};
-use farpool_wire::{Message, Request, Response};
+use farpool_store::{AwaitedProfile, Load, Piece};
+use farpool_wire::{Message, Request, Response, bytes_to_decode};
 use parking_lot::Mutex;
 use std::collections::VecDeque;
 use std::mem;
 use std::sync::Arc;
+use tokio::task::AbortHandle;
+use tokio::time::timeout;
+
+/// How often rows are held that wait for their row group, or are encoded: as they came, and encoded.
+const FORMS: usize = 2;
 
 /// Opens a stream for the load that `message` begins.
 ///
@@ -25,14 +34,25 @@ use std::sync::Arc;
 /// When the client may not open the stream, so that the connection cannot go on. What is wrong with the
 /// load itself is answered on its stream.
 pub(super) fn begin(connection: &Arc<Connection>, message: Message) -> Result<()> {
-    let inbox = Arc::new(Inbox::new());
+    let account = connection.caller.account();
+    let inbox = Arc::new(Inbox::new(account));
     let stream = message.stream;
     connection.outbox.open(stream, message.bytes_on_wire, Work::Load(inbox.clone()))?;
+    // The client may send as much before anybody has looked at the request.
+    let held = match account.try_reserve(limits::STREAM_WINDOW_BYTES) {
+        Ok(held) => held,
+        Err(error) => {
+            connection.fail(stream, error);
+            return Ok(());
+        }
+    };
+    let phase = Phase::New(message);
+    let state = State { phase, in_hand: 0, unpaid: VecDeque::new(), held, decoding: 0, waits: None };
     let task = LoadTask {
         connection: connection.clone(),
         stream,
         inbox: inbox.clone(),
-        state: Mutex::new(State { phase: Phase::New(message), in_hand: 0, unpaid: VecDeque::new() }),
+        state: Mutex::new(state),
         outcome: Mutex::default(),
     };
     // Rows that follow are put into the inbox by the thread that calls this: it knows the task by then.
@@ -47,7 +67,7 @@ struct LoadTask {
     /// Held for as long as it takes to buffer the rows of a message, at most.
     state: Mutex<State>,
     /// `None` when the client went away.
-    outcome: Mutex<Option<Result<Committed>>>,
+    outcome: Mutex<Option<Result<TableInfo>>>,
 }
 
 struct State {
@@ -56,6 +76,12 @@ struct State {
     in_hand: usize,
     /// Messages whose credit was not given back, in order: the number of rows up to their end, and their bytes.
     unpaid: VecDeque<(u64, u64)>,
+    /// The memory of rows, from where they come in to where they are in the pool.
+    held: Reservation,
+    /// Bytes of it for the message that is being decoded.
+    decoding: usize,
+    /// Ends what waits for memory.
+    waits: Option<AbortHandle>,
 }
 
 enum Phase {
@@ -63,6 +89,8 @@ enum Phase {
     New(Message),
     /// Rows come in. Boxed, as are large variants everywhere.
     Open(Box<Open>),
+    /// All rows are encoded, but profiles are to be made before they are published.
+    Behind(Box<Open>, Arc<AwaitedProfile>),
     /// A worker decides how it goes on.
     Taken,
 }
@@ -73,6 +101,8 @@ struct Open {
     schema: SchemaRef,
     /// A worker decodes a message: those after it wait, for rows go in order.
     is_decoding: bool,
+    /// The message that is to be decoded when there is memory for it.
+    unread: Option<Message>,
     /// The end of the rows was seen.
     is_complete: bool,
 }
@@ -82,6 +112,7 @@ enum Step {
     Begin(Message),
     Decode(Message, SchemaRef),
     Encode(Piece),
+    KeepUp(Arc<AwaitedProfile>),
     Commit(Box<Open>),
     /// The client is gone: what was loaded is dropped.
     Abandon(Phase),
@@ -96,9 +127,8 @@ impl Task for LoadTask {
         if is_ready { Readiness::Ready } else { Readiness::Waiting }
     }
 
-    fn step(&self, _clock: &dyn Clock) -> Progress {
-        self.connection.caller.rows_came();
-        self.advance().unwrap_or_else(|error| {
+    fn step(&self, clock: &dyn Clock) -> Progress {
+        self.advance(clock).unwrap_or_else(|error| {
             self.outcome.lock().get_or_insert(Err(error));
             Progress::Done
         })
@@ -110,10 +140,10 @@ impl Task for LoadTask {
 
     fn finish(&self, end: End) {
         // Whatever the outcome, the pages of a load that failed are free before anybody hears of it.
-        drop(mem::replace(&mut self.state.lock().phase, Phase::Taken));
+        self.let_go();
         let outcome = self.outcome.lock().take();
         match (outcome, end.error) {
-            (Some(Ok(committed)), _) => self.answer(committed),
+            (Some(Ok(info)), _) => self.connection.answer(self.stream, &Response::Loaded(info)),
             (Some(Err(error)), _) | (None, Some(error)) => self.connection.fail(self.stream, error),
             (None, None) => {}
         }
@@ -121,19 +151,39 @@ impl Task for LoadTask {
 }
 
 impl LoadTask {
-    fn advance(&self) -> Result<Progress> {
+    /// Gives back pages and memory.
+    fn let_go(&self) {
+        let mut state = self.state.lock();
+        let phase = mem::replace(&mut state.phase, Phase::Taken);
+        let held = state.held.split(usize::MAX);
+        if let Some(waits) = state.waits.take() {
+            waits.abort();
+        }
+        drop(state);
+        drop((phase, held));
+    }
+
+    fn advance(&self, clock: &dyn Clock) -> Result<Progress> {
         let step = self.state.lock().take_step(&self.inbox);
         match step {
             Step::Begin(message) => self.open(&message)?,
-            Step::Decode(message, schema) => self.decode(&message, &schema)?,
+            Step::Decode(message, schema) => self.decode(message, &schema)?,
             Step::Encode(piece) => {
                 let done = piece.run();
-                self.settle(|open, _| open.load.done(done))?;
+                self.settle(|open, _, _| open.load.done(done))?;
             }
-            Step::Commit(open) => {
-                *self.outcome.lock() = Some(Ok(open.load.publish()?));
-                return Ok(Progress::Done);
-            }
+            Step::KeepUp(profile) => match profiles::step(&profile, clock, || self.inbox.is_closed()) {
+                // Whether there is a profile in the end does not concern the load.
+                Progress::Worked | Progress::Done => {}
+                Progress::Busy => return Ok(Progress::Busy),
+            },
+            Step::Commit(open) => match open.load.profile_before(self.connection.caller.waker()) {
+                Some(profile) => self.state.lock().phase = Phase::Behind(open, Arc::new(profile)),
+                None => {
+                    *self.outcome.lock() = Some(Ok(open.load.publish()?));
+                    return Ok(Progress::Done);
+                }
+            },
             Step::Abandon(phase) => {
                 drop(phase);
                 return Ok(Progress::Done);
@@ -148,20 +198,22 @@ impl LoadTask {
             return Err(Error::invalid("not the beginning of a load"));
         };
         let load = self.connection.caller.begin_load(&table, &schema, mode, rows_hint)?;
-        let open = Open { load, schema, is_decoding: false, is_complete: false };
+        let open = Open { load, schema, is_decoding: false, unread: None, is_complete: false };
         let mut state = self.state.lock();
         state.in_hand -= 1;
         state.phase = Phase::Open(Box::new(open));
         Ok(())
     }
 
-    fn decode(&self, message: &Message, schema: &SchemaRef) -> Result<()> {
-        let batch = match Request::decode(message, Some(schema))? {
+    fn decode(&self, message: Message, schema: &SchemaRef) -> Result<()> {
+        let Some(message) = self.reserve_for(message)? else { return Ok(()) };
+        let batch = match Request::decode(&message, Some(schema))? {
             Request::LoadBatch(batch) => batch,
             other => return Err(Error::invalid(format!("{} in a load", other.kind().name()))),
         };
-        self.settle(|open, unpaid| {
+        self.settle(|open, unpaid, decoding| {
             open.is_decoding = false;
+            *decoding = 0;
             open.load.buffer(&batch)?;
             unpaid.push_back((open.load.rows_buffered(), message.bytes_on_wire));
             Ok(())
@@ -169,16 +221,54 @@ impl LoadTask {
     }
 
     /// Books what came of a step, and gives credit back for what has been encoded by now.
-    fn settle(&self, book: impl FnOnce(&mut Open, &mut VecDeque<(u64, u64)>) -> Result<()>) -> Result<()> {
+    fn settle(
+        &self,
+        book: impl FnOnce(&mut Open, &mut VecDeque<(u64, u64)>, &mut usize) -> Result<()>,
+    ) -> Result<()> {
         let bytes = {
             let mut state = self.state.lock();
-            let State { phase, in_hand, unpaid } = &mut *state;
+            let State { phase, in_hand, unpaid, held, decoding, .. } = &mut *state;
             *in_hand -= 1;
             let Phase::Open(open) = phase else { return Ok(()) };
-            book(open, unpaid)?;
+            book(open, unpaid, decoding)?;
+            held.set(limits::STREAM_WINDOW_BYTES + FORMS * open.load.bytes_held() + *decoding);
             take_paid(unpaid, &open.load)
         };
         if bytes > 0 { self.grant(bytes) } else { Ok(()) }
+    }
+
+    /// Reserves what decoding a message takes, and what becomes of its rows. Without so much memory the message waits,
+    /// for a bounded time, and this gives nothing.
+    fn reserve_for(&self, message: Message) -> Result<Option<Message>> {
+        let rows = bytes_to_decode(&message.body)?.max(message.body.len());
+        let wanted = message.body.len() + FORMS * rows;
+        let mut state = self.state.lock();
+        match self.inbox.take_memory() {
+            Some(memory) => state.held.join(memory?),
+            None if state.held.try_grow(wanted).is_ok() => {}
+            None => return self.wait_for(wanted, message, &mut state).map(|()| None),
+        }
+        state.decoding = wanted;
+        Ok(Some(message))
+    }
+
+    fn wait_for(&self, bytes: usize, message: Message, state: &mut State) -> Result<()> {
+        let account = self.connection.caller.account().clone();
+        let runtime = self.connection.runtime.as_ref().ok_or_else(cannot_wait)?;
+        state.in_hand -= 1;
+        if let Phase::Open(open) = &mut state.phase {
+            open.unread = Some(message);
+        }
+        let (inbox, caller) = (self.inbox.clone(), self.connection.caller.clone());
+        let wait = runtime.spawn(async move {
+            let memory = match timeout(PATIENCE, account.reserve(bytes)).await {
+                Ok(memory) => memory,
+                Err(_) => Err(waited(&account, bytes)),
+            };
+            inbox.put_memory(memory).into_iter().for_each(|task| caller.wake_task(task));
+        });
+        state.waits = Some(wait.abort_handle());
+        Ok(())
     }
 
     fn grant(&self, bytes: u64) -> Result<()> {
@@ -187,24 +277,6 @@ impl LoadTask {
             self.connection.outbox.push(self.stream, message);
         }
         Ok(())
-    }
-
-    /// Tells the client. After an append that is far ahead of its statistics, a thread for work that blocks sees to
-    /// these first.
-    fn answer(&self, committed: Committed) {
-        let (connection, stream) = (self.connection.clone(), self.stream);
-        match &self.connection.runtime {
-            Some(runtime) if committed.is_behind() => {
-                let tell = move || {
-                    connection.guarded(stream, || {
-                        connection.answer(stream, &Response::Loaded(committed.keep_up()));
-                        Ok(())
-                    })
-                };
-                drop(runtime.spawn_blocking(tell));
-            }
-            _ => connection.answer(stream, &Response::Loaded(committed.info().clone())),
-        }
     }
 }
 
@@ -222,7 +294,12 @@ impl State {
     fn has_step(&self, inbox: &Inbox) -> bool {
         let has_piece = match &self.phase {
             Phase::New(_) => true,
+            Phase::Open(open) if open.unread.is_some() => {
+                let news = inbox.has_memory() || inbox.is_closed();
+                return open.load.has_piece() || self.in_hand > 0 || news;
+            }
             Phase::Open(open) => open.load.has_piece(),
+            Phase::Behind(_, profile) => return profile.has_step() || inbox.is_closed(),
             Phase::Taken => false,
         };
         has_piece || self.in_hand > 0 || inbox.has_news()
@@ -241,6 +318,14 @@ impl State {
                 }
                 None => Step::Commit(open),
             },
+            Phase::Behind(open, profile) if profile.is_settled() => {
+                drop(profile);
+                Step::Commit(open)
+            }
+            Phase::Behind(open, profile) => {
+                self.phase = Phase::Behind(open, profile.clone());
+                Step::KeepUp(profile)
+            }
             Phase::Taken => Step::Nothing,
         };
         if matches!(step, Step::Begin(_) | Step::Decode(..) | Step::Encode(_)) {
@@ -256,6 +341,9 @@ impl Open {
         // Rows that lie in memory come before those that would come on top of them.
         if let Some(piece) = self.load.next_piece() {
             return Some(Step::Encode(piece));
+        }
+        if let Some(message) = self.unread.take_if(|_| inbox.has_memory()) {
+            return Some(Step::Decode(message, self.schema.clone()));
         }
         if self.is_decoding {
             return Some(Step::Nothing);

@@ -1,9 +1,8 @@
 //! How fast the socket of a connection takes bytes.
 //!
 //! Only times in which the socket was full say something: then the link, or the reader at its other end, is
-//! what everything waits for. Until that happens a guess stands in, by where the client is.
-
-use crate::clock::Stopwatch;
+//! what everything waits for. Until that happens a guess stands in, by where the client is. Times are nanoseconds by
+//! the node's clock.
 
 /// What a client on this machine takes (`cargo run -p farpool-node --example loopback`): the cost of a byte there
 /// is that of copying it in and out of the system, and of making an array of it.
@@ -25,7 +24,7 @@ pub(super) struct Meter {
 
 #[derive(Debug)]
 struct Busy {
-    since: Stopwatch,
+    since_ns: u64,
     bytes: usize,
     was_full: bool,
 }
@@ -42,11 +41,11 @@ impl Meter {
     }
 
     /// The socket took bytes, and there is more to write or not.
-    pub fn wrote(&mut self, bytes: usize, more: bool) {
-        let busy = self.busy.get_or_insert_with(Busy::now);
+    pub fn wrote(&mut self, bytes: usize, more: bool, now_ns: u64) {
+        let busy = self.busy.get_or_insert_with(|| Busy::since(now_ns));
         busy.bytes += bytes;
         if busy.bytes >= SAMPLE_BYTES {
-            self.sample();
+            self.sample(now_ns);
         }
         if !more {
             self.busy = None;
@@ -54,14 +53,14 @@ impl Meter {
     }
 
     /// The socket took no more.
-    pub fn full(&mut self) {
-        self.busy.get_or_insert_with(Busy::now).was_full = true;
+    pub fn full(&mut self, now_ns: u64) {
+        self.busy.get_or_insert_with(|| Busy::since(now_ns)).was_full = true;
     }
 
-    fn sample(&mut self) {
-        let Some(busy) = self.busy.replace(Busy::now()) else { return };
+    fn sample(&mut self, now_ns: u64) {
+        let Some(busy) = self.busy.replace(Busy::since(now_ns)) else { return };
         if busy.was_full {
-            self.add(busy.bytes, busy.since.elapsed_ns());
+            self.add(busy.bytes, now_ns.saturating_sub(busy.since_ns));
         }
     }
 
@@ -73,8 +72,8 @@ impl Meter {
 }
 
 impl Busy {
-    fn now() -> Self {
-        Busy { since: Stopwatch::start(), bytes: 0, was_full: false }
+    fn since(now_ns: u64) -> Self {
+        Busy { since_ns: now_ns, bytes: 0, was_full: false }
     }
 }
 
@@ -94,14 +93,15 @@ mod tests {
     #[test]
     fn a_socket_that_was_never_full_says_nothing() {
         let mut meter = Meter::new(false);
-        meter.wrote(2 * SAMPLE_BYTES, true);
+        meter.wrote(2 * SAMPLE_BYTES, true, 1);
         assert_eq!(meter.bytes_per_s(), NETWORK_BYTES_PER_S);
-        meter.full();
-        meter.wrote(SAMPLE_BYTES / 2, true);
-        meter.wrote(SAMPLE_BYTES / 4, false);
+        meter.full(2);
+        meter.wrote(SAMPLE_BYTES / 2, true, 3);
+        meter.wrote(SAMPLE_BYTES / 4, false, 4);
         assert_eq!(meter.bytes_per_s(), NETWORK_BYTES_PER_S, "too few bytes, then a pause");
-        meter.full();
-        meter.wrote(SAMPLE_BYTES, true);
-        assert_ne!(meter.bytes_per_s(), NETWORK_BYTES_PER_S);
+        meter.full(1_000_000_000);
+        meter.wrote(SAMPLE_BYTES, true, 2_000_000_000);
+        let seen = SAMPLE_BYTES as f64;
+        assert_eq!(meter.bytes_per_s(), (NETWORK_BYTES_PER_S + seen) / 2.0);
     }
 }

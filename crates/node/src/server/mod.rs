@@ -1,7 +1,7 @@
 //! The node's socket: who is let in, and how everything ends.
 //!
-//! Each connection is a task that reads, writes and looks after it; programs run on the node's worker
-//! threads, loads encode on threads for blocking work. Nothing here scans.
+//! Each connection is a task that reads, writes and looks after it; what it is asked for is work for the node's worker
+//! threads. Nothing here scans.
 
 mod connection;
 mod greeting;
@@ -13,6 +13,7 @@ mod lobby;
 mod meter;
 mod outbox;
 mod packing;
+mod programs;
 mod pulse;
 mod requests;
 mod sink;

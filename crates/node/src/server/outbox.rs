@@ -8,7 +8,7 @@
 use super::lanes::Lanes;
 use super::meter::Meter;
 use bytes::{Buf, Bytes};
-use farpool_model::{Error, Result, limits};
+use farpool_model::{Clock, Error, Result, limits};
 use farpool_wire::{Interest, Outgoing, Response, Socket};
 use parking_lot::Mutex;
 use std::collections::VecDeque;
@@ -28,6 +28,7 @@ const WRITES_PER_TURN: usize = 16;
 /// The sending side of a connection.
 pub(crate) struct Outbox<W> {
     socket: Arc<dyn Socket>,
+    clock: Arc<dyn Clock>,
     state: Mutex<State<W>>,
     writer: Notify,
     on_room: Box<dyn Fn() + Send + Sync>,
@@ -70,8 +71,8 @@ enum Progress {
 }
 
 impl<W> Outbox<W> {
-    /// An outbox for `socket`. `on_room` is called when a stream that was full has room again.
-    pub fn new(socket: Arc<dyn Socket>, on_room: Box<dyn Fn() + Send + Sync>) -> Self {
+    /// An outbox for `socket`, timed by `clock`. `on_room` is called when a stream that was full has room again.
+    pub fn new(socket: Arc<dyn Socket>, clock: Arc<dyn Clock>, on_room: Box<dyn Fn() + Send + Sync>) -> Self {
         let state = State {
             lanes: Lanes::new(),
             meter: Meter::new(socket.is_near()),
@@ -80,7 +81,7 @@ impl<W> Outbox<W> {
             writing: false,
             closed: false,
         };
-        Outbox { socket, state: Mutex::new(state), writer: Notify::new(), on_room }
+        Outbox { socket, clock, state: Mutex::new(state), writer: Notify::new(), on_room }
     }
 
     /// Looks at or changes the streams. Nothing leaves before [`Outbox::flush`] or [`Outbox::wake`].
@@ -236,7 +237,7 @@ impl<W> Outbox<W> {
             }
             state.writing = !segments.is_empty();
             let more = state.writing;
-            state.meter.wrote(bytes, more);
+            state.meter.wrote(bytes, more, self.clock.now_ns());
             segments
         };
         if room {
@@ -248,10 +249,11 @@ impl<W> Outbox<W> {
     /// Ends the caller's turn as the writer, after it has written `bytes` and, perhaps, found the socket
     /// full, and leaves `segments` to the next one.
     fn pause(&self, mut segments: VecDeque<Bytes>, bytes: usize, full: bool) {
+        let now_ns = self.clock.now_ns();
         let mut state = self.state.lock();
-        state.meter.wrote(bytes, true);
+        state.meter.wrote(bytes, true, now_ns);
         if full {
-            state.meter.full();
+            state.meter.full(now_ns);
         }
         state.writing = false;
         segments.append(&mut state.unwritten);

@@ -6,10 +6,9 @@
 //! packing, which is measured, and that of unpacking. Every result begins with a trial, which also gives small
 //! results their small messages.
 
-use crate::clock;
 use arrow_array::RecordBatch;
 use farpool_columns::{Chunk, RowGroup, pack_array, pack_chunks};
-use farpool_model::{Encoding, Receipt, Result, ResultForm, cast, limits};
+use farpool_model::{Clock, Encoding, Receipt, Result, ResultForm, cast, limits};
 use farpool_wire::{FrameKind, Outgoing, encode_batch};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
@@ -21,8 +20,9 @@ const TRIAL_BYTES: u64 = 256 << 10;
 const UNPACKED_BYTES_PER_S: f64 = 4e9;
 
 /// The form of one result, and what has left so far.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct Packing {
+    clock: Arc<dyn Clock>,
     form: ResultForm,
     plain: Tally,
     packed: Tally,
@@ -46,9 +46,11 @@ impl Tally {
 }
 
 impl Packing {
-    /// For a client that asks for `form`.
-    pub fn new(form: ResultForm) -> Self {
-        Packing { form, ..Packing::default() }
+    /// For a client that asks for `form`; what packing takes is measured by `clock`.
+    pub fn new(form: ResultForm, clock: Arc<dyn Clock>) -> Self {
+        let (plain, packed) = Default::default();
+        let (packing_ns, packing_bytes_plain, packing_bytes) = Default::default();
+        Packing { clock, form, plain, packed, packing_ns, packing_bytes_plain, packing_bytes }
     }
 
     /// The messages for `batch`, over a link that takes `link_bytes_per_s`.
@@ -125,14 +127,14 @@ impl Packing {
     }
 
     fn packed(&self, batch: &RecordBatch) -> Result<Vec<Outgoing>> {
-        let start = clock::thread_cpu_ns();
+        let start = self.clock.thread_cpu_ns();
         let pack = |column| pack_array(column).map(Arc::new);
         let chunks: Vec<Arc<Chunk>> = batch.columns().iter().map(pack).collect::<Result<_>>()?;
         let bytes_plain: usize = chunks.iter().map(|chunk| chunk.bytes_plain()).sum();
         let pieces = pack_chunks(batch.num_rows(), &chunks);
         let bytes = pieces.iter().map(|piece| piece.len()).sum();
         let Ok(message) = Outgoing::new(FrameKind::Parcel, pieces) else { return self.plain(batch) };
-        self.packing_ns.fetch_add(clock::thread_cpu_ns().saturating_sub(start), Relaxed);
+        self.packing_ns.fetch_add(self.clock.thread_cpu_ns().saturating_sub(start), Relaxed);
         self.packing_bytes_plain.fetch_add(cast::u64_from(bytes_plain), Relaxed);
         self.packing_bytes.fetch_add(cast::u64_from(bytes), Relaxed);
         self.packed.add(bytes_plain);

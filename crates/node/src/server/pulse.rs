@@ -4,7 +4,7 @@
 //! Time comes in ticks, so that nothing is stamped on the way of bytes; all periods are exact to a tick.
 //! Invariant: a client that answers, or still takes bytes of its results, is never given up as dead.
 
-use super::connection::Connection;
+use super::connection::{Connection, Work};
 use super::lanes::Stalled;
 use farpool_model::{Error, limits};
 use std::time::Duration;
@@ -23,6 +23,9 @@ const GONE_TICKS: u64 = ASK_TICKS + limits::PONG_MS_MAX / TICK_MS;
 /// Ticks that a result may wait to be read.
 const UNREAD_TICKS: u32 = (limits::UNREAD_MS_MAX / TICK_MS) as u32;
 
+/// Ticks after which what does not move is in the way of those who wait for memory.
+const SHORT_TICKS: u32 = 2;
+
 const _: () = assert!(ASK_TICKS > 0 && GONE_TICKS > ASK_TICKS && UNREAD_TICKS as u64 > GONE_TICKS);
 
 /// Looks after a connection until its client is gone, which the error then says. `tick` is how long a tick lasts.
@@ -30,21 +33,32 @@ pub(super) async fn watch_over(connection: &Connection, tick: Duration) -> Error
     let mut silence = Silence::default();
     loop {
         sleep(tick).await;
-        give_up_unread(connection);
+        let is_short = connection.caller.account().memory().is_short();
+        give_up_unread(connection, is_short);
+        give_up_silent_loads(connection, is_short);
         match silence.tick(connection.progress()) {
             Pulse::Alive => {}
             Pulse::Unknown => connection.outbox.ping(),
             Pulse::Gone => return gone(),
         }
+        if is_short && silence.ticks >= u64::from(SHORT_TICKS) && connection.is_in_the_way() {
+            return needed("the rest of a message did not come");
+        }
     }
 }
 
 /// Ends programs whose clients give no credit or do not read: they hold tables and groups for nobody.
-fn give_up_unread(connection: &Connection) {
+fn give_up_unread(connection: &Connection, is_short: bool) {
     let stalled = connection.outbox.with(|lanes| {
         lanes.tick();
-        lanes.stalled(UNREAD_TICKS)
+        lanes.stalled(if is_short { SHORT_TICKS } else { UNREAD_TICKS })
     });
+    if is_short {
+        for Stalled { stream, .. } in stalled {
+            connection.give_up(stream, needed("the result was not read"));
+        }
+        return;
+    }
     for Stalled { stream, bytes_queued } in stalled {
         let minutes = limits::UNREAD_MS_MAX / 60_000;
         tracing::info!(stream, bytes_queued, "a result was not read for {minutes} minutes");
@@ -52,6 +66,27 @@ fn give_up_unread(connection: &Connection) {
             .advise("read results as they come; run the query again, with a limit if it gives too many rows");
         connection.give_up(stream, error);
     }
+}
+
+/// Ends loads whose clients have sent nothing for a while, if others wait for the memory that their rows take.
+fn give_up_silent_loads(connection: &Connection, is_short: bool) {
+    let silent: Vec<u32> = connection.outbox.with(|lanes| {
+        let loads = lanes.works().filter_map(|(stream, work)| match work {
+            Work::Load(inbox) => Some((stream, inbox.is_silent(SHORT_TICKS))),
+            _ => None,
+        });
+        loads.filter(|(_, silent)| *silent).map(|(stream, _)| stream).collect()
+    });
+    for stream in silent.into_iter().filter(|_| is_short) {
+        connection.give_up(stream, needed("no rows came"));
+    }
+}
+
+/// The error of whoever holds memory for nothing while others wait for it.
+fn needed(what: &str) -> Error {
+    let seconds = u64::from(SHORT_TICKS) * TICK_MS / 1000;
+    Error::over_limit(format!("{what} for {seconds} s, while others waited for the memory that it takes"))
+        .advise("try again later; read results as they come, and send what you have begun to send")
 }
 
 fn gone() -> Error {

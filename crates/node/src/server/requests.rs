@@ -3,14 +3,17 @@
 //! Invariant: nothing of a request is decoded on the thread that reads the socket; that is work for the scheduler,
 //! within the caller's share.
 
-use super::connection::{Connection, Work};
-use super::sink::StreamSink;
-use crate::kept::Kept;
+use super::connection::{Asked, Connection, Work};
+use super::programs::Starting;
 use crate::{Caller, Shape};
 use arrow_schema::SchemaRef;
 use farpool_columns::Table;
-use farpool_model::{Error, Expr, Program, Result, ResultForm, TableName, Version};
-use farpool_pipeline::{Cancel, Run};
+use farpool_memory::Reservation;
+use farpool_model::{
+    Error, Expr, Prepared, Program, Result, ResultForm, SchemaFingerprint, TableName, Version,
+};
+use farpool_pipeline::BoundProgram;
+use farpool_store::AwaitedStatistics;
 use farpool_wire::{FrameKind, Message, Outgoing, Request, Response, substrait};
 use std::cell::OnceCell;
 use std::sync::Arc;
@@ -21,8 +24,8 @@ enum Outcome {
     Answer(Vec<Outgoing>),
     /// Something was started that will answer.
     Started,
-    /// What the rows of a table hold is to be told, which may take long.
-    Statistics(TableName),
+    /// What the rows of a table hold is to be found out first.
+    Statistics(Box<AwaitedStatistics>),
 }
 
 /// Opens a stream for the request in `message`, and has it looked at.
@@ -31,22 +34,24 @@ enum Outcome {
 /// When the client may not open the stream, so that the connection cannot go on. What is wrong with the
 /// request itself is answered on its stream.
 pub(super) fn begin(connection: &Arc<Connection>, message: Message) -> Result<()> {
-    let cancel = Cancel::new();
+    let asked = Asked::default();
     let stream = message.stream;
-    connection.outbox.open(stream, message.bytes_on_wire, Work::Request(cancel.clone()))?;
+    connection.outbox.open(stream, message.bytes_on_wire, Work::Request(asked.clone()))?;
     if !is_request(message.kind) {
         let kind = message.kind.name();
         connection.fail(stream, Error::invalid(format!("{kind} does not belong here")));
         return Ok(());
     }
     let (to, of) = (connection.clone(), connection.clone());
-    let work = move |caller: &Caller| carry_out(caller, &of, &message);
-    let caller = connection.caller.until(cancel);
+    // What has come is there, whether there is room for it or not; the next bytes are read when there is.
+    let mut held = connection.caller.account().take(message.body.len());
+    let caller = connection.caller.until(asked.cancel.clone());
+    let work = move |caller: &Caller| carry_out(caller, &of, &message, &asked, &mut held);
     let asker = caller.clone();
     caller.spawn(work, move |outcome| match outcome {
         Ok(Outcome::Answer(messages)) => to.end(stream, messages),
         Ok(Outcome::Started) => {}
-        Ok(Outcome::Statistics(table)) => tell_statistics(to, asker, stream, table),
+        Ok(Outcome::Statistics(statistics)) => tell_statistics(to, asker, stream, *statistics),
         Err(error) => to.fail(stream, error),
     });
     Ok(())
@@ -58,35 +63,49 @@ fn is_request(kind: FrameKind) -> bool {
     matches!(kind, Prepare | Execute | Tables | Table | Drop | Statistics | Status)
 }
 
-fn carry_out(caller: &Caller, connection: &Arc<Connection>, message: &Message) -> Result<Outcome> {
+fn carry_out(
+    caller: &Caller,
+    connection: &Arc<Connection>,
+    message: &Message,
+    asked: &Asked,
+    held: &mut Reservation,
+) -> Result<Outcome> {
+    let begin = |run, answer, results, held| {
+        let (connection, stream) = (connection.clone(), message.stream);
+        Starting { connection, stream, run, answer, results }.begin(caller, asked, held)
+    };
     let response = match Request::decode(message, None)? {
-        Request::Prepare { plan } => {
-            let (program, version, table) = read_plan(caller, connection, &plan)?;
-            let prepared = caller.prepare(&program, version, &table)?;
-            let table_schema = table.schema.clone();
-            keep(connection, message.stream, plan.len(), Kept { prepared: prepared.clone(), table });
-            Response::Prepared { prepared, table_schema }
+        Request::Prepare { plan, schema } => {
+            let program = prepare(caller, connection, &plan, schema)?;
+            let answers = answers(&program);
+            keep(caller, connection, message.stream, plan.len(), program)?;
+            answers
         }
-        Request::Execute { plan, results } => {
-            let (program, version, table) = read_plan(caller, connection, &plan)?;
-            let prepared = caller.prepare(&program, version, &table)?;
-            let run = caller.start(prepared, table.clone(), shape(results))?;
-            submit(caller, connection, message.stream, run, &table.schema, results)?;
+        Request::Execute { plan, schema, results } => {
+            let program = prepare(caller, connection, &plan, schema)?;
+            let run = caller.start(&program, None, shape(results))?;
+            begin(run, answers(&program), results, held)?;
             return Ok(Outcome::Started);
         }
         Request::ExecutePrepared { handle, conditions, results } => {
             let kept = connection.shelf.lock().get(handle);
             let kept = kept.ok_or_else(|| Error::stale(format!("nothing is kept under handle {handle}")))?;
             let conditions = conditions.map(|plan| read_conditions(&kept, &plan)).transpose()?.flatten();
-            let run = caller.start_kept(&kept, conditions.as_ref(), shape(results))?;
-            submit(caller, connection, message.stream, run, &kept.table.schema, results)?;
+            let run = caller.start(&kept, conditions.as_ref(), shape(results))?;
+            begin(run, Response::Unchanged, results, held)?;
             return Ok(Outcome::Started);
         }
         Request::Tables => Response::Tables(caller.tables()?),
         Request::Table { name, known } => {
             caller.table(&name, known)?.map_or(Response::Unchanged, Response::Table)
         }
-        Request::Statistics { table, columns: None } => return Ok(Outcome::Statistics(table)),
+        Request::Statistics { table, columns: None } => {
+            let statistics = caller.await_statistics(&table)?;
+            if !statistics.profile().is_settled() {
+                return Ok(Outcome::Statistics(Box::new(statistics)));
+            }
+            Response::Statistics(Box::new(statistics.get()?))
+        }
         Request::Statistics { table, columns: Some(columns) } => {
             let columns: Vec<usize> = columns.into_iter().map(|column| column as usize).collect();
             Response::Statistics(Box::new(caller.known_statistics(&table, &columns)?))
@@ -101,30 +120,39 @@ fn carry_out(caller: &Caller, connection: &Arc<Connection>, message: &Message) -
     response.encode().map(Outcome::Answer)
 }
 
-/// Answers with what the rows of a table hold, which may have to be found out first. Only so many requests of a tenant
-/// occupy threads for that; its others wait in line, and those that were cancelled meanwhile find nothing out.
-fn tell_statistics(connection: Arc<Connection>, caller: Caller, stream: u32, table: TableName) {
-    let Some(runtime) = connection.runtime.clone() else { return };
-    runtime.spawn(async move {
-        let turns = caller.profile_turns();
-        let Ok(_turn) = turns.acquire().await else { return };
-        let to = connection.clone();
-        let told = tokio::task::spawn_blocking(move || match caller.statistics(&table) {
-            Ok(statistics) => connection.answer(stream, &Response::Statistics(Box::new(statistics))),
-            Err(error) => connection.fail(stream, error),
-        });
-        if told.await.is_err() {
-            to.fail(stream, Error::internal("a defect stopped the profile of a table"));
+/// Answers with what the rows of a table hold, once it has been found out. It may be long, so that to write it is work
+/// for a step as well.
+fn tell_statistics(connection: Arc<Connection>, caller: Caller, stream: u32, statistics: AwaitedStatistics) {
+    let asker = caller.clone();
+    caller.submit_statistics(statistics, move |outcome| match outcome {
+        Ok(statistics) => {
+            let write = move |_: &Caller| Response::Statistics(Box::new(statistics)).encode();
+            asker.spawn(write, move |written| match written {
+                Ok(messages) => connection.end(stream, messages),
+                Err(error) => connection.fail(stream, error),
+            });
         }
+        Err(error) => connection.fail(stream, error),
     });
 }
 
-/// Keeps what was prepared on a stream, unless the client has given the stream up.
-fn keep(connection: &Connection, stream: u32, plan_bytes: usize, kept: Kept) {
-    connection.shelf.lock().put(stream, plan_bytes, kept);
+/// Keeps what was prepared on a stream from a plan of `plan_bytes`, unless the client has given the stream up.
+///
+/// # Errors
+/// `OverLimit` when there is no memory for it.
+fn keep(
+    caller: &Caller,
+    connection: &Connection,
+    stream: u32,
+    plan_bytes: usize,
+    program: BoundProgram,
+) -> Result<()> {
+    let held = caller.account().try_reserve(plan_bytes + program.bytes())?;
+    connection.shelf.lock().put(stream, program, held);
     if connection.outbox.with(|lanes| lanes.work(stream).is_none()) {
         connection.shelf.lock().remove(stream);
     }
+    Ok(())
 }
 
 fn shape(results: ResultForm) -> Shape {
@@ -134,61 +162,94 @@ fn shape(results: ResultForm) -> Shape {
     }
 }
 
-/// Has a run go on a stream, which its sink will end.
-fn submit(
-    caller: &Caller,
-    connection: &Arc<Connection>,
-    stream: u32,
-    run: Arc<Run>,
-    table_schema: &SchemaRef,
-    results: ResultForm,
-) -> Result<()> {
-    let (prepared, table_schema) = (run.prepared().clone(), table_schema.clone());
-    let answers = Response::Prepared { prepared, table_schema }.encode()?;
-    let open = connection.outbox.with(|lanes| {
-        let Some(work) = lanes.work(stream) else { return false };
-        *work = Work::Run(run.clone());
-        answers.into_iter().all(|message| lanes.push(stream, message))
-    });
-    if open {
-        let sink = Arc::new(StreamSink::new(connection.clone(), stream, &run, results));
-        caller.submit(run, sink);
-        connection.outbox.flush();
-    }
-    Ok(())
+/// What is answered to whoever prepares or runs a plan.
+fn answers(program: &BoundProgram) -> Response {
+    let (prepared, table_schema) = (Prepared::clone(program.prepared()), program.table().schema.clone());
+    Response::Prepared { prepared, table_schema }
 }
 
-/// The program in a plan, and the table as it was when the plan was read; or the version that the plan names, if the
-/// client holds a program that reads it.
-fn read_plan(
+/// Prepares the program in a plan that was made for columns with the fingerprint `expected`.
+fn prepare(
     caller: &Caller,
     connection: &Connection,
     plan: &[u8],
-) -> Result<(Program, Version, Arc<Table>)> {
+    expected: Option<SchemaFingerprint>,
+) -> Result<BoundProgram> {
     let found = OnceCell::new();
     let schema_of = |name: &TableName| {
-        let (version, table) = caller.source(name)?;
-        let schema = table.schema.clone();
+        let source = source(caller, connection, name, expected)?;
+        let schema = source.schema.clone();
         // A plan reads one table; were it looked up twice, the first look counts.
-        drop(found.set((name.clone(), version, table)));
+        drop(found.set((name.clone(), source)));
         Ok(schema)
     };
     let program = substrait::decode_program(plan, &schema_of)?;
-    let Some((_, newest, table)) = found.into_inner().filter(|(name, ..)| *name == program.table) else {
+    let Some((_, source)) = found.into_inner().filter(|(name, _)| *name == program.table) else {
         return Err(Error::invalid("the plan reads no table, or more than one"));
     };
-    let version = program.version.unwrap_or(newest);
-    let held = (version != newest).then(|| connection.shelf.lock().table(&program.table, version));
-    match held.flatten().filter(|held| held.schema == table.schema) {
-        Some(held) => Ok((program, version, held)),
-        None => Ok((program, newest, table)),
+    let (version, table) = source.version(connection, &program)?;
+    caller.prepare(&program, version, table)
+}
+
+/// A table that a plan reads, before it is known of which version.
+struct Source {
+    schema: SchemaRef,
+    /// The newest version, if it has this schema.
+    newest: Option<(Version, Arc<Table>)>,
+}
+
+/// The table as it is; or, if that has other columns than those expected, as a program that the client holds reads it.
+fn source(
+    caller: &Caller,
+    connection: &Connection,
+    name: &TableName,
+    expected: Option<SchemaFingerprint>,
+) -> Result<Source> {
+    let is_expected = |table: &Table| expected.is_none_or(|e| SchemaFingerprint::of(&table.schema) == e);
+    let newest = caller.source(name);
+    if let Ok((version, table)) = &newest
+        && is_expected(table)
+    {
+        return Ok(Source { schema: table.schema.clone(), newest: Some((*version, table.clone())) });
+    }
+    let held = connection.shelf.lock().table(name, |_, table| expected.is_some() && is_expected(table));
+    match held {
+        Some(held) => Ok(Source { schema: held.schema.clone(), newest: None }),
+        None => newest.and_then(|_| Err(other_columns(name))),
     }
 }
 
+impl Source {
+    /// The version that `program` names, or the newest. One that is not the newest is there as long as a program that
+    /// the client holds reads it.
+    fn version(self, connection: &Connection, program: &Program) -> Result<(Version, Arc<Table>)> {
+        let is_wanted = |version: Version| program.version.is_none_or(|wanted| wanted == version);
+        match (self.newest, program.version) {
+            (Some((version, table)), _) if is_wanted(version) => Ok((version, table)),
+            (newest, Some(wanted)) => {
+                let is_it =
+                    |version: Version, table: &Table| version == wanted && table.schema == self.schema;
+                let held = connection.shelf.lock().table(&program.table, is_it);
+                match (held, newest) {
+                    (Some(held), _) => Ok((wanted, held)),
+                    // The answer says which version there is.
+                    (None, Some(newest)) => Ok(newest),
+                    (None, None) => Err(other_columns(&program.table)),
+                }
+            }
+            (_, None) => Err(other_columns(&program.table)),
+        }
+    }
+}
+
+fn other_columns(table: &TableName) -> Error {
+    Error::stale(format!("table {:?} has other columns by now", table.as_str()))
+}
+
 /// The conditions in a plan over the table of a program that is kept.
-fn read_conditions(kept: &Kept, plan: &[u8]) -> Result<Option<Expr>> {
-    let schema_of = |name: &TableName| match *name == kept.prepared.effective.table {
-        true => Ok(kept.table.schema.clone()),
+fn read_conditions(kept: &BoundProgram, plan: &[u8]) -> Result<Option<Expr>> {
+    let schema_of = |name: &TableName| match *name == kept.prepared().effective.table {
+        true => Ok(kept.table().schema.clone()),
         false => Err(Error::invalid("conditions are over another table than the program")),
     };
     Ok(substrait::decode_program(plan, &schema_of)?.filter)

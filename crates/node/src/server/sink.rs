@@ -25,12 +25,13 @@ pub(super) struct StreamSink {
 impl StreamSink {
     /// A sink for the batches of `run`, whose client asks for `form`.
     pub fn new(connection: Arc<Connection>, stream: u32, run: &Arc<Run>, form: ResultForm) -> Self {
+        let packing = Packing::new(form, connection.caller.clock().clone());
         StreamSink {
             connection,
             stream,
             run: Arc::downgrade(run),
             schema: run.schema().clone(),
-            packing: Packing::new(form),
+            packing,
             failure: Mutex::default(),
         }
     }

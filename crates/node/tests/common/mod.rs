@@ -8,6 +8,7 @@ mod raw;
 use arrow_array::cast::AsArray;
 use arrow_array::types::Int64Type;
 use arrow_array::{ArrayRef, Int64Array, RecordBatch, StringArray};
+use farpool_memory::WorkMemory;
 use farpool_model::{
     Aggregate, AggregateFunction, CompareOp, Expr, Literal, LoadMode, NamedExpr, Output, Program, Result,
     TableInfo, TableName, Value,
@@ -49,8 +50,18 @@ impl Server {
 
     pub async fn at(address: &str, memory_bytes: usize, tokens: Option<&str>) -> Self {
         let tokens = tokens.map(|text| Tokens::parse(text).unwrap());
-        let node =
-            Node::start(NodeConfig { memory_bytes, workers: 2, tokens, ..NodeConfig::default() }).unwrap();
+        Self::of(address, NodeConfig { memory_bytes, workers: 2, tokens, ..NodeConfig::default() }).await
+    }
+
+    /// One with so much memory for work.
+    pub async fn working_within(bytes: usize) -> Self {
+        let work = WorkMemory::new(bytes);
+        let config = NodeConfig { memory_bytes: 256 << 20, workers: 2, work, ..NodeConfig::default() };
+        Self::of("127.0.0.1:0", config).await
+    }
+
+    async fn of(address: &str, config: NodeConfig) -> Self {
+        let node = Node::start(config).unwrap();
         let listener = TcpListener::bind(address).await.unwrap();
         let address = listener.local_addr().unwrap();
         let (stop, stopped) = oneshot::channel::<()>();

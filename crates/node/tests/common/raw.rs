@@ -123,7 +123,7 @@ pub fn hello() -> Vec<u8> {
 pub fn execute(table: &str) -> Request {
     let schema = farpool_model::schema::canonical_schema(&batch(0, 0).schema()).unwrap();
     let plan = substrait::encode_program(&scan(table), &schema).unwrap();
-    Request::Execute { plan, results: ResultForm::Plain }
+    Request::Execute { plan, schema: None, results: ResultForm::Plain }
 }
 
 /// The bytes of a request.

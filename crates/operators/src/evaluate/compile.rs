@@ -10,14 +10,14 @@ use farpool_model::{ArithmeticOp, CompareOp, Error, Expr, Facts, KeyFilter, Patt
 use std::collections::BTreeSet;
 
 /// A compiled expression.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct Compiled {
     pub(super) node: Node,
     facts: Facts,
     columns: Vec<usize>,
 }
 
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(super) enum Node {
     Column(usize),
     Literal(ArrayRef),

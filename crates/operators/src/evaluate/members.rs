@@ -22,7 +22,7 @@ const BITMAP_VALUES_MAX: i128 = 8 << 20;
 const SCANNED_MAX: usize = 8;
 
 /// The integers of a list, or of a set of keys, which has too many to be written out.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 enum Ints {
     /// Sorted, each once.
     Listed(Vec<i128>),
@@ -30,7 +30,7 @@ enum Ints {
 }
 
 /// The values of an IN list.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct Members {
     ints: Ints,
     /// The integers as a bitmap, if they lie close enough together.

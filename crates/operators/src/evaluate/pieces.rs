@@ -7,7 +7,7 @@
 use memchr::memmem::Finder;
 
 /// The pieces of a pattern.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(super) struct Pieces {
     /// What the text starts with.
     start: Vec<u8>,

@@ -9,7 +9,7 @@ use std::collections::HashMap;
 pub(crate) type LaneId = usize;
 
 /// The nodes of all expressions of a plan; equal sub-expressions are one node.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub(crate) struct Lanes {
     pub(super) nodes: Vec<Lane>,
     places: HashMap<Lane, LaneId>,

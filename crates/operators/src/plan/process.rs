@@ -61,7 +61,7 @@ impl Plan {
                 progress.skip_rest(group);
                 return Ok(Work::of_rows(group.rows - start));
             }
-            Verdict::Some => self.compiled.filter.as_ref(),
+            Verdict::Some => self.filter.as_deref(),
             Verdict::All => None,
         };
         if let Some(filter) = filter
@@ -97,7 +97,7 @@ impl Plan {
         emit: &mut Emit<'_>,
     ) -> Result<(Work, Option<RowGroup>)> {
         let (Some(filter), Operator::Rows(projection), Held::Rows(pending)) =
-            (&self.compiled.filter, &self.compiled.output, &mut state.held)
+            (&self.filter, &self.compiled.output, &mut state.held)
         else {
             return Ok((self.process_part(group, progress, state, pace, emit)?, None));
         };

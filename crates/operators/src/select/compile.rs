@@ -5,8 +5,9 @@ use crate::evaluate::{Compiled, Members};
 use crate::lanes::{LaneId, Lanes};
 use arrow_schema::{DataType, Schema};
 use farpool_model::{CompareOp, Expr, KeyFilter, Literal, Result, Value, limits, schema};
-use std::collections::HashMap;
 use std::collections::hash_map::Entry;
+use std::collections::{BTreeSet, HashMap};
+use std::sync::Arc;
 
 /// A compiled filter.
 #[derive(Debug)]
@@ -14,10 +15,12 @@ pub(crate) struct Filter {
     pub(super) root: Predicate,
     pub(super) lanes: Lanes,
     columns: Vec<usize>,
+    /// Patterns that may still get an automaton.
+    automata_left: usize,
 }
 
-/// A predicate: how it is computed, and what it costs relative to others.
-#[derive(Debug)]
+/// A predicate: how it is computed, and what it costs relative to others. Clones share their leaves.
+#[derive(Clone, Debug)]
 pub(super) enum Predicate {
     /// The same for all rows.
     Known(Option<bool>),
@@ -26,17 +29,17 @@ pub(super) enum Predicate {
     Not(Box<Predicate>),
     IsNull(usize),
     /// A condition on values, with its plain form for chunks that it does not fit.
-    Leaf(Box<Leaf>),
+    Leaf(Arc<Leaf>),
 }
 
 /// The parts of an AND or OR, the cheapest first, and the cost of each.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(super) struct Parts {
     pub(super) parts: Vec<Predicate>,
     pub(super) costs: Vec<u32>,
 }
 
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(super) struct Leaf {
     pub(super) form: Form,
     /// The same condition for the general evaluator.
@@ -46,7 +49,7 @@ pub(super) struct Leaf {
 }
 
 /// The encoded form of a condition.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(super) enum Form {
     /// `low <= column <= high`, of integers.
     Range { column: usize, low: i128, high: i128 },
@@ -66,7 +69,7 @@ pub(super) enum Form {
 }
 
 /// A condition that a zone map can answer.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(super) enum ZoneTest {
     Compare {
         column: usize,
@@ -87,11 +90,36 @@ impl Filter {
     /// # Errors
     /// `Invalid` when it is not well typed or has an opaque part.
     pub(crate) fn new(expr: &Expr, schema: &Schema) -> Result<Filter> {
-        let mut columns = std::collections::BTreeSet::new();
+        let all = Filter {
+            root: Predicate::And(Parts::new(Vec::new())),
+            lanes: Lanes::default(),
+            columns: Vec::new(),
+            automata_left: limits::AUTOMATA_MAX,
+        };
+        all.compile(expr, schema, |_, root| root)
+    }
+
+    /// This filter AND `conditions`. Only these are compiled: all else is shared with this filter.
+    ///
+    /// # Errors
+    /// As [`Filter::new`].
+    pub(crate) fn narrowed(&self, conditions: &Expr, schema: &Schema) -> Result<Filter> {
+        self.compile(conditions, schema, |before, added| conjunction(vec![before.clone(), added]))
+    }
+
+    /// The filter whose root `combine` makes of this one's and of `expr`.
+    fn compile(
+        &self,
+        expr: &Expr,
+        schema: &Schema,
+        combine: impl FnOnce(&Predicate, Predicate) -> Predicate,
+    ) -> Result<Filter> {
+        let mut columns: BTreeSet<usize> = self.columns.iter().copied().collect();
         expr.collect_columns(&mut columns);
-        let mut compiler = Compiler { schema, lanes: Lanes::default(), automata_left: limits::AUTOMATA_MAX };
-        let root = compiler.predicate(expr)?;
-        Ok(Filter { root, lanes: compiler.lanes, columns: columns.into_iter().collect() })
+        let mut compiler = Compiler { schema, lanes: self.lanes.clone(), automata_left: self.automata_left };
+        let root = combine(&self.root, compiler.predicate(expr)?);
+        let Compiler { lanes, automata_left, .. } = compiler;
+        Ok(Filter { root, lanes, columns: columns.into_iter().collect(), automata_left })
     }
 
     /// The same filter without its encoded forms and zone tests: everything goes to the general evaluator.
@@ -119,6 +147,7 @@ impl Predicate {
             }
             Predicate::Not(inner) => inner.make_plain(),
             Predicate::Leaf(leaf) => {
+                let leaf = Arc::make_mut(leaf);
                 leaf.form = Form::General;
                 leaf.zone = None;
             }
@@ -176,10 +205,7 @@ impl Compiler<'_> {
                 Value::Bool(value) => Some(*value),
                 _ => None,
             }),
-            Expr::And(parts) => {
-                let parts = parts.iter().map(|p| self.predicate(p)).collect::<Result<_>>()?;
-                Predicate::And(Parts::new(merge_ranges(flatten(parts))))
-            }
+            Expr::And(parts) => conjunction(parts.iter().map(|p| self.predicate(p)).collect::<Result<_>>()?),
             Expr::Or(parts) => {
                 Predicate::Or(Parts::new(parts.iter().map(|p| self.predicate(p)).collect::<Result<_>>()?))
             }
@@ -200,7 +226,7 @@ impl Compiler<'_> {
     }
 
     fn leaf(&self, expr: &Expr, form: Form, zone: Option<ZoneTest>) -> Result<Predicate> {
-        Ok(Predicate::Leaf(Box::new(Leaf { form, general: Compiled::new(expr, self.schema)?, zone })))
+        Ok(Predicate::Leaf(Arc::new(Leaf { form, general: Compiled::new(expr, self.schema)?, zone })))
     }
 
     fn compare(&mut self, expr: &Expr, op: CompareOp, left: &Expr, right: &Expr) -> Result<Predicate> {
@@ -263,7 +289,7 @@ impl Compiler<'_> {
         {
             return Form::Members { column, members: Members::of_set(set) };
         }
-        let mut columns = std::collections::BTreeSet::new();
+        let mut columns = BTreeSet::new();
         expr.collect_columns(&mut columns);
         match columns.first() {
             Some(&column)
@@ -312,6 +338,11 @@ fn zone_of(expr: &Expr, schema: &Schema) -> Option<ZoneTest> {
     Some(ZoneTest::Members { column, min: min.clone(), max: max.clone() })
 }
 
+/// Where all of the parts hold.
+fn conjunction(parts: Vec<Predicate>) -> Predicate {
+    Predicate::And(Parts::new(merge_ranges(flatten(parts))))
+}
+
 fn flatten(parts: Vec<Predicate>) -> Vec<Predicate> {
     let flat = parts.into_iter().flat_map(|part| match part {
         Predicate::And(inner) => inner.parts,
@@ -333,7 +364,9 @@ fn merge_ranges(parts: Vec<Predicate>) -> Vec<Predicate> {
             }
         });
         match (earlier.map(|place| &mut merged[place]), part) {
-            (Some(Predicate::Leaf(earlier)), Predicate::Leaf(leaf)) => earlier.narrow(*leaf),
+            (Some(Predicate::Leaf(earlier)), Predicate::Leaf(leaf)) => {
+                Arc::make_mut(earlier).narrow(Arc::unwrap_or_clone(leaf));
+            }
             (_, part) => merged.push(part),
         }
     }

@@ -20,7 +20,7 @@ const BUILD_BYTES_MAX: usize = 1 << 20;
 const STATES_MAX: usize = 1000;
 
 /// A pattern, made an automaton when it first meets strings that it can run over.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(super) struct Texts {
     regex: String,
     automaton: OnceLock<Option<Bytes>>,

@@ -22,7 +22,7 @@ use arrow_array::{Array, ArrayRef, RecordBatch};
 use arrow_schema::{DataType, SchemaRef, TimeUnit};
 use farpool_columns::{Level, RowGroup, encode_row_group};
 use farpool_memory::{Pool, PoolConfig};
-use farpool_model::{Program, Result, TenantName, Value, limits};
+use farpool_model::{Expr, Program, Result, TenantName, Value, limits};
 use proptest::test_runner::{Config as ProptestConfig, RngSeed};
 use std::ops::ControlFlow;
 use std::sync::{Arc, LazyLock};
@@ -218,6 +218,10 @@ pub(crate) fn check(program: &Program, table: &TestTable) {
         let got = plan.and_then(|plan| run_steps(&plan, table, workers, usize::MAX, steps));
         agree(got, &format!("{paths:?}, {workers} workers, random steps"));
     }
+    for (plan, way) in narrowed(program, table) {
+        let steps = &mut Steps::random(3);
+        agree(plan.and_then(|plan| run_steps(&plan, table, 2, usize::MAX, steps)), way);
+    }
     for workers in [1, 3] {
         for paths in [Paths::ALL, Paths::PARTITIONED] {
             let plan = fitted_with(program, table, 1 << 30, paths);
@@ -230,6 +234,27 @@ pub(crate) fn check(program: &Program, table: &TestTable) {
         }
         spill::check_parts(program, table, workers, 5_000 * (workers - 1));
     }
+}
+
+/// Plans of the program to which all of its filter, or a part, was added later.
+fn narrowed(program: &Program, table: &TestTable) -> Vec<(Result<Plan>, &'static str)> {
+    let Some(filter) = &program.filter else { return Vec::new() };
+    let split = |first: Option<Expr>, added: &Expr| {
+        let base = Program { filter: first, ..program.clone() };
+        let plan = fitted(&base, table, 1 << 30)?;
+        let narrow = plan.narrowed(added, &table.schema)?;
+        assert!(narrow.shares_output_with(&plan), "only the conditions are compiled");
+        Ok(narrow)
+    };
+    let mut plans =
+        vec![(split(None, filter), "added"), (split(Some(filter.clone()), filter), "added twice")];
+    if let Expr::And(parts) = filter
+        && let [first, rest @ ..] = &parts[..]
+        && !rest.is_empty()
+    {
+        plans.push((split(Some(first.clone()), &Expr::And(rest.to_vec())), "added in part"));
+    }
+    plans
 }
 
 /// Rows as text, so that NaN equals NaN and there is an order.

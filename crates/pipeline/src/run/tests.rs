@@ -1,7 +1,7 @@
 //! Runs over small real tables, with real threads, against naive answers.
 
 use super::*;
-use crate::{Scheduler, Sink, WorkerThread, prepare_within};
+use crate::{Scheduler, Sink, WorkerThread};
 use arrow_array::{
     ArrayRef, Int64Array,
     cast::AsArray,
@@ -86,20 +86,19 @@ fn start_within(
     limit: Option<u64>,
     budget: Budget,
 ) -> Arc<Run> {
-    let prepared = prepared(table, filter, output, limit, budget);
-    Run::start_within(prepared, table.clone(), budget).unwrap()
+    Run::start(&bound(table, filter, output, limit, budget)).unwrap()
 }
 
-fn prepared(
-    table: &Table,
+fn bound(
+    table: &Arc<Table>,
     filter: Option<Expr>,
     output: Output,
     limit: Option<u64>,
     budget: Budget,
-) -> Prepared {
+) -> BoundProgram {
     let name = TableName::new("t").unwrap();
     let program = Program { table: name, version: None, filter, output, order: Vec::new(), limit };
-    prepare_within(&program, table, Version(1), budget).unwrap()
+    BoundProgram::prepare(&program, table.clone(), Version(1), budget).unwrap()
 }
 
 /// A clock that stands still: steps are whole row groups.
@@ -251,9 +250,9 @@ fn start_top(table: &Arc<Table>, filter: Option<Expr>, output: Output, key: Sort
     let name = TableName::new("t").unwrap();
     let program =
         Program { table: name, version: None, filter, output, order: vec![key], limit: Some(limit) };
-    let prepared = prepare_within(&program, table, Version(1), Budget::default()).unwrap();
-    assert!(prepared.is_exact());
-    Run::start(prepared, table.clone()).unwrap()
+    let program = BoundProgram::prepare(&program, table.clone(), Version(1), Budget::default()).unwrap();
+    assert!(program.prepared().is_exact());
+    Run::start(&program).unwrap()
 }
 
 #[test]
@@ -383,8 +382,7 @@ fn decoded(group: &RowGroup, schema: &SchemaRef) -> RecordBatch {
 
 /// As [`start`], with row groups that leave whole.
 fn start_shipping(table: &Arc<Table>, filter: Option<Expr>, output: Output, limit: Option<u64>) -> Arc<Run> {
-    let prepared = prepared(table, filter, output, limit, Budget::default());
-    Run::start_shipping(prepared, table.clone(), Budget::default()).unwrap()
+    Run::start_shipping(&bound(table, filter, output, limit, Budget::default())).unwrap()
 }
 
 #[test]
@@ -589,5 +587,17 @@ proptest! {
         prop_assert!(ids.iter().all(|id| *id >= low && id % 7 != key));
         prop_assert!(ids.iter().zip(column_values(&batches, 1)).all(|(id, v)| v == id * 3));
         check_receipt(&run, &table, &batches);
+    }
+}
+
+#[test]
+fn a_run_that_is_done_before_it_begins_ends_whatever_memory_it_has() {
+    for (groups, limit) in [(0, None), (3, Some(0))] {
+        let run = start(&table(groups), None, rows(&[0]), limit);
+        let account = farpool_memory::WorkMemory::new(1 << 20).account(&TenantName::default());
+        let need = run.need().unwrap();
+        run.keep_to(need, account.take(need.bytes()));
+        assert!(matches!(run.step(&Standing).unwrap(), Step::Done));
+        assert_eq!(account.free(), 1 << 20);
     }
 }

@@ -28,6 +28,8 @@ struct Member {
     weight: u32,
     /// Weighted service. It may run ahead of what was really served while steps are under way.
     served: i128,
+    /// What it was charged, in nanoseconds.
+    charged_ns: i128,
     /// Whether it stands in its parent's line.
     queued: bool,
     /// Its children that have something to do, the one that was served least first.
@@ -48,7 +50,8 @@ impl FairTree {
     pub fn insert(&mut self, member: u64, parent: u64, weight: u32) {
         let weight = weight.max(1);
         let line = BTreeSet::new();
-        self.members.insert(member, Member { parent, weight, served: 0, queued: false, line, now: 0 });
+        let (served, charged_ns, now) = Default::default();
+        self.members.insert(member, Member { parent, weight, served, charged_ns, queued: false, line, now });
     }
 
     /// Removes a member that has no members below.
@@ -119,6 +122,14 @@ impl FairTree {
         }
     }
 
+    /// Of the members right below the root, in no order: number, weight, what it was charged, and whether a leaf below it
+    /// is ready.
+    pub fn top(&self) -> impl Iterator<Item = (u64, u32, i128, bool)> + '_ {
+        let is_top = |(id, member): &(&u64, &Member)| **id != ROOT && member.parent == ROOT;
+        let all = self.members.iter().filter(is_top);
+        all.map(|(id, member)| (*id, member.weight, member.charged_ns, member.queued))
+    }
+
     /// Adds `ns` to what a member and those above it were served; negative where less was used than was charged.
     pub fn charge(&mut self, member: u64, ns: i64) {
         let mut at = member;
@@ -126,6 +137,7 @@ impl FairTree {
             let Some(member) = self.members.get_mut(&at) else { return };
             let before = member.served;
             member.served += i128::from(ns) * SCALE / i128::from(member.weight);
+            member.charged_ns += i128::from(ns);
             let (after, parent, queued) = (member.served, member.parent, member.queued);
             if queued && let Some(above) = self.members.get_mut(&parent) {
                 above.line.remove(&(before, at));

@@ -23,6 +23,7 @@ use parking_lot::{Condvar, Mutex, MutexGuard};
 use program::ProgramTask;
 use queue::{Cost, Finished, Next, Queue, Turn};
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
@@ -59,14 +60,27 @@ pub struct Region {
 
 /// What the scheduler needs of the thread that works for it.
 pub trait WorkerThread {
-    /// What it works on.
-    fn class(&self) -> Class {
-        Class::Foreground
+    /// Whether it works in the background too. At least one should.
+    fn works_in_background(&self) -> bool {
+        true
     }
     /// The calling thread is about to do a step.
     fn begin(&self) {}
     /// The calling thread is about to wait for something to do.
     fn rest(&self) {}
+}
+
+/// What a tenant has had of the node.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ShareUse {
+    /// Names the tenant's share.
+    pub id: u64,
+    /// How many times the share of another it gets.
+    pub weight: u32,
+    /// What its steps cost so far, in nanoseconds.
+    pub charged_ns: i128,
+    /// Whether it has something to do.
+    pub is_backlogged: bool,
 }
 
 /// What came of [`Scheduler::try_work`].
@@ -85,8 +99,10 @@ pub struct Scheduler {
     this: Weak<Scheduler>,
     clock: Arc<dyn Clock>,
     queue: Mutex<Queue>,
-    /// Signals workers of each class that there may be something to do.
-    woken: [Condvar; 2],
+    /// When rows came in last; 0 before there were any. Outside the lock, because loads say so at every step.
+    rows_came_ns: AtomicU64,
+    /// Signals workers that there may be something to do.
+    woken: Condvar,
 }
 
 impl Scheduler {
@@ -96,7 +112,8 @@ impl Scheduler {
             this: this.clone(),
             clock,
             queue: Mutex::new(Queue::new()),
-            woken: Default::default(),
+            rows_came_ns: AtomicU64::new(0),
+            woken: Condvar::new(),
         })
     }
 
@@ -141,8 +158,8 @@ impl Scheduler {
     /// Something outside has changed for a task: its sink has room, its rows have come, it was stopped.
     pub fn wake(&self, task: TaskId) {
         let woken = self.queue.lock().wake(task.0, self.clock.now_ns());
-        if let Some(class) = woken {
-            self.woken[class as usize].notify_one();
+        if woken {
+            self.woken.notify_one();
         }
     }
 
@@ -151,9 +168,7 @@ impl Scheduler {
         let woken = self.queue.lock().wake_region(region.id, self.clock.now_ns());
         if woken > 0 {
             // A worker that finds more to do than it takes wakes the next one.
-            for woken in &self.woken {
-                woken.notify_one();
-            }
+            self.woken.notify_one();
         }
     }
 
@@ -164,23 +179,32 @@ impl Scheduler {
 
     /// Rows come in: work in the background rests for a while.
     pub fn rows_came(&self) {
-        self.queue.lock().rows_came(self.clock.now_ns());
+        self.rows_came_ns.store(self.clock.now_ns().max(1), Relaxed);
     }
 
     /// Does one step of the task whose turn it is, or waits until there is one. False after
     /// [`Scheduler::shutdown`].
     pub fn work(&self, thread: &dyn WorkerThread) -> bool {
-        let class = thread.class();
+        let is_for_all = thread.works_in_background();
         let mut queue = self.queue.lock();
         loop {
-            match queue.next(class, self.clock.now_ns()) {
+            let (now_ns, rows_came_ns) = (self.clock.now_ns(), self.rows_came_ns.load(Relaxed));
+            let next = match is_for_all {
+                true => queue.next_of_any(now_ns, rows_came_ns),
+                false => queue.next(Class::Foreground, now_ns, rows_came_ns),
+            };
+            match next {
                 Next::ShutDown => return false,
                 Next::Rest(due_ns) => {
+                    if !is_for_all && queue.has_ready(Class::Background) {
+                        // Whoever was woken for it was the wrong one.
+                        self.woken.notify_one();
+                    }
                     thread.rest();
-                    self.wait(&mut queue, class, due_ns);
+                    self.wait(&mut queue, due_ns);
                 }
                 next => {
-                    self.pass_on(&mut queue, class);
+                    self.pass_on(&queue);
                     drop(queue);
                     thread.begin();
                     self.carry_out(next);
@@ -190,9 +214,10 @@ impl Scheduler {
         }
     }
 
-    /// As [`Scheduler::work`], without waiting.
+    /// As [`Scheduler::work`], without waiting, and of tasks of one class only.
     pub fn try_work(&self, class: Class) -> Attempt {
-        let next = self.queue.lock().next(class, self.clock.now_ns());
+        let now_ns = self.clock.now_ns();
+        let next = self.queue.lock().next(class, now_ns, self.rows_came_ns.load(Relaxed));
         match next {
             Next::ShutDown => Attempt::ShutDown,
             Next::Rest(due_ns) => Attempt::Idle(due_ns),
@@ -208,9 +233,12 @@ impl Scheduler {
         let (finished, under_way) = self.queue.lock().shut_down(&shutting_down());
         under_way.iter().for_each(|task| task.cancel());
         finished.into_iter().for_each(finish);
-        for woken in &self.woken {
-            woken.notify_all();
-        }
+        self.woken.notify_all();
+    }
+
+    /// What each tenant was charged for work of `class` so far, in no order.
+    pub fn shares(&self, class: Class) -> Vec<ShareUse> {
+        self.queue.lock().shares(class)
     }
 
     /// Tasks that have not ended.
@@ -231,20 +259,19 @@ impl Scheduler {
     }
 
     /// Wakes another worker if there is more to do: whoever made it so woke only one.
-    fn pass_on(&self, queue: &mut MutexGuard<'_, Queue>, class: Class) {
-        if queue.has_ready(class) {
-            self.woken[class as usize].notify_one();
+    fn pass_on(&self, queue: &Queue) {
+        if queue.has_next(self.clock.now_ns(), self.rows_came_ns.load(Relaxed)) {
+            self.woken.notify_one();
         }
     }
 
-    fn wait(&self, queue: &mut MutexGuard<'_, Queue>, class: Class, due_ns: Option<u64>) {
-        let woken = &self.woken[class as usize];
+    fn wait(&self, queue: &mut MutexGuard<'_, Queue>, due_ns: Option<u64>) {
         match due_ns {
             Some(due_ns) => {
                 let wait = Duration::from_nanos(due_ns.saturating_sub(self.clock.now_ns()).max(1));
-                let _ = woken.wait_for(queue, wait);
+                let _ = self.woken.wait_for(queue, wait);
             }
-            None => woken.wait(queue),
+            None => self.woken.wait(queue),
         }
     }
 
@@ -272,9 +299,7 @@ impl Scheduler {
         }
         drop(task);
         if go_on {
-            for woken in &self.woken {
-                woken.notify_one();
-            }
+            self.woken.notify_one();
         }
         if let Some(finished) = finished {
             finish(finished);

@@ -5,7 +5,7 @@
 
 use super::fair::{FairTree, ROOT};
 use super::task::{Class, End, Progress, Readiness, Task};
-use super::{BACKGROUND_PATIENCE_NS, REST_NS, Region, TaskId};
+use super::{BACKGROUND_PATIENCE_NS, REST_NS, Region, ShareUse, TaskId};
 use farpool_model::Error;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -17,8 +17,7 @@ pub(super) struct Queue {
     /// Tasks that wait for something outside, by their region.
     parked: BTreeSet<(u64, u64)>,
     ids_given: u64,
-    /// When rows came in last, and when something was last done in the background.
-    rows_came_ns: Option<u64>,
+    /// When something was last done in the background, or could have been for the first time.
     background_ns: u64,
     pub shut_down: bool,
 }
@@ -81,7 +80,6 @@ impl Queue {
             entries: BTreeMap::new(),
             parked: BTreeSet::new(),
             ids_given: ROOT,
-            rows_came_ns: None,
             background_ns: 0,
             shut_down: false,
         }
@@ -127,26 +125,35 @@ impl Queue {
         self.entries.insert(id.0, entry);
     }
 
+    /// What each tenant was charged for work of `class`.
+    pub fn shares(&self, class: Class) -> Vec<ShareUse> {
+        let share =
+            |(id, weight, charged_ns, is_backlogged)| ShareUse { id, weight, charged_ns, is_backlogged };
+        self.trees[class as usize].top().map(share).collect()
+    }
+
     pub fn len(&self) -> usize {
         self.entries.len()
     }
 
-    pub fn has_ready(&mut self, class: Class) -> bool {
-        self.tree(class).has_ready()
+    /// Whether tasks of `class` stand in line.
+    pub fn has_ready(&self, class: Class) -> bool {
+        self.trees[class as usize].has_ready()
     }
 
-    /// Rows come in: work in the background rests.
-    pub fn rows_came(&mut self, now_ns: u64) {
-        self.rows_came_ns = Some(now_ns);
+    /// Whether another worker would find something to do, as far as is known without asking tasks.
+    pub fn has_next(&self, now_ns: u64, rows_came_ns: u64) -> bool {
+        let [foreground, background] = &self.trees;
+        foreground.has_ready() || background.has_ready() && self.background_due_ns(rows_came_ns) <= now_ns
     }
 
     /// Puts a task in line that may have something to do; whether it stands there now and did not before.
-    pub fn wake(&mut self, id: u64, now_ns: u64) -> Option<Class> {
-        let entry = self.entries.get_mut(&id).filter(|entry| !entry.ended)?;
+    pub fn wake(&mut self, id: u64, now_ns: u64) -> bool {
+        let Some(entry) = self.entries.get_mut(&id).filter(|entry| !entry.ended) else { return false };
         self.parked.remove(&(entry.region.id, id));
         let class = entry.class;
         if self.trees[class as usize].is_ready(id) || entry.is_busy && entry.in_flight > 0 {
-            return None;
+            return false;
         }
         entry.is_busy = false;
         if entry.in_flight == 0 {
@@ -156,22 +163,37 @@ impl Queue {
             self.background_ns = now_ns;
         }
         self.tree(class).set_ready(id);
-        Some(class)
+        true
     }
 
     /// Wakes the tasks of a region that are parked.
     pub fn wake_region(&mut self, region: u64, now_ns: u64) -> usize {
         let parked: Vec<u64> =
             self.parked.range((region, 0)..=(region, u64::MAX)).map(|(_, id)| *id).collect();
-        parked.into_iter().filter(|id| self.wake(*id, now_ns).is_some()).count()
+        parked.into_iter().filter(|id| self.wake(*id, now_ns)).count()
     }
 
-    /// What a worker of `class` is to do next.
-    pub fn next(&mut self, class: Class, now_ns: u64) -> Next {
+    /// What a worker is to do next: something in the background only if there is nothing else, or if nothing was done
+    /// there for long.
+    pub fn next_of_any(&mut self, now_ns: u64, rows_came_ns: u64) -> Next {
+        let mut classes = [Class::Foreground, Class::Background];
+        let is_late = self.background_ns + BACKGROUND_PATIENCE_NS <= now_ns;
+        if is_late && self.has_ready(Class::Background) {
+            classes.reverse();
+        }
+        match self.next(classes[0], now_ns, rows_came_ns) {
+            Next::Rest(_) => self.next(classes[1], now_ns, rows_came_ns),
+            next => next,
+        }
+    }
+
+    /// What a worker is to do next in `class`. Work in the background rests after rows have come in.
+    pub fn next(&mut self, class: Class, now_ns: u64, rows_came_ns: u64) -> Next {
         if self.shut_down {
             return Next::ShutDown;
         }
-        if let Some(due_ns) = self.rests_until(class).filter(|due_ns| *due_ns > now_ns) {
+        let due_ns = self.background_due_ns(rows_came_ns);
+        if class == Class::Background && due_ns > now_ns {
             return Next::Rest(self.has_ready(class).then_some(due_ns));
         }
         while let Some(id) = self.tree(class).next() {
@@ -248,9 +270,12 @@ impl Queue {
         &mut self.trees[class as usize]
     }
 
-    fn rests_until(&self, class: Class) -> Option<u64> {
-        let came_ns = self.rows_came_ns.filter(|_| class == Class::Background)?;
-        Some((came_ns + REST_NS).min(self.background_ns + BACKGROUND_PATIENCE_NS))
+    /// Until when work in the background rests.
+    fn background_due_ns(&self, rows_came_ns: u64) -> u64 {
+        match rows_came_ns {
+            0 => 0,
+            came_ns => (came_ns + REST_NS).min(self.background_ns + BACKGROUND_PATIENCE_NS),
+        }
     }
 
     fn hand_out(&mut self, id: u64, now_ns: u64) -> Turn {
@@ -261,6 +286,9 @@ impl Queue {
         entry.in_flight += 1;
         let (class, charged_ns) = (entry.class, entry.expected_ns);
         let task = entry.task.clone();
+        if class == Class::Background {
+            self.background_ns = now_ns;
+        }
         self.tree(class).charge(id, signed(charged_ns));
         Turn { id, task, charged_ns }
     }

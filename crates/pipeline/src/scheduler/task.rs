@@ -70,6 +70,7 @@ pub struct End {
 pub enum Class {
     /// Work that somebody waits for.
     Foreground,
-    /// Work that nobody waits for. Workers of its own do it, and rest while rows come in.
+    /// Work that nobody waits for. Those workers that work in the background do it when there is nothing else, and not
+    /// while rows come in.
     Background,
 }

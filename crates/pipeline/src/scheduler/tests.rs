@@ -81,9 +81,9 @@ impl Task for Counting {
     }
 }
 
-struct Foreground;
+struct Worker;
 
-impl WorkerThread for Foreground {}
+impl WorkerThread for Worker {}
 
 struct Bench {
     hands: Arc<Hands>,
@@ -304,6 +304,72 @@ fn background_work_rests_while_rows_come_in_but_not_for_ever() {
 }
 
 #[test]
+fn what_somebody_waits_for_goes_before_the_background_but_for_a_step_a_second() {
+    let bench = Bench::new();
+    let region = bench.region();
+    let profile = Arc::new(bench.task(u64::MAX, 1_000_000));
+    bench.scheduler.submit(&region, Class::Background, profile.clone());
+    let program = bench.submit(&region, bench.task(3_500, 1_000_000));
+    while program.end().is_none() {
+        assert!(bench.scheduler.work(&Worker));
+    }
+    assert_eq!(profile.taken.load(SeqCst), 3);
+    assert!(bench.scheduler.work(&Worker) && bench.scheduler.work(&Worker));
+    assert_eq!(profile.taken.load(SeqCst), 5);
+}
+
+#[test]
+fn a_worker_does_what_rested_in_the_background_when_it_is_due() {
+    let bench = Bench::new();
+    bench.hands.pass(1);
+    bench.scheduler.rows_came();
+    let profile = Arc::new(bench.task(1, 10));
+    bench.scheduler.submit(&bench.region(), Class::Background, profile.clone());
+    std::thread::scope(|scope| {
+        scope.spawn(|| while bench.scheduler.work(&Worker) {});
+        // The worker waits for as long as the clock told it, and then looks again.
+        bench.hands.pass(REST_NS);
+        while profile.end().is_none() {
+            std::thread::yield_now();
+        }
+        bench.scheduler.shutdown();
+    });
+}
+
+struct ForegroundWorker;
+
+impl WorkerThread for ForegroundWorker {
+    fn works_in_background(&self) -> bool {
+        false
+    }
+}
+
+#[test]
+fn whichever_worker_is_woken_work_in_the_background_finds_one_that_does_it() {
+    let bench = Bench::new();
+    bench.hands.pass(1);
+    let region = bench.region();
+    let until = |task: &Counting| {
+        while task.end().is_none() {
+            std::thread::yield_now();
+        }
+    };
+    std::thread::scope(|scope| {
+        scope.spawn(|| while bench.scheduler.work(&Worker) {});
+        scope.spawn(|| while bench.scheduler.work(&ForegroundWorker) {});
+        for _ in 0..200 {
+            bench.scheduler.rows_came();
+            let profile = Arc::new(bench.task(3, 10));
+            bench.scheduler.submit(&region, Class::Background, profile.clone());
+            bench.hands.pass(REST_NS);
+            until(&profile);
+            until(&bench.submit(&region, bench.task(3, 10)));
+        }
+        bench.scheduler.shutdown();
+    });
+}
+
+#[test]
 fn a_worker_that_sleeps_is_woken_by_what_can_go_on() {
     let bench = Bench::new();
     let region = bench.region();
@@ -315,7 +381,7 @@ fn a_worker_that_sleeps_is_woken_by_what_can_go_on() {
         }
     };
     std::thread::scope(|scope| {
-        scope.spawn(|| while bench.scheduler.work(&Foreground) {});
+        scope.spawn(|| while bench.scheduler.work(&Worker) {});
         until(&|| task.taken.load(SeqCst) == 1);
         task.room.store(2, SeqCst);
         bench.scheduler.wake_region(&region);
@@ -372,7 +438,7 @@ fn many_workers_finish_many_tasks_and_no_step_follows_the_end() {
     let tasks = AtomicUsize::new(0);
     let submitted = std::thread::scope(|scope| {
         for _ in 0..4 {
-            scope.spawn(|| while bench.scheduler.work(&Foreground) {});
+            scope.spawn(|| while bench.scheduler.work(&Worker) {});
         }
         let submit = |i: usize| {
             tasks.fetch_add(1, SeqCst);

@@ -85,6 +85,12 @@ impl Moments {
         self.layout.nulls
     }
 
+    /// Rows that are added together. Who adds a multiple of these at a time gets, to the bit, the state that all rows
+    /// give at once.
+    pub fn block_rows(&self) -> usize {
+        blocks::rows(&self.layout)
+    }
+
     /// Adds rows, given column by column.
     ///
     /// # Errors

@@ -180,15 +180,31 @@ impl Profile {
     /// `Invalid` when it is of other columns.
     pub fn merge(&mut self, other: &Profile) -> Result<()> {
         if self.columns.len() != other.columns.len() {
-            return Err(Error::invalid("profiles of different tables cannot be merged"));
+            return Err(of_other_columns());
         }
-        for (ours, theirs) in self.columns.iter_mut().zip(&other.columns) {
-            ours.merge(theirs)?;
-        }
+        (0..self.columns.len()).try_for_each(|column| self.merge_column(column, other))?;
+        self.merge_moments(other)
+    }
+
+    /// Takes in what another profile has seen of one column. Who does so for one column does it for all, and for
+    /// [`Profile::merge_moments`].
+    ///
+    /// # Errors
+    /// As [`Profile::merge`].
+    pub fn merge_column(&mut self, column: usize, other: &Profile) -> Result<()> {
+        let theirs = other.columns.get(column).ok_or_else(of_other_columns)?;
+        self.column_mut(column)?.merge(theirs)
+    }
+
+    /// Takes in the moments that another profile has seen.
+    ///
+    /// # Errors
+    /// As [`Profile::merge`].
+    pub fn merge_moments(&mut self, other: &Profile) -> Result<()> {
         match (&mut self.moments, &other.moments) {
             (Some(ours), Some(theirs)) => ours.moments.merge(&theirs.moments),
             (None, None) => Ok(()),
-            _ => Err(Error::invalid("profiles of different tables cannot be merged")),
+            _ => Err(of_other_columns()),
         }
     }
 
@@ -197,6 +213,10 @@ impl Profile {
         let moments = self.moments.as_ref().map_or(0, |m| m.moments.bytes_held());
         self.columns.iter().map(ColumnProfile::bytes_held).sum::<usize>() + moments
     }
+}
+
+fn of_other_columns() -> Error {
+    Error::invalid("profiles of different tables cannot be merged")
 }
 
 impl ColumnProfile {

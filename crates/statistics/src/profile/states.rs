@@ -7,13 +7,53 @@ use bytes::Bytes;
 use farpool_model::{ColumnStates, Error, MomentsState, Result, TableStatistics};
 
 impl Profile {
-    /// The states one by one, in the order in which [`Profile::arrange`] takes them.
+    /// The states one by one, in the order in which [`Profile::arrange`] takes them: those of each column, then that of
+    /// the moments.
     pub fn states(&self) -> Vec<Vec<u8>> {
-        let of_column = |column: &ColumnProfile| {
-            [Some(column.sketch.to_bytes()), column.histogram.as_ref().map(Histogram::to_bytes)]
-        };
-        let columns = self.columns.iter().flat_map(of_column).flatten();
-        columns.chain(self.moments.as_ref().map(|m| m.moments.to_bytes())).collect()
+        let columns = (0..self.columns.len()).flat_map(|column| self.column_states(column));
+        columns.chain(self.moments_state()).collect()
+    }
+
+    /// The states of one column, which must be one of the table's.
+    pub fn column_states(&self, column: usize) -> Vec<Vec<u8>> {
+        let column = &self.columns[column];
+        let histogram = column.histogram.as_ref().map(Histogram::to_bytes);
+        std::iter::once(column.sketch.to_bytes()).chain(histogram).collect()
+    }
+
+    /// The state of the moments, if there are any.
+    pub fn moments_state(&self) -> Option<Vec<u8>> {
+        self.moments.as_ref().map(|moments| moments.moments.to_bytes())
+    }
+
+    /// Puts what this profile has seen of one column behind what `before` tells of it. Who does so for one column does
+    /// it for all, and for [`Profile::put_moments_behind`].
+    ///
+    /// # Errors
+    /// `Corrupt` when the states are damaged or not of the column.
+    pub fn put_column_behind(&mut self, column: usize, before: &ColumnStates) -> Result<()> {
+        let data_type = self.schema.field(column).data_type();
+        let mut whole = ColumnProfile::read(before, data_type)?;
+        whole.merge(&self.columns[column])?;
+        self.columns[column] = whole;
+        Ok(())
+    }
+
+    /// Puts the moments of this profile behind those that `before` tells.
+    ///
+    /// # Errors
+    /// `Corrupt` when the state is damaged or not of these columns.
+    pub fn put_moments_behind(&mut self, before: Option<&MomentsState>) -> Result<()> {
+        let before = before.map(|state| ColumnMoments::read(state, &self.schema)).transpose()?;
+        match (before, &mut self.moments) {
+            (Some(mut whole), Some(ours)) if whole.columns == ours.columns => {
+                whole.moments.merge(&ours.moments)?;
+                *ours = whole;
+                Ok(())
+            }
+            (None, None) => Ok(()),
+            _ => Err(Error::corrupt("moments of other columns than the table's")),
+        }
     }
 
     /// The states of this profile, given one by one as [`Profile::states`] has them, by column.

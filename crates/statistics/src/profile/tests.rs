@@ -4,7 +4,7 @@ use super::*;
 use arrow_array::{
     BooleanArray, Date32Array, Decimal128Array, Float64Array, Int64Array, RecordBatch, StringViewArray,
 };
-use farpool_model::{TableInfo, TableName, TableStatistics, Version};
+use farpool_model::{ColumnStates, MomentsState, TableInfo, TableName, TableStatistics, Version};
 use proptest::prelude::*;
 use std::sync::Arc;
 
@@ -95,6 +95,51 @@ proptest! {
         let (one, other) = (&merged.moments().unwrap().moments, &whole.moments().unwrap().moments);
         prop_assert_eq!(one.count(0, 1), other.count(0, 1));
         prop_assert_eq!(one.variance(0, crate::Form::Sample).to_bits(), other.variance(0, crate::Form::Sample).to_bits());
+    }
+}
+
+/// What a profile is written as.
+fn written(profile: &Profile) -> (Vec<ColumnStates>, Option<MomentsState>) {
+    profile.arrange(profile.states().into_iter().map(bytes::Bytes::from).collect())
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(8))]
+    #[test]
+    fn column_by_column_is_as_all_at_once(cut in 0usize..5000, spread in 1u64..3000, seed in any::<u64>()) {
+        let batch = rows(5000, spread, seed);
+        let (first, rest) = (profile(&[batch.slice(0, cut)]), profile(&[batch.slice(cut, 5000 - cut)]));
+        let (columns, moments) = written(&first);
+        let mut whole = Profile::from_states(first.schema(), &columns, moments.as_ref()).unwrap().unwrap();
+        whole.merge(&rest).unwrap();
+        let mut behind = rest.clone();
+        for (column, states) in columns.iter().enumerate() {
+            behind.put_column_behind(column, states).unwrap();
+        }
+        behind.put_moments_behind(moments.as_ref()).unwrap();
+        prop_assert!(written(&behind) == written(&whole));
+        prop_assert!(behind.put_column_behind(0, &columns[4]).is_err());
+        prop_assert!(behind.put_moments_behind(None).is_err());
+    }
+
+    #[test]
+    fn moments_of_whole_blocks_are_those_of_all_rows(blocks in 0usize..6, spread in 1u64..3000, seed in any::<u64>()) {
+        // With floats and without them, where blocks are larger.
+        for columns in [0..3, 2..3] {
+            let batch = rows(20_000, spread, seed);
+            let columns = &batch.columns()[columns];
+            let types: Vec<_> = columns.iter().map(|column| column.data_type().clone()).collect();
+            let of = |parts: &[std::ops::Range<usize>]| {
+                let mut moments = Moments::new(&types, NullHandling::Pairwise).unwrap();
+                for part in parts {
+                    let part: Vec<_> = columns.iter().map(|c| c.slice(part.start, part.len())).collect();
+                    moments.update(&part).unwrap();
+                }
+                moments
+            };
+            let cut = (blocks * of(&[]).block_rows()).min(20_000);
+            prop_assert!(of(&[0..cut, cut..20_000]).to_bytes() == of(&[0..0, 0..20_000]).to_bytes());
+        }
     }
 }
 

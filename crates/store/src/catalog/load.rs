@@ -13,12 +13,13 @@
 //! row groups that it holds.
 
 use super::pieces::{Piece, PieceDone, Pieces};
-use super::tap::Tap;
+use super::tap::{AwaitedProfile, Tap};
 use super::{Catalog, Current, Expected, Refused, Tapped};
 use arrow_array::RecordBatch;
 use arrow_schema::Schema;
 use farpool_columns::{Encoder, Table, TableBuilder};
-use farpool_model::cast::u64_from;
+use farpool_memory::Reservation;
+use farpool_model::cast::{u64_from, usize_saturating};
 use farpool_model::{Error, ErrorKind, LoadMode, Result, TableInfo, TableName, TenantName, limits, schema};
 use parking_lot::Mutex;
 use std::sync::Arc;
@@ -40,6 +41,8 @@ pub struct Load {
     tap: Option<Arc<Tap>>,
     /// Full row groups that are not in the table yet.
     pieces: Pieces,
+    /// For what the row groups take outside the pool.
+    outside: Option<Reservation>,
     rows_buffered: u64,
     rows_added: u64,
     workers: usize,
@@ -63,9 +66,10 @@ impl Load {
         let builder = TableBuilder::new(catalog.pool().clone(), tenant.clone(), &canonical, rows_hint)?;
         let encoder = builder.encoder();
         let closed = catalog.taps_closed.load(Ordering::Relaxed);
-        let tap = (!closed).then(|| Tap::new(builder.schema().clone(), catalog.crew.clone()));
+        let tap = (!closed).then(|| catalog.tap(&tenant, builder.schema()));
         let workers = catalog.helpers.threads_max().clamp(1, WORKERS_DEFAULT_MAX);
         Ok(Load {
+            outside: catalog.outside(&tenant),
             catalog,
             tenant,
             name,
@@ -99,7 +103,6 @@ impl Load {
     /// `Invalid` when a value does not fit; `OverLimit`, with sizes, when the table does not or will not
     /// fit into the pool. After an error the load can only be dropped: later calls give the same error.
     pub fn push(&mut self, batch: &RecordBatch) -> Result<()> {
-        let _arrival = self.catalog.crew.make_way();
         self.buffer(batch)?;
         if self.pieces.groups_count() < self.workers {
             return Ok(());
@@ -113,7 +116,7 @@ impl Load {
     /// As [`Load::push`].
     pub fn buffer(&mut self, batch: &RecordBatch) -> Result<()> {
         self.check()?;
-        let _arrival = self.catalog.crew.make_way();
+        self.catalog.profiler.rows_came();
         let buffered = self.builder.buffer(batch);
         self.keep_failure(buffered)?;
         self.rows_buffered += u64_from(batch.num_rows());
@@ -140,8 +143,8 @@ impl Load {
         if self.failed.is_some() {
             return None;
         }
-        let crew = &self.catalog.crew;
-        self.pieces.next(|| crew.make_way())
+        self.catalog.profiler.rows_came();
+        self.pieces.next()
     }
 
     /// Takes back a piece that was done, and adds the row groups that it completes.
@@ -150,6 +153,7 @@ impl Load {
     /// As [`Load::push`].
     pub fn done(&mut self, piece: Result<PieceDone>) -> Result<()> {
         self.check()?;
+        self.catalog.profiler.rows_came();
         let added = piece.and_then(|piece| {
             self.pieces.done(piece);
             self.add_placed()
@@ -179,30 +183,43 @@ impl Load {
     }
 
     /// Makes the rows visible as the table's new version, all at once. What is left to encode is encoded first, as by
-    /// [`Load::push`]; an append that finds too many profiles of others unfinished works on these before it returns.
+    /// [`Load::push`], and so is done what [`Load::profile_before`] has.
     ///
     /// # Errors
     /// As [`Load::push`]; `Exists` when a table to be created was created by another load meanwhile;
     /// `NotFound` or `Invalid` when the table to append to was dropped or got other columns meanwhile.
     pub fn commit(mut self) -> Result<TableInfo> {
         self.check()?;
-        let arrival = self.catalog.crew.make_way();
         self.complete();
         self.encode()?;
-        drop(arrival);
-        self.publish().map(Committed::keep_up)
+        while let Some(profile) = self.profile_before(Box::new(|| {})) {
+            // Whether there is a profile in the end does not concern the append.
+            drop(profile.finish(&*self.catalog.helpers));
+        }
+        self.publish()
+    }
+
+    /// What is to be done before an append may be published, if too many profiles of others before it are unfinished.
+    /// `wake` is called when there may be more to do of it, or nothing more.
+    pub fn profile_before(&self, wake: Box<dyn Fn() + Send + Sync>) -> Option<AwaitedProfile> {
+        if self.mode != LoadMode::Append || self.tap.is_none() {
+            return None;
+        }
+        // A table that is gone has no profile to wait for; the append will say so.
+        let tap = self.catalog.current(&self.tenant, &self.name).ok()?.tap?;
+        (tap.unsettled() > limits::TAPS_WAITING_MAX).then(|| AwaitedProfile::new(tap, wake))
     }
 
     /// Makes the rows visible as the table's new version, all at once, when all of them have been encoded.
     ///
     /// # Errors
     /// As [`Load::commit`].
-    pub fn publish(self) -> Result<Committed> {
+    pub fn publish(self) -> Result<TableInfo> {
         self.check()?;
         if self.rows_added != self.rows_buffered {
             return Err(Error::internal("a load that is not encoded cannot be committed"));
         }
-        let Load { catalog, tenant, name, mode, builder, encoder, tap, .. } = self;
+        let Load { catalog, tenant, name, mode, builder, encoder, tap, outside, .. } = self;
         let table = builder.finish()?;
         let expected = match mode {
             LoadMode::Append => return append(&catalog, &tenant, &name, &table, tap, &encoder),
@@ -210,14 +227,17 @@ impl Load {
             LoadMode::Replace => Expected::Anything,
         };
         let tapped = tap.map(|tap| Tapped { tap, before: None, encoder });
-        let info = catalog.put(&tenant, &name, table, tapped, expected).map_err(|refused| refused.error)?;
-        Ok(Committed { info, tap: None })
+        let table = holding(table, outside)?;
+        catalog.put(&tenant, &name, table, tapped, expected).map_err(|refused| refused.error)
     }
 
     fn add_placed(&mut self) -> Result<()> {
         while let Some(group) = self.pieces.take_placed() {
             let group = Arc::new(group);
             self.rows_added += u64_from(group.rows);
+            if let Some(outside) = &mut self.outside {
+                outside.try_grow(group.bytes_outside_pool())?;
+            }
             self.builder.add_row_group(group.clone())?;
             if let Some(tap) = &self.tap {
                 tap.add(group);
@@ -263,35 +283,6 @@ impl Load {
     }
 }
 
-/// A load whose rows are visible.
-#[derive(Debug)]
-pub struct Committed {
-    info: TableInfo,
-    /// That of an append, which may be far behind.
-    tap: Option<Arc<Tap>>,
-}
-
-impl Committed {
-    /// The table's new version.
-    pub fn info(&self) -> &TableInfo {
-        &self.info
-    }
-
-    /// Whether the profiles of so many appends before this one are unfinished that the next is not to follow at once.
-    pub fn is_behind(&self) -> bool {
-        self.tap.as_ref().is_some_and(|tap| tap.behind() > limits::TAPS_WAITING_MAX)
-    }
-
-    /// Works on the profiles of the appends before this one, if too many are unfinished, on the calling thread.
-    pub fn keep_up(self) -> TableInfo {
-        if let Some(tap) = self.tap.as_ref().filter(|_| self.is_behind()) {
-            // Whether there is a profile in the end does not concern the append.
-            drop(tap.wait());
-        }
-        self.info
-    }
-}
-
 /// Puts the row groups of `rows` behind those of the newest version, as often as another load is faster.
 fn append(
     catalog: &Catalog,
@@ -300,7 +291,7 @@ fn append(
     rows: &Table,
     tap: Option<Arc<Tap>>,
     encoder: &Encoder,
-) -> Result<Committed> {
+) -> Result<TableInfo> {
     loop {
         let Current { version, table: base, tap: before } = catalog.current(tenant, name)?;
         check_agree(name, &base.schema, &rows.schema)?;
@@ -312,12 +303,22 @@ fn append(
         // Of rows behind others that nothing is known of, too little is known.
         let taps = before.zip(tap.clone());
         let tapped = taps.map(|(before, tap)| Tapped { tap, before: Some(before), encoder: encoder.clone() });
-        match catalog.put(tenant, name, builder.finish()?, tapped, Expected::Version(version)) {
-            Ok(info) => return Ok(Committed { info, tap }),
+        let table = holding(builder.finish()?, catalog.outside(tenant))?;
+        match catalog.put(tenant, name, table, tapped, Expected::Version(version)) {
+            Ok(info) => return Ok(info),
             Err(Refused { error, .. }) if error.kind == ErrorKind::Unavailable => {}
             Err(Refused { error, .. }) => return Err(error),
         }
     }
+}
+
+/// The table with what it takes outside the pool reserved. Versions share most of that, but each may be the last one.
+fn holding(table: Table, outside: Option<Reservation>) -> Result<Table> {
+    let Some(mut outside) = outside else { return Ok(table) };
+    let bytes = usize_saturating(table.bytes_outside_pool);
+    outside.try_grow(bytes.saturating_sub(outside.bytes()))?;
+    outside.set(bytes);
+    Ok(table.holding(outside))
 }
 
 /// Names and types must be the same, in the same order.

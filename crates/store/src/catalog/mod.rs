@@ -10,15 +10,20 @@ mod helpers;
 mod load;
 mod names;
 mod pieces;
+mod profiler;
+mod statistics;
 mod tap;
 
 pub use helpers::Helpers;
-pub use load::{Committed, Load};
+pub use load::Load;
 pub use pieces::{Piece, PieceDone};
+pub use profiler::Profiler;
+pub use statistics::AwaitedStatistics;
+pub use tap::{AwaitedProfile, Gathering};
 
 use arrow_schema::Schema;
-use farpool_columns::{Encoder, Table, TableBuilder};
-use farpool_memory::Pool;
+use farpool_columns::{Encoder, Table};
+use farpool_memory::{Pool, Reservation, WorkMemory};
 use farpool_model::{
     ColumnStates, Error, ErrorKind, LoadMode, Result, TableInfo, TableName, TableStatistics, TenantName,
     Version, limits,
@@ -26,16 +31,19 @@ use farpool_model::{
 use parking_lot::RwLock;
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
-use tap::{Crew, Gathered, Tap};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use tap::{Gathered, Tap};
 
 /// See the file's comment. Cheap to read while loads run: the lock is held for a look-up or a swap.
 #[derive(Debug)]
 pub struct Catalog {
     pool: Arc<Pool>,
+    /// For what tables take outside the pool.
+    work: Option<Arc<WorkMemory>>,
     tenants: RwLock<Tenants>,
     taps_closed: AtomicBool,
-    crew: Arc<Crew>,
+    taps_made: AtomicU64,
+    profiler: Arc<dyn Profiler>,
     helpers: Arc<dyn Helpers>,
 }
 
@@ -71,10 +79,19 @@ enum Expected {
 }
 
 impl Catalog {
-    /// A catalog without tables, whose loads take their memory from `pool` and have `helpers` encode with them.
-    pub fn new(pool: Arc<Pool>, helpers: Arc<dyn Helpers>) -> Self {
-        let taps_closed = AtomicBool::new(false);
-        Catalog { pool, tenants: RwLock::default(), taps_closed, crew: Crew::new(), helpers }
+    /// A catalog without tables, whose loads take their memory from `pool` and have `helpers` encode with them;
+    /// `profiler` makes profiles behind them.
+    pub fn new(pool: Arc<Pool>, helpers: Arc<dyn Helpers>, profiler: Arc<dyn Profiler>) -> Self {
+        let (taps_closed, taps_made) = (AtomicBool::new(false), AtomicU64::new(0));
+        let tenants = RwLock::default();
+        Catalog { pool, work: None, tenants, taps_closed, taps_made, profiler, helpers }
+    }
+
+    /// The same, whose tables reserve from `work` what they take outside the pool.
+    #[must_use]
+    pub fn within(mut self, work: Arc<WorkMemory>) -> Self {
+        self.work = Some(work);
+        self
     }
 
     /// Has nothing found out about the rows of loads that begin from now on before somebody asks, as
@@ -116,58 +133,9 @@ impl Catalog {
         self.tenants.read().current(tenant, name).map(|current| current.info(name))
     }
 
-    /// What the rows of the current version of a table hold. Where that is not found out yet, the caller's thread
-    /// helps; it is not to be one that others wait for.
-    ///
-    /// # Errors
-    /// `NotFound`, naming tables that there are; `OverLimit` when the pool has no room for it.
-    pub fn statistics(&self, tenant: &TenantName, name: &TableName) -> Result<TableStatistics> {
-        let (current, tap) = self.tapped(tenant, name)?;
-        tap.wait().map_err(|error| error.at(name.as_str()))?;
-        Ok(current.statistics(name))
-    }
-
-    /// What is known by now of these columns of the current version of a table; of other columns, and of the moments,
-    /// nothing.
-    ///
-    /// # Errors
-    /// `NotFound`, naming tables that there are; `Invalid` for a column that the table does not have.
-    pub fn known_statistics(
-        &self,
-        tenant: &TenantName,
-        name: &TableName,
-        columns: &[usize],
-    ) -> Result<TableStatistics> {
-        let current = self.current(tenant, name)?;
-        let of_table = current.table.schema.fields().len();
-        if let Some(other) = columns.iter().find(|column| **column >= of_table) {
-            let message = format!("table {:?} has {of_table} columns, and none at {other}", name.as_str());
-            return Err(Error::invalid(message).advise("read the table's description again"));
-        }
-        Ok(current.statistics(name).of(columns))
-    }
-
-    /// The current version with its tap: with a new one over all rows, if there is none that can tell anything.
-    fn tapped(&self, tenant: &TenantName, name: &TableName) -> Result<(Current, Arc<Tap>)> {
-        let mut current = self.current(tenant, name)?;
-        if let Some(tap) = current.tap.clone().filter(|tap| !tap.has_failed()) {
-            return Ok((current, tap));
-        }
-        let table = current.table.clone();
-        let builder = TableBuilder::append_to(self.pool.clone(), &table, tenant.clone(), None)?;
-        let tap = Tap::new(table.schema.clone(), self.crew.clone());
-        if let Some(newest) = self.tenants.write().find_mut(tenant, name)
-            && newest.version == current.version
-        {
-            match &newest.tap {
-                Some(other) if !other.has_failed() => return Ok((newest.clone(), other.clone())),
-                _ => newest.tap = Some(tap.clone()),
-            }
-        }
-        table.row_groups.iter().for_each(|group| tap.add(group.clone()));
-        tap.complete(None, builder.encoder());
-        current.tap = Some(tap.clone());
-        Ok((current, tap))
+    /// No memory yet for what a table takes outside the pool.
+    fn outside(&self, tenant: &TenantName) -> Option<Reservation> {
+        self.work.as_ref().map(|work| work.account(tenant).empty())
     }
 
     fn current(&self, tenant: &TenantName, name: &TableName) -> Result<Current> {

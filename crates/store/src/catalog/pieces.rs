@@ -3,7 +3,6 @@
 //! A row group is encoded one column at a time, and then placed in the pool as a whole. Row groups leave in the order
 //! in which their rows came. This file starts no threads: whoever takes a [`Piece`] does it and brings back the result.
 
-use super::tap::Arrival;
 use farpool_columns::{Chunk, Encoder, PlainGroup, RowGroup};
 use farpool_model::Result;
 use std::collections::VecDeque;
@@ -15,8 +14,6 @@ pub struct Piece {
     group: u64,
     work: PieceWork,
     encoder: Encoder,
-    /// Profiles rest as long as rows are encoded.
-    _arrival: Arrival,
 }
 
 #[derive(Debug)]
@@ -112,11 +109,11 @@ impl Pieces {
     }
 
     /// What to do next; `None` when all is in other hands, or done.
-    pub fn next(&mut self, arrival: impl FnOnce() -> Arrival) -> Option<Piece> {
+    pub fn next(&mut self) -> Option<Piece> {
         let index = self.groups.iter().position(Group::has_next)?;
         let work = self.groups[index].next()?;
         let group = self.first + index as u64;
-        Some(Piece { group, work, encoder: self.encoder.clone(), _arrival: arrival() })
+        Some(Piece { group, work, encoder: self.encoder.clone() })
     }
 
     /// Takes back a piece that was done.

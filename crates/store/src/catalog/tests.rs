@@ -1,15 +1,36 @@
 //! Loads and versions, and that memory comes back whatever happens.
 
+mod taps;
+
 use super::*;
 use arrow_array::{Array, ArrayRef, Int64Array, RecordBatch, StringArray, cast::AsArray, types::Int64Type};
 use arrow_schema::{DataType, Field};
 use farpool_memory::PoolConfig;
 use farpool_model::limits::{PAGE_BYTES, ROW_GROUP_ROWS};
-use farpool_statistics::Profile;
 use std::time::Duration;
 
 fn catalog(bytes_limit: usize) -> Arc<Catalog> {
-    Arc::new(Catalog::new(Pool::new(PoolConfig { bytes_limit }).unwrap(), Arc::new(Two)))
+    profiled_by(bytes_limit, Arc::new(Threads))
+}
+
+fn profiled_by(bytes_limit: usize, profiler: Arc<dyn Profiler>) -> Arc<Catalog> {
+    Arc::new(Catalog::new(Pool::new(PoolConfig { bytes_limit }).unwrap(), Arc::new(Two), profiler))
+}
+
+/// Makes profiles at once, with a thread for each.
+#[derive(Debug)]
+struct Threads;
+
+impl Profiler for Threads {
+    fn submit(&self, gathering: Arc<Gathering>) {
+        let work = move || {
+            while gathering.step(&|| true) {}
+            gathering.leave();
+        };
+        std::thread::Builder::new().spawn(work).unwrap();
+    }
+
+    fn rows_came(&self) {}
 }
 
 /// Helps with one more thread.
@@ -324,172 +345,4 @@ fn an_empty_table_is_a_table() {
     let catalog = roomy();
     assert_eq!(begin(&catalog, "t", LoadMode::Create).unwrap().commit().unwrap().rows, 0);
     assert_eq!(load(&catalog, "t", LoadMode::Append, 0..3).unwrap().rows, 3);
-}
-
-/// Loads `rows` in `mode` and gives what was gathered.
-fn gathered(catalog: &Arc<Catalog>, mode: LoadMode, rows: std::ops::Range<i64>) -> Profile {
-    let mut load = begin(catalog, "t", mode).unwrap();
-    load.push(&batch(rows)).unwrap();
-    load.commit().unwrap();
-    let statistics = catalog.statistics(&tenant(), &name("t")).unwrap();
-    Profile::read(&statistics).unwrap().expect("the tap ran")
-}
-
-#[test]
-fn a_tap_finds_out_what_the_rows_hold_and_appends_add_to_it() {
-    let catalog = roomy();
-    let rows = 3 * ROW_GROUP_ROWS as i64 + 7;
-    let one = gathered(&catalog, LoadMode::Create, 0..rows);
-    let both = gathered(&catalog, LoadMode::Append, 0..10);
-    assert_eq!((one.rows(), both.rows()), (rows as u64, rows as u64 + 10));
-    let (before, after) = (&one.columns()[0].sketch, &both.columns()[0].sketch);
-    // The ten rows were there before; what is certain of the number of rows is not the same.
-    assert_eq!(before.distinct().map(|d| d.low), after.distinct().map(|d| d.low));
-    assert_eq!(after.sum().map(|sum| sum.as_f64()), Some((rows * (rows - 1) / 2 + 45) as f64));
-    let info = catalog.info(&tenant(), &name("t")).unwrap();
-    for column in &info.columns {
-        assert!(column.distinct_count.is_none() || column.distinct_estimate.is_none());
-    }
-    let about = info.columns[0].distinct_count.or(info.columns[0].distinct_estimate).unwrap();
-    assert!((about as f64 / rows as f64 - 1.0).abs() < 0.05, "{about} of {rows}");
-    let values = |spread: &farpool_model::Spread| spread.bins.iter().sum::<u64>();
-    assert_eq!(info.columns[0].spread.as_deref().map(values), Some(info.rows));
-    assert!(catalog.tables(&tenant())[0].columns.iter().all(|column| column.spread.is_none()));
-}
-
-#[test]
-fn statistics_are_told_of_the_columns_that_are_asked_for() {
-    let catalog = roomy();
-    gathered(&catalog, LoadMode::Create, 0..100);
-    let all = catalog.statistics(&tenant(), &name("t")).unwrap();
-    let last = all.columns.len() - 1;
-    let one = catalog.known_statistics(&tenant(), &name("t"), &[last]).unwrap();
-    assert_eq!((&one.columns[last], &one.moments), (&all.columns[last], &None));
-    assert!(one.columns[..last].iter().all(|states| *states == farpool_model::ColumnStates::default()));
-    let beyond = catalog.known_statistics(&tenant(), &name("t"), &[last + 1]).unwrap_err();
-    assert_eq!(beyond.kind, ErrorKind::Invalid, "{beyond}");
-}
-
-#[test]
-fn without_a_tap_nothing_is_found_out_before_somebody_asks() {
-    let catalog = roomy();
-    let mut without = begin(&catalog, "t", LoadMode::Create).unwrap();
-    without.without_tap();
-    catalog.close_taps();
-    for mut load in [without, begin(&catalog, "closed", LoadMode::Create).unwrap()] {
-        load.push(&batch(0..100)).unwrap();
-        load.commit().unwrap();
-    }
-    for table in ["t", "closed"] {
-        let info = || catalog.info(&tenant(), &name(table)).unwrap();
-        assert_eq!(info().rows_profiled, None);
-        assert!(info().columns.iter().all(|column| column.spread.is_none()));
-        let known = catalog.known_statistics(&tenant(), &name(table), &[0]).unwrap();
-        assert_eq!(known.columns[0], farpool_model::ColumnStates::default());
-        let statistics = catalog.statistics(&tenant(), &name(table)).unwrap();
-        assert_eq!(Profile::read(&statistics).unwrap().map(|profile| profile.rows()), Some(100));
-        assert_eq!(statistics.table, info());
-        assert!(info().columns[0].spread.is_some());
-    }
-    // Behind rows of which nothing is known, nothing is gathered; of all together it is when somebody asks.
-    load(&catalog, "t", LoadMode::Append, 100..250).unwrap();
-    let statistics = catalog.statistics(&tenant(), &name("t")).unwrap();
-    assert_eq!(Profile::read(&statistics).unwrap().map(|profile| profile.rows()), Some(250));
-}
-
-#[test]
-fn a_description_says_how_far_a_profile_is() {
-    let catalog = roomy();
-    let rows = 5 * ROW_GROUP_ROWS as i64;
-    let mut seen = vec![load(&catalog, "t", LoadMode::Create, 0..rows).unwrap()];
-    while seen.last().unwrap().rows_profiled.is_some() {
-        seen.push(catalog.info(&tenant(), &name("t")).unwrap());
-    }
-    for info in &seen {
-        let settled = info.rows_profiled.is_none();
-        assert_eq!(info.columns[0].spread.is_some(), settled);
-        assert!(info.rows_profiled.is_none_or(|profiled| profiled <= info.rows));
-    }
-    assert!(seen.is_sorted_by_key(|info| info.rows_profiled.unwrap_or(info.rows)));
-}
-
-#[test]
-fn appends_may_be_ahead_of_their_profiles() {
-    let catalog = roomy();
-    load(&catalog, "t", LoadMode::Create, 0..10).unwrap();
-    let appends = 2 * limits::TAPS_WAITING_MAX as i64;
-    std::thread::scope(|scope| {
-        for half in 0..2 {
-            let catalog = &catalog;
-            scope.spawn(move || {
-                for append in (half..appends).step_by(2) {
-                    let rows = 10 + 10 * append..20 + 10 * append;
-                    load(catalog, "t", LoadMode::Append, rows).unwrap();
-                }
-            });
-        }
-        for _ in 0..20 {
-            let statistics = catalog.statistics(&tenant(), &name("t")).unwrap();
-            let profile = Profile::read(&statistics).unwrap().unwrap();
-            assert_eq!(profile.rows(), statistics.table.rows);
-        }
-    });
-    let appended = catalog.statistics(&tenant(), &name("t")).unwrap();
-    load(&catalog, "whole", LoadMode::Create, 0..10 + 10 * appends).unwrap();
-    let whole = catalog.statistics(&tenant(), &name("whole")).unwrap();
-    let answers = |statistics| {
-        let profile = Profile::read(statistics).unwrap().unwrap();
-        let of_column = |column: &farpool_statistics::ColumnProfile| {
-            let sketch = &column.sketch;
-            (sketch.rows(), sketch.distinct(), sketch.second_moment(), sketch.maximum().cloned())
-        };
-        profile.columns().iter().map(of_column).collect::<Vec<_>>()
-    };
-    assert_eq!(answers(&appended), answers(&whole));
-}
-
-#[test]
-fn a_profile_that_nobody_wants_any_more_holds_no_pages() {
-    let catalog = roomy();
-    let rows = 0..8 * ROW_GROUP_ROWS as i64;
-    load(&catalog, "replaced", LoadMode::Create, rows.clone()).unwrap();
-    load(&catalog, "replaced", LoadMode::Replace, 0..1).unwrap();
-    load(&catalog, "dropped", LoadMode::Create, rows.clone()).unwrap();
-    load(&catalog, "dropped", LoadMode::Append, rows.clone()).unwrap();
-    let mut given_up = begin(&catalog, "given up", LoadMode::Create).unwrap();
-    given_up.push(&batch(rows)).unwrap();
-    drop(given_up);
-    catalog.drop_table(&tenant(), &name("dropped")).unwrap();
-    catalog.drop_table(&tenant(), &name("replaced")).unwrap();
-    await_free(&catalog, 0);
-}
-
-#[test]
-fn a_pool_without_room_for_a_profile_says_so_until_there_is_room() {
-    let catalog = catalog(2 * PAGE_BYTES);
-    load(&catalog, "other", LoadMode::Create, 0..1).unwrap();
-    let statistics = || catalog.statistics(&tenant(), &name("t"));
-    let rows_too_many = (1..).map(|eighths| eighths * ROW_GROUP_ROWS as i64 / 8).find(|rows| {
-        load(&catalog, "t", LoadMode::Create, 0..*rows).unwrap();
-        let refused = statistics().is_err_and(|error| error.kind == ErrorKind::OverLimit);
-        if !refused {
-            catalog.drop_table(&tenant(), &name("t")).unwrap();
-            await_free(&catalog, PAGE_BYTES as u64);
-        }
-        refused
-    });
-    assert_eq!(statistics().unwrap_err().kind, ErrorKind::OverLimit);
-    catalog.drop_table(&tenant(), &name("other")).unwrap();
-    await_free(&catalog, PAGE_BYTES as u64);
-    let profile = Profile::read(&statistics().unwrap()).unwrap().unwrap();
-    assert_eq!(Some(profile.rows() as i64), rows_too_many);
-}
-
-#[test]
-fn what_was_gathered_goes_with_its_version() {
-    let catalog = roomy();
-    gathered(&catalog, LoadMode::Create, 0..100);
-    assert!(bytes_used(&catalog) > 0);
-    catalog.drop_table(&tenant(), &name("t")).unwrap();
-    await_free(&catalog, 0);
 }

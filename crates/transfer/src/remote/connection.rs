@@ -11,15 +11,12 @@ use super::mailbox::{Mailbox, Share, Unread};
 use super::sender::Sender;
 use bytes::{BufMut, BytesMut};
 use farpool_model::{Error, Result, cast, limits};
-use farpool_wire::{FrameHeader, FrameKind, Intake, Message, Outgoing, Request, Response};
+use farpool_wire::{FrameHeader, FrameKind, Intake, Interest, Message, Outgoing, Request, Response, Socket};
 use parking_lot::Mutex;
-use socket2::SockRef;
-use std::collections::HashMap;
+use std::collections::BTreeMap;
 use std::io;
-use std::net::Shutdown;
 use std::sync::Arc;
 use std::time::Duration;
-use tokio::net::TcpStream;
 use tokio::task::AbortHandle;
 use tokio::time::timeout;
 
@@ -61,7 +58,7 @@ pub(super) struct Connection {
 
 #[derive(Debug)]
 struct Shared {
-    socket: TcpStream,
+    socket: Arc<dyn Socket>,
     place: String,
     patience: Patience,
     sender: Sender,
@@ -71,7 +68,8 @@ struct Shared {
 
 #[derive(Debug, Default)]
 struct Streams {
-    open: HashMap<u32, Arc<Mailbox>>,
+    /// In order: those that wait learn of the end in the order in which they asked, in every run.
+    open: BTreeMap<u32, Arc<Mailbox>>,
     last: u32,
     /// Dropped before their end: what has come of their next message is to be forgotten.
     dropped: Vec<u32>,
@@ -91,7 +89,7 @@ impl Connection {
     /// Takes over a socket after the hello; `received` is what came after it. `place` is how messages to
     /// people call the node; `unread` counts what waits on all connections to it.
     pub fn start(
-        socket: TcpStream,
+        socket: Arc<dyn Socket>,
         received: BytesMut,
         place: String,
         patience: Patience,
@@ -103,7 +101,7 @@ impl Connection {
         let writer = shared.clone();
         let tasks = [
             tokio::spawn(async move { reader.read(received).await }).abort_handle(),
-            tokio::spawn(async move { writer.sender.run(&writer.socket).await }).abort_handle(),
+            tokio::spawn(async move { writer.sender.run(&*writer.socket).await }).abort_handle(),
         ];
         Connection { shared, tasks }
     }
@@ -125,7 +123,7 @@ impl Connection {
             return;
         }
         let messages = Request::Cancel.encode().into_iter().flatten();
-        messages.for_each(|message| self.shared.sender.send(&self.shared.socket, stream, message));
+        messages.for_each(|message| self.shared.sender.send(&*self.shared.socket, stream, message));
     }
 
     /// Opens a stream with `request`. `doing` completes "the pool went away while …".
@@ -182,11 +180,11 @@ impl Shared {
     async fn read(&self, received: BytesMut) {
         let closed = self.read_messages(Intake::new(received)).await.err().unwrap_or(Closed::Gone(None));
         // A node that was at fault learns that nobody listens any more. One that is gone need not.
-        drop(SockRef::from(&self.socket).shutdown(Shutdown::Both));
+        drop(self.socket.end_writing());
         let mut streams = self.streams.lock();
         streams.closed = Some(closed);
         // Whoever waits for a message sees the end of its stream.
-        streams.open.drain().for_each(|(_, mailbox)| mailbox.close());
+        std::mem::take(&mut streams.open).into_values().for_each(|mailbox| mailbox.close());
     }
 
     /// Reads until the other side closes the connection.
@@ -213,7 +211,7 @@ impl Shared {
     async fn fill(&self, intake: &mut Intake) -> Result<usize, Closed> {
         loop {
             let (buffer, most) = intake.room();
-            match self.socket.try_read_buf(&mut buffer.limit(most)) {
+            match self.socket.try_read(&mut buffer.limit(most)) {
                 Ok(bytes) => {
                     intake.read(bytes);
                     return Ok(bytes);
@@ -232,7 +230,7 @@ impl Shared {
         let mut asked = false;
         loop {
             let patience = if asked { pong_max } else { ping_after };
-            if let Ok(ready) = timeout(patience, self.socket.readable()).await {
+            if let Ok(ready) = timeout(patience, self.socket.ready(Interest::Readable)).await {
                 return ready.map_err(|error| Closed::gone(&error));
             }
             match self.is_expecting() {
@@ -262,7 +260,7 @@ impl Shared {
 
     fn ping(&self) -> Result<(), Closed> {
         let messages = Request::Ping.encode().map_err(Closed::Failed)?;
-        messages.into_iter().for_each(|message| self.sender.send(&self.socket, 0, message));
+        messages.into_iter().for_each(|message| self.sender.send(&*self.socket, 0, message));
         Ok(())
     }
 
@@ -305,7 +303,7 @@ impl Shared {
     fn take_notice(&self, message: &Message) -> Result<(), Closed> {
         match Response::decode(message, None).map_err(|error| self.at_fault(error))? {
             Response::Ping => {
-                self.sender.pong(&self.socket);
+                self.sender.pong(&*self.socket);
                 Ok(())
             }
             Response::Error(error) => Err(Closed::Failed(error)),
@@ -335,7 +333,7 @@ impl Channel {
         self.bytes_on_wire += message.bytes_on_wire();
         self.mailbox.sent(message.kind(), message.bytes_on_wire());
         let shared = &self.connection.shared;
-        shared.sender.send(&shared.socket, self.id, message);
+        shared.sender.send(&*shared.socket, self.id, message);
     }
 
     /// Gives the node credit.

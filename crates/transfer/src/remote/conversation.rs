@@ -93,7 +93,8 @@ impl Conversation {
         match (self.stage, self.request) {
             (Stage::Ended, _) => false,
             _ if kind == Error => true,
-            (Stage::Asked, Prepare | Execute) => kind == Prepared,
+            (Stage::Asked, Prepare) => kind == Prepared,
+            (Stage::Asked, Execute) => matches!(kind, Prepared | Unchanged),
             (Stage::Answered, Execute) => matches!(kind, Batch | Parcel | Receipt),
             (Stage::Asked, LoadBegin) => kind == Credit,
             (Stage::Answered, LoadBegin) => matches!(kind, Credit | Loaded),
@@ -110,7 +111,9 @@ impl Conversation {
     pub fn received(&mut self, kind: FrameKind, bytes_on_wire: u64) {
         match kind {
             FrameKind::Batch | FrameKind::Parcel => self.incoming.sent(bytes_on_wire),
-            FrameKind::Prepared if self.request == FrameKind::Execute => self.stage = Stage::Answered,
+            FrameKind::Prepared | FrameKind::Unchanged if self.request == FrameKind::Execute => {
+                self.stage = Stage::Answered;
+            }
             FrameKind::Credit => {}
             _ => self.stage = Stage::Ended,
         }
@@ -179,7 +182,7 @@ mod tests {
     fn a_result_is_answers_then_rows_then_a_receipt() {
         use FrameKind::*;
         let mut conversation = Conversation::new(Execute);
-        assert_eq!(followers(&conversation), [Prepared, Error]);
+        assert_eq!(followers(&conversation), [Prepared, Error, Unchanged]);
         take(&mut conversation, Prepared, 100).unwrap();
         assert_eq!(followers(&conversation), [Batch, Receipt, Error, Parcel]);
         take(&mut conversation, Parcel, 100).unwrap();

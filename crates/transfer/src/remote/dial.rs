@@ -2,34 +2,34 @@
 //! it fails.
 
 use super::connection::{Connection, Patience};
+use super::connector::Connector;
 use super::mailbox::Unread;
 use crate::PoolUrl;
 use bytes::{Buf, BytesMut};
 use farpool_model::{Error, Result, limits};
 use farpool_wire::{
-    Assembler, FrameHeader, FrameKind, Message, PREFACE, Request, Response, VERSION_MAX, VERSION_MIN,
+    Assembler, FrameHeader, FrameKind, Message, PREFACE, Request, Response, Socket, VERSION_MAX, VERSION_MIN,
     check_preface, split_frame,
 };
-use socket2::{SockRef, TcpKeepalive};
 use std::io::{self, ErrorKind};
 use std::sync::Arc;
 use std::time::Duration;
-use tokio::io::{AsyncReadExt, AsyncWriteExt};
-use tokio::net::TcpStream;
 use tokio::time::timeout;
 
 /// What connections to one node have in common.
 pub(super) struct Dialer {
     url: PoolUrl,
     token: Option<String>,
+    connector: Arc<dyn Connector>,
     pub(super) patience: Patience,
     unread: Arc<Unread>,
 }
 
 impl Dialer {
-    /// For the node at `url`, to which `token` is shown if there is one.
-    pub fn new(url: &PoolUrl, token: Option<String>) -> Self {
-        Dialer { url: url.clone(), token, patience: Patience::default(), unread: Arc::default() }
+    /// For the node at `url`, which `connector` reaches and to which `token` is shown if there is one.
+    pub fn new(url: &PoolUrl, token: Option<String>, connector: Arc<dyn Connector>) -> Self {
+        let (patience, unread) = Default::default();
+        Dialer { url: url.clone(), token, connector, patience, unread }
     }
 
     /// The node.
@@ -44,30 +44,20 @@ impl Dialer {
     pub async fn dial(&self) -> Result<Connection> {
         let url = &self.url;
         let patience = Duration::from_millis(limits::HANDSHAKE_MS_MAX);
-        let mut socket = match timeout(patience, TcpStream::connect((url.host(), url.port()))).await {
+        let socket = match timeout(patience, self.connector.connect()).await {
             Ok(Ok(socket)) => socket,
             Ok(Err(error)) => return Err(unreachable(url, &error)),
             Err(_) => return Err(silent(url, "does not answer")),
         };
-        prepare(&socket).map_err(|error| unreachable(url, &error))?;
-        let received = timeout(patience, hello(&mut socket, url, self.token.as_deref())).await;
+        let received = timeout(patience, hello(&*socket, url, self.token.as_deref())).await;
         let received = received
             .map_err(|_| silent(url, "accepts connections but does not say that it is a farpool pool"))??;
         Ok(Connection::start(socket, received, url.to_string(), self.patience, self.unread.clone()))
     }
 }
 
-/// Requests leave at once. On a connection that nobody uses the system finds out whether the node is still there,
-/// so that the next request does not have to.
-fn prepare(socket: &TcpStream) -> io::Result<()> {
-    let idle = Duration::from_millis(limits::PING_AFTER_MS);
-    let keepalive = TcpKeepalive::new().with_time(idle).with_interval(idle).with_retries(2);
-    socket.set_nodelay(true)?;
-    SockRef::from(socket).set_tcp_keepalive(&keepalive)
-}
-
 /// Says hello and waits for the welcome; gives what came after it.
-async fn hello(socket: &mut TcpStream, url: &PoolUrl, token: Option<&str>) -> Result<BytesMut> {
+async fn hello(socket: &dyn Socket, url: &PoolUrl, token: Option<&str>) -> Result<BytesMut> {
     let request = Request::Hello {
         version_min: VERSION_MIN,
         version_max: VERSION_MAX,
@@ -91,7 +81,7 @@ async fn hello(socket: &mut TcpStream, url: &PoolUrl, token: Option<&str>) -> Re
     Ok(received)
 }
 
-async fn welcome(socket: &mut TcpStream, received: &mut BytesMut, url: &PoolUrl) -> Result<()> {
+async fn welcome(socket: &dyn Socket, received: &mut BytesMut, url: &PoolUrl) -> Result<()> {
     let message = first_message(socket, received, url).await?;
     match Response::decode(&message, None).map_err(|error| error.at(url))? {
         Response::Hello { version, .. } if (VERSION_MIN..=VERSION_MAX).contains(&version) => Ok(()),
@@ -104,7 +94,7 @@ async fn welcome(socket: &mut TcpStream, received: &mut BytesMut, url: &PoolUrl)
     }
 }
 
-async fn first_message(socket: &mut TcpStream, received: &mut BytesMut, url: &PoolUrl) -> Result<Message> {
+async fn first_message(socket: &dyn Socket, received: &mut BytesMut, url: &PoolUrl) -> Result<Message> {
     let mut assembler = Assembler::new();
     loop {
         while let Some((header, payload)) = split_frame(received).map_err(|error| error.at(url))? {
@@ -128,9 +118,9 @@ fn check_greeting(FrameHeader { kind, stream, .. }: FrameHeader, url: &PoolUrl) 
 }
 
 /// Reads some bytes; a connection that was reset has ended.
-async fn read(socket: &mut TcpStream, received: &mut BytesMut) -> Result<usize> {
+async fn read(socket: &dyn Socket, received: &mut BytesMut) -> Result<usize> {
     received.reserve(4096);
-    Ok(socket.read_buf(received).await.unwrap_or(0))
+    Ok(socket.read(received).await.unwrap_or(0))
 }
 
 fn unreachable(url: &PoolUrl, error: &io::Error) -> Error {

@@ -5,6 +5,7 @@
 //! many requests open as a node allows.
 
 mod connection;
+mod connector;
 mod conversation;
 mod dial;
 mod load;
@@ -13,24 +14,29 @@ mod memory;
 mod query;
 mod sender;
 
+pub use connector::Connector;
+
 use crate::{BatchStream, Execution, Handle, Pool, PoolUrl, ReceiptHandle};
 use arrow_schema::SchemaRef;
 use async_trait::async_trait;
 use connection::{Channel, Connection};
+use connector::Tcp;
 use dial::Dialer;
 use farpool_model::{
-    Error, ErrorKind, Expr, LoadMode, Output, Prepared, Program, Result, ResultForm, Status, TableInfo,
-    TableName, TableStatistics, schema,
+    Error, ErrorKind, Expr, LoadMode, Output, Prepared, Program, Result, ResultForm, SchemaFingerprint,
+    Status, TableInfo, TableName, TableStatistics, schema,
 };
 use farpool_wire::{Request, Response, substrait};
+use memory::Results;
 use parking_lot::Mutex;
 use std::collections::HashMap;
 use std::fmt;
 use std::sync::{Arc, Weak};
 
-/// A node reached over TCP.
+/// A node reached over TCP, or through another [`Connector`].
 pub struct RemotePool {
     results: ResultForm,
+    memory: Arc<Results>,
     dialer: Dialer,
     connections: tokio::sync::Mutex<Vec<Arc<Connection>>>,
     /// The schemas of tables as they were last described, which the numbers of columns in programs refer to.
@@ -46,13 +52,28 @@ impl RemotePool {
     /// # Errors
     /// `Unavailable` when nobody is there or it is somebody else; `Denied` for the token.
     pub async fn connect(url: &PoolUrl, token: Option<String>) -> Result<Self> {
-        RemotePool::dial(Dialer::new(url, token)).await
+        let dialer = Dialer::new(url, token, Arc::new(Tcp(url.clone())));
+        RemotePool::dial(dialer, Results::of_process()).await
     }
 
-    async fn dial(dialer: Dialer) -> Result<Self> {
+    /// As [`RemotePool::connect`], with the sockets that `connector` gives; `url` is only what messages call the node.
+    /// The pool shares nothing with others, not even memory for results.
+    ///
+    /// # Errors
+    /// As [`RemotePool::connect`].
+    pub async fn connect_through(
+        connector: Arc<dyn Connector>,
+        url: &PoolUrl,
+        token: Option<String>,
+    ) -> Result<Self> {
+        RemotePool::dial(Dialer::new(url, token, connector), Results::new()).await
+    }
+
+    async fn dial(dialer: Dialer, memory: Arc<Results>) -> Result<Self> {
         let first = dialer.dial().await?;
         Ok(RemotePool {
             results: ResultForm::default(),
+            memory,
             dialer,
             connections: tokio::sync::Mutex::new(vec![Arc::new(first)]),
             schemas: Mutex::default(),
@@ -116,36 +137,27 @@ impl RemotePool {
         })
     }
 
+    /// Has a node run a plan.
     async fn start(&self, request: &Request) -> Result<(Prepared, Channel)> {
-        start(&self.connection().await?, request).await
+        let mut channel = self.open(request, RUNNING).await?;
+        Ok((query::answers(&mut channel).await?, channel))
     }
 
-    fn execution(&self, (prepared, channel): (Prepared, Channel), streams_wanted: usize) -> Execution {
+    fn execution(&self, prepared: Arc<Prepared>, channel: Channel, streams_wanted: usize) -> Execution {
         let receipt = ReceiptHandle::new();
-        let streams = query::streams(channel, prepared.schema.clone(), receipt.clone(), streams_wanted);
+        let schema = prepared.schema.clone();
+        let streams = query::streams(channel, schema, receipt.clone(), &self.memory, streams_wanted);
         Execution { prepared, streams, receipt }
     }
 
     /// Has a node look at a plan and keep what it prepared.
     async fn keep(&self, plan: &[u8], schema: &SchemaRef) -> Result<Handle> {
         let connection = self.connection().await?;
-        let request = Request::Prepare { plan: plan.to_vec() };
+        let request = Request::Prepare { plan: plan.to_vec(), schema: Some(SchemaFingerprint::of(schema)) };
         let mut channel = connection.open(&request, "it looked at a query")?;
-        let (prepared, table_schema) = query::answers(&mut channel).await?;
+        let prepared = query::answers(&mut channel).await?;
         let kept = Kept { connection, stream: channel.id(), schema: schema.clone() };
-        match table_schema == *schema {
-            true => Ok(Handle::new(prepared, kept)),
-            false => Err(other_columns(&prepared.effective.table)),
-        }
-    }
-
-    /// After a program over `schema` was refused: the table may have other columns by now.
-    async fn refused(&self, table: &TableName, schema: &SchemaRef, error: Error) -> Error {
-        let may_be = matches!(error.kind, ErrorKind::Invalid | ErrorKind::NotFound);
-        match may_be && self.table(table).await.is_ok_and(|now| now.schema != *schema) {
-            true => other_columns(table),
-            false => error,
-        }
+        Ok(Handle::new(prepared, kept))
     }
 
     fn learn(&self, table: &TableInfo) {
@@ -208,14 +220,18 @@ impl Drop for Kept {
     }
 }
 
-fn other_columns(table: &TableName) -> Error {
-    Error::stale(format!("table {:?} has other columns by now", table.as_str()))
-}
+/// What was under way when a node goes away.
+const RUNNING: &str = "a query was running";
 
-async fn start(connection: &Arc<Connection>, request: &Request) -> Result<(Prepared, Channel)> {
-    let mut channel = connection.open(request, "a query was running")?;
-    let (prepared, _) = query::answers(&mut channel).await?;
-    Ok((prepared, channel))
+/// Has a node run what it keeps.
+async fn start_kept(connection: &Arc<Connection>, request: &Request) -> Result<Channel> {
+    let mut channel = connection.open(request, RUNNING)?;
+    let message = channel.receive().await?;
+    match Response::decode(&message, None)? {
+        Response::Unchanged => Ok(channel),
+        Response::Error(error) => Err(error),
+        other => Err(query::unexpected(other.kind())),
+    }
 }
 
 /// Sends a request with one answer.
@@ -273,13 +289,9 @@ impl Pool for RemotePool {
 
     async fn prepare(&self, program: &Program, schema: &SchemaRef) -> Result<Handle> {
         let plan = substrait::encode_program(program, schema)?;
-        let kept = match self.keep(&plan, schema).await {
+        match self.keep(&plan, schema).await {
             Err(error) if error.kind == ErrorKind::Unavailable => self.keep(&plan, schema).await,
             outcome => outcome,
-        };
-        match kept {
-            Ok(handle) => Ok(handle),
-            Err(error) => Err(self.refused(&program.table, schema, error).await),
         }
     }
 
@@ -293,27 +305,31 @@ impl Pool for RemotePool {
         let plan = conditions.map(|conditions| kept.conditions(handle, conditions)).transpose()?;
         let results = self.results;
         let request = Request::ExecutePrepared { handle: kept.stream, conditions: plan, results };
-        let started = match start(&kept.connection, &request).await {
+        match start_kept(&kept.connection, &request).await {
+            Ok(channel) => Ok(self.execution(handle.prepared().clone(), channel, streams_wanted)),
             // The connection, or what it kept, is gone before a row has come: the whole plan does without it, if the
             // version is there.
             Err(error) if matches!(error.kind, ErrorKind::Unavailable | ErrorKind::Stale) => {
                 let program = handle.narrowed(conditions);
                 let plan = substrait::encode_program(&program, &kept.schema)?;
-                self.start(&Request::Execute { plan, results }).await
+                let schema = Some(SchemaFingerprint::of(&kept.schema));
+                let (prepared, channel) = self.start(&Request::Execute { plan, schema, results }).await?;
+                Ok(self.execution(Arc::new(prepared), channel, streams_wanted))
             }
-            outcome => outcome,
-        };
-        Ok(self.execution(started?, streams_wanted))
+            Err(error) => Err(error),
+        }
     }
 
     async fn execute(&self, program: &Program, streams_wanted: usize) -> Result<Execution> {
-        let request = Request::Execute { plan: self.plan(program).await?, results: self.results };
+        let plan = self.plan(program).await?;
+        let request = Request::Execute { plan, schema: None, results: self.results };
         let started = match self.start(&request).await {
             // Nothing of the result has come yet: it is safe to ask once more.
             Err(error) if error.kind == ErrorKind::Unavailable => self.start(&request).await,
             outcome => outcome,
         };
-        Ok(self.execution(self.doubt(program, started)?, streams_wanted))
+        let (prepared, channel) = self.doubt(program, started)?;
+        Ok(self.execution(Arc::new(prepared), channel, streams_wanted))
     }
 
     async fn load(

@@ -1,7 +1,7 @@
 //! A program that runs at the node: its answers first, then its rows as they come, its receipt last.
 
 use super::connection::Channel;
-use super::memory::Reading;
+use super::memory::{Reading, Results};
 use crate::{BatchStream, ReceiptHandle};
 use arrow_array::RecordBatch;
 use arrow_schema::SchemaRef;
@@ -14,14 +14,14 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, Wake, Waker, ready};
 
-/// Waits for the answers, which come before any row, with the schema of the table.
+/// Waits for the answers, which come before any row.
 ///
 /// # Errors
 /// Those of the node; `Unavailable` when it goes away.
-pub(super) async fn answers(channel: &mut Channel) -> Result<(Prepared, SchemaRef)> {
+pub(super) async fn answers(channel: &mut Channel) -> Result<Prepared> {
     let message = channel.receive().await?;
     match Response::decode(&message, None)? {
-        Response::Prepared { prepared, table_schema } => Ok((prepared, table_schema)),
+        Response::Prepared { prepared, .. } => Ok(prepared),
         Response::Error(error) => Err(error),
         other => Err(unexpected(other.kind())),
     }
@@ -37,10 +37,11 @@ pub(super) fn streams(
     channel: Channel,
     schema: SchemaRef,
     receipt: ReceiptHandle,
+    results: &Arc<Results>,
     count: usize,
 ) -> Vec<BatchStream> {
     let turn = Mutex::new(Turn::Open(Box::new(Open { channel, grants: Grants::new() })));
-    let reading = Reading::begin();
+    let reading = results.begin();
     let rows = Arc::new(Rows { turn, waiting: Arc::default(), schema, receipt, reading });
     let stream = |_| {
         let (rows, room) = (rows.clone(), rows.reading.room());

@@ -120,6 +120,7 @@ impl Socket for Pipe {
         let mut outgoing = self.outgoing.lock();
         outgoing.ended = true;
         wake(&mut outgoing.reader);
+        wake(&mut outgoing.writer);
         Ok(())
     }
 

@@ -1,8 +1,9 @@
 //! What one request does to its connection, over a pipe.
 
 use super::*;
-use crate::{Node, NodeConfig};
-use farpool_model::{TableName, TenantName, limits};
+use crate::{Environment, Node, NodeConfig};
+use arrow_array::{Int64Array, RecordBatch};
+use farpool_model::{LoadMode, TableName, TenantName};
 use farpool_pipeline::{Attempt, Class};
 use farpool_wire::socket::{Pipe, pipe};
 
@@ -14,12 +15,6 @@ fn connection() -> (Arc<Connection>, Pipe) {
 fn connect(node: &Arc<Node>, tenant: TenantName) -> (Arc<Connection>, Pipe) {
     let (client, socket) = pipe(64 << 10);
     (Connection::new(node.owner(tenant), Arc::new(socket)), client)
-}
-
-/// Waits until something comes to the client.
-async fn readable(client: &Pipe) -> io::Result<()> {
-    let client: &dyn Socket = client;
-    client.ready(Interest::Readable).await
 }
 
 /// The messages that have come to the client.
@@ -43,7 +38,7 @@ fn message(stream: u32, request: &Request) -> Message {
 #[test]
 fn a_panic_ends_its_request_alone() {
     let (connection, client) = connection();
-    let open = |stream| connection.outbox.open(stream, 0, Work::Request(Cancel::new())).unwrap();
+    let open = |stream| connection.outbox.open(stream, 0, Work::Request(Asked::default())).unwrap();
     open(1);
     open(2);
     connection.guarded(1, || panic!("a defect")).unwrap();
@@ -65,15 +60,15 @@ fn a_panic_ends_its_request_alone() {
 #[test]
 fn whatever_ends_a_stream_cancels_its_request() {
     let (connection, _client) = connection();
-    let cancels: Vec<Cancel> = (0..3).map(|_| Cancel::new()).collect();
-    for (stream, cancel) in (1..).zip(&cancels) {
-        connection.outbox.open(stream, 0, Work::Request(cancel.clone())).unwrap();
+    let asked: Vec<Asked> = (0..3).map(|_| Asked::default()).collect();
+    for (stream, asked) in (1..).zip(&asked) {
+        connection.outbox.open(stream, 0, Work::Request(asked.clone())).unwrap();
     }
     connection.receive(message(1, &Request::Cancel), &mut Assembler::new()).unwrap();
     connection.give_up(2, Error::internal("enough"));
-    assert_eq!(cancels.iter().map(Cancel::is_set).collect::<Vec<_>>(), [true, true, false]);
+    assert_eq!(asked.iter().map(|asked| asked.cancel.is_set()).collect::<Vec<_>>(), [true, true, false]);
     connection.close(None);
-    assert!(cancels[2].is_set());
+    assert!(asked[2].cancel.is_set());
 }
 
 #[test]
@@ -89,22 +84,46 @@ fn a_flood_of_pings_makes_one_pong() {
     assert_eq!(received(&client), []);
 }
 
-#[tokio::test]
-async fn a_tenant_that_waits_for_profiles_does_not_keep_another_from_its_own() {
-    let (ann, to_ann) = connection();
-    let node = ann.caller.node().clone();
-    let (bob, to_bob) = connect(&node, TenantName::new("bob").unwrap());
-    let turns = ann.caller.profile_turns();
-    let all = turns.acquire_many(limits::PROFILES_AWAITED_MAX as u32).await.unwrap();
-    let request = Request::Statistics { table: TableName::new("t").unwrap(), columns: None };
-    for connection in [&ann, &bob] {
-        connection.receive(message(1, &request), &mut Assembler::new()).unwrap();
-    }
-    while node.scheduler().try_work(Class::Foreground) == Attempt::Worked {}
-    readable(&to_bob).await.unwrap();
-    assert!(matches!(&received(&to_bob)[..], [(1, Response::Error(_))]));
-    assert_eq!(received(&to_ann), []);
-    drop(all);
-    readable(&to_ann).await.unwrap();
-    assert!(matches!(&received(&to_ann)[..], [(1, Response::Error(_))]));
+#[test]
+fn a_request_that_waits_for_a_profile_ends_with_its_stream_or_is_answered() {
+    let config = NodeConfig { memory_bytes: 64 << 20, ..NodeConfig::default() };
+    let environment = Environment { background_threads: 0, ..Environment::of_system() };
+    let node = Node::assemble(config, environment).unwrap();
+    let (connection, client) = connect(&node, TenantName::default());
+    let rows = RecordBatch::try_from_iter([("a", Arc::new(Int64Array::from(vec![1, 2])) as _)]).unwrap();
+    let table = TableName::new("t").unwrap();
+    let mut load = connection.caller.begin_load(&table, &rows.schema(), LoadMode::Create, None).unwrap();
+    load.push(&rows).unwrap();
+    load.commit().unwrap();
+    let step = || node.scheduler().try_work(Class::Foreground) == Attempt::Worked;
+    let ask = |stream, columns| {
+        let request = Request::Statistics { table: table.clone(), columns };
+        connection.receive(message(stream, &request), &mut Assembler::new()).unwrap();
+    };
+    // Looked at, and cancelled before the profile is begun.
+    ask(1, None);
+    assert!(step());
+    connection.receive(message(1, &Request::Cancel), &mut Assembler::new()).unwrap();
+    while step() {}
+    assert_eq!(
+        (received(&client), node.scheduler().running()),
+        (vec![], 1),
+        "the profile is left to the background"
+    );
+    ask(2, Some(vec![0]));
+    ask(3, None);
+    while step() {}
+    ask(4, None);
+    while step() {}
+    let answers = received(&client);
+    let [
+        (2, Response::Statistics(known)),
+        (3, Response::Statistics(first)),
+        (4, Response::Statistics(again)),
+    ] = &answers[..]
+    else {
+        panic!("{answers:?}")
+    };
+    assert!(known.columns[0].sketch.is_none() && first.columns[0].sketch.is_some());
+    assert_eq!(first, again);
 }

@@ -1,11 +1,11 @@
 //! Loads step by step: the test's own thread is the only worker.
 
 use super::*;
-use crate::{Node, NodeConfig};
+use crate::{Environment, Node, NodeConfig};
 use arrow_array::{ArrayRef, Int64Array, RecordBatch};
 use bytes::BytesMut;
 use farpool_model::limits::ROW_GROUP_ROWS;
-use farpool_model::{LoadMode, TableName, TenantName};
+use farpool_model::{LoadMode, TableName, TenantName, limits};
 use farpool_pipeline::{Attempt, Class};
 use farpool_wire::socket::{Pipe, pipe};
 use farpool_wire::{Assembler, Socket, split_frame};
@@ -17,7 +17,7 @@ const STEPS_MAX: usize = 1_000_000;
 
 fn node() -> Arc<Node> {
     let node = Node::start(NodeConfig { memory_bytes: 256 << 20, ..NodeConfig::default() }).unwrap();
-    // Their threads would hold pages for a moment.
+    // Pages are held by loads and tables alone.
     node.close_taps();
     node
 }
@@ -168,6 +168,45 @@ fn what_is_wrong_with_a_load_is_told_on_its_stream_when_its_pages_are_free() {
     let answers = received(&client);
     assert!(matches!(&answers[..], [Response::Error(_)]), "{answers:?}");
     assert_eq!((bytes_used(&node), node.scheduler().running()), (0, 0));
+}
+
+#[test]
+fn an_append_too_far_ahead_of_profiles_works_on_them_before_it_is_published() {
+    let config = NodeConfig { memory_bytes: 256 << 20, ..NodeConfig::default() };
+    let environment = Environment { background_threads: 0, ..Environment::of_system() };
+    let node = Node::assemble(config, environment).unwrap();
+    let (connection, client) = connect(&node, "ann");
+    let table = TableName::new("t").unwrap();
+    let profiled = || connection.caller.table(&table, None).unwrap().unwrap().rows_profiled;
+    let append = |stream, mode| {
+        let (table, schema) = (table.clone(), rows(0).schema());
+        send(&connection, stream, &Request::LoadBegin { table, mode, schema, rows_hint: None });
+        send(&connection, stream, &Request::LoadBatch(rows(1)));
+        send(&connection, stream, &Request::LoadEnd);
+    };
+    let loaded = || received(&client).iter().filter(|answer| matches!(answer, Response::Loaded(_))).count();
+    append(1, LoadMode::Create);
+    work(&node);
+    assert_eq!(loaded(), 1);
+    let ahead = limits::TAPS_WAITING_MAX as u32;
+    for stream in 2..2 + ahead {
+        append(stream, LoadMode::Append);
+        work(&node);
+        assert_eq!((loaded(), profiled()), (1, Some(0)), "{stream}");
+    }
+    // Two more, of which one is given up while it works on profiles.
+    append(1_000, LoadMode::Append);
+    append(1_001, LoadMode::Append);
+    assert!(work_until(&node, || profiled() != Some(0)));
+    send(&connection, 1_000, &Request::Cancel);
+    work(&node);
+    let info = connection.caller.table(&table, None).unwrap().unwrap();
+    assert_eq!(
+        (loaded(), info.rows, info.rows_profiled),
+        (1, u64::from(ahead) + 2, Some(u64::from(ahead) + 1))
+    );
+    while node.scheduler().try_work(Class::Background) != Attempt::Idle(None) {}
+    assert_eq!((profiled(), node.scheduler().running()), (None, 0));
 }
 
 #[test]

@@ -1,22 +1,25 @@
 //! A tap: the profile of a table's rows, made from their row groups as soon as these are in the pool.
 //!
-//! A load goes as fast as its rows come and are encoded. Their profile is made behind it, by threads of the [`Crew`],
-//! which run when nobody else wants the core, and by whoever waits for it. The profile of an append comes behind that
-//! of the version which it extends.
+//! A load goes as fast as its rows come and are encoded. Their profile is made behind it, in steps, by the
+//! [`super::Profiler`] when nothing else is to be done, and by whoever waits for it. The profile of an append comes
+//! behind that of the version which it extends.
 //!
 //! Invariants: a tap never keeps a load from going on; one that nobody owns any more stops within a column; what a
 //! tap has settled on does not change.
 
-mod crew;
+mod awaited;
 mod gathering;
 mod observe;
+mod part;
+mod settling;
+mod work;
 
+use super::Profiler;
 use arrow_schema::SchemaRef;
-pub(super) use crew::{Arrival, Crew};
+pub use awaited::AwaitedProfile;
 use farpool_columns::{Encoder, RowGroup};
-use farpool_model::{ColumnStates, Error, MomentsState, Result, Spread};
-use farpool_statistics::Profile;
-use gathering::{Gathering, Worker};
+use farpool_model::{ColumnStates, Error, MomentsState, Result, Spread, TenantName};
+pub use gathering::Gathering;
 use std::sync::Arc;
 
 /// What whoever has the rows owns: a load, and then the version of the table. See the file's comment.
@@ -38,9 +41,10 @@ pub(super) struct Gathered {
 type Outcome = Result<Arc<Gathered>>;
 
 impl Tap {
-    /// A tap on rows of `schema`, which is canonical.
-    pub fn new(schema: SchemaRef, crew: Arc<Crew>) -> Arc<Tap> {
-        Arc::new(Tap(Arc::new(Gathering::new(schema, crew))))
+    /// A tap on rows of `schema`, which is canonical, of a table of `tenant`; `number` says which comes first in the
+    /// background.
+    pub fn new(number: u64, tenant: TenantName, schema: SchemaRef, profiler: Arc<dyn Profiler>) -> Arc<Tap> {
+        Arc::new(Tap(Arc::new(Gathering::new(number, tenant, schema, profiler))))
     }
 
     /// Has the rows of a row group added to the profile.
@@ -68,42 +72,22 @@ impl Tap {
 
     /// Rows that are in the profile, or in one before it that goes into it.
     pub fn rows_seen(&self) -> u64 {
-        self.0.rows_seen()
+        let (mut rows, mut before) = self.0.rows_seen();
+        while let Some(tap) = before {
+            let (more, next) = tap.0.rows_seen();
+            rows += more;
+            before = next;
+        }
+        rows
     }
 
-    /// How many taps, each behind the next, are to be settled before this one.
-    pub fn behind(&self) -> usize {
-        self.line().len()
-    }
-
-    /// What was gathered, once that is all. Until then the caller works on it and on those before it, and for the time
-    /// as many other threads as can; the crew leaves it to them, because they get their part of a core that others
-    /// want too.
-    ///
-    /// # Errors
-    /// `OverLimit` when the pool has no room for the profile.
-    pub fn wait(&self) -> Outcome {
-        let line = self.line();
-        // The oldest first. They are owned here, so that nobody abandons one before its turn.
-        let gatherings: Vec<&Arc<Gathering>> =
-            line.iter().rev().map(|tap| &tap.0).chain(std::iter::once(&self.0)).collect();
-        let groups: usize = gatherings.iter().map(|gathering| gathering.await_by_others()).sum();
-        let help = || gatherings.iter().for_each(|gathering| gathering.work(Worker::Waiting));
-        std::thread::scope(|scope| {
-            for _ in 1..self.0.threads_max().min(groups) {
-                if std::thread::Builder::new().spawn_scoped(scope, help).is_err() {
-                    // The system has no more threads: then those that there are do it.
-                    break;
-                }
-            }
-            // What those before it could not gather, it will not have either, and says why.
-            gatherings.iter().for_each(|gathering| drop(gathering.work_until_settled()));
-        });
-        self.0.work_until_settled()
+    /// How many taps, each behind the next, are not settled: this one and those before it.
+    pub fn unsettled(&self) -> usize {
+        usize::from(self.settled().is_none()) + self.before().len()
     }
 
     /// Those that are to be settled before this one, each behind the next.
-    fn line(&self) -> Vec<Arc<Tap>> {
+    fn before(&self) -> Vec<Arc<Tap>> {
         let unsettled = |tap: &Tap| tap.0.base().filter(|base| base.settled().is_none());
         std::iter::successors(unsettled(self), |tap| unsettled(tap)).collect()
     }
@@ -115,20 +99,7 @@ impl Drop for Tap {
     }
 }
 
-impl Gathered {
-    /// `profile` in the pool, beside the chunks of `encoder`.
-    fn keep(profile: &Profile, encoder: &Encoder) -> Outcome {
-        let (columns, moments) = profile.arrange(encoder.keep(&profile.states())?);
-        let distinct =
-            profile.columns().iter().map(|c| c.sketch.distinct().map(|e| e.value as u64)).collect();
-        let spreads = profile.columns().iter().map(|c| c.spread().map(Arc::new)).collect();
-        Ok(Arc::new(Gathered { columns, moments, distinct, spreads }))
-    }
-
-    /// Adds to `profile` what is here.
-    fn add_to(&self, profile: Profile) -> Result<Profile> {
-        let states = Profile::from_states(profile.schema(), &self.columns, self.moments.as_ref())?;
-        let mut whole = states.ok_or_else(|| Error::internal("a profile without states"))?;
-        whole.merge(&profile).map(|()| whole)
-    }
+/// A defect in the statistics fails the profile, and nothing else.
+fn defect() -> Error {
+    Error::internal("a defect stopped the profile of a table")
 }

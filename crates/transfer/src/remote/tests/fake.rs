@@ -1,25 +1,30 @@
-//! A node that speaks the protocol frame by frame.
+//! A node that speaks the protocol frame by frame, at the other end of a pipe.
 
-use crate::remote::RemotePool;
 use crate::remote::connection::Patience;
 use crate::remote::dial::Dialer;
+use crate::remote::memory::Results;
+use crate::remote::{Connector, RemotePool};
 use arrow_array::{ArrayRef, Int64Array, RecordBatch};
 use arrow_schema::SchemaRef;
+use async_trait::async_trait;
 use bytes::{Bytes, BytesMut};
 use farpool_model::{
     OperatorAnswer, Prepared, Program, Receipt, Result, TableInfo, TableName, TenantName, Version,
 };
+use farpool_wire::socket::pipe;
 use farpool_wire::{
-    Assembler, FrameHeader, FrameKind, Message, PREFACE, Response, check_preface, split_frame,
+    Assembler, FrameHeader, FrameKind, Message, PREFACE, Response, Socket, check_preface, split_frame,
 };
 use std::future::Future;
+use std::io;
 use std::sync::Arc;
-use tokio::io::{AsyncReadExt, AsyncWriteExt};
-use tokio::net::{TcpListener, TcpStream};
+
+/// Less than most messages have: they arrive in pieces.
+const PIPE_BYTES: usize = 1000;
 
 /// The node's side of one connection.
 pub struct Peer {
-    pub socket: TcpStream,
+    pub socket: Arc<dyn Socket>,
     buffer: BytesMut,
     assembler: Assembler,
 }
@@ -33,10 +38,15 @@ impl Peer {
                     return Some(message);
                 }
             }
-            if self.socket.read_buf(&mut self.buffer).await.unwrap_or(0) == 0 {
+            if self.read().await == 0 {
                 return None;
             }
         }
+    }
+
+    async fn read(&mut self) -> usize {
+        self.buffer.reserve(4096);
+        self.socket.read(&mut self.buffer).await.unwrap_or(0)
     }
 
     /// The next message of this kind.
@@ -65,7 +75,7 @@ impl Peer {
 
     async fn greet(&mut self) {
         while !check_preface(&self.buffer).unwrap() {
-            self.socket.read_buf(&mut self.buffer).await.unwrap();
+            self.read().await;
         }
         drop(self.buffer.split_to(PREFACE.len()));
         assert_eq!(self.receive().await.unwrap().kind, FrameKind::Hello);
@@ -86,7 +96,7 @@ pub fn frames(stream: u32, response: &Response) -> Vec<u8> {
 }
 
 /// A client of a node that does `script` on every connection after the hello.
-pub async fn pool<F>(script: impl Fn(Peer) -> F + Clone + Send + 'static) -> RemotePool
+pub async fn pool<F>(script: impl Fn(Peer) -> F + Clone + Send + Sync + 'static) -> RemotePool
 where
     F: Future<Output = ()> + Send + 'static,
 {
@@ -96,7 +106,7 @@ where
 /// The same with a patience of its own.
 pub async fn pool_with<F>(
     patience: Patience,
-    script: impl Fn(Peer) -> F + Clone + Send + 'static,
+    script: impl Fn(Peer) -> F + Clone + Send + Sync + 'static,
 ) -> RemotePool
 where
     F: Future<Output = ()> + Send + 'static,
@@ -108,24 +118,35 @@ where
             script(peer).await;
         }
     };
-    RemotePool::dial(dialer(patience, greeted).await).await.unwrap()
+    RemotePool::dial(dialer(patience, greeted), Results::new()).await.unwrap()
 }
 
-/// Where a node listens that does `script` on every connection from the beginning.
-pub async fn dialer<F>(patience: Patience, script: impl Fn(Peer) -> F + Send + 'static) -> Dialer
+/// The way to a node that does `script` on every connection from the beginning.
+pub fn dialer<F>(patience: Patience, script: impl Fn(Peer) -> F + Send + Sync + 'static) -> Dialer
 where
     F: Future<Output = ()> + Send + 'static,
 {
-    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-    let url = listener.local_addr().unwrap().to_string().parse().unwrap();
-    tokio::spawn(async move {
-        while let Ok((socket, _)) = listener.accept().await {
-            tokio::spawn(script(Peer { socket, buffer: BytesMut::new(), assembler: Assembler::new() }));
-        }
-    });
-    let mut dialer = Dialer::new(&url, None);
+    let url = "farpool://fake:1".parse().unwrap();
+    let mut dialer = Dialer::new(&url, None, Arc::new(Fake(script)));
     dialer.patience = patience;
     dialer
+}
+
+/// Has every connection lead to a node that does what the script says.
+struct Fake<S>(S);
+
+#[async_trait]
+impl<F, S> Connector for Fake<S>
+where
+    F: Future<Output = ()> + Send + 'static,
+    S: Fn(Peer) -> F + Send + Sync + 'static,
+{
+    async fn connect(&self) -> io::Result<Arc<dyn Socket>> {
+        let (ours, theirs) = pipe(PIPE_BYTES);
+        let (buffer, assembler) = (BytesMut::new(), Assembler::new());
+        tokio::spawn((self.0)(Peer { socket: Arc::new(theirs), buffer, assembler }));
+        Ok(Arc::new(ours))
+    }
 }
 
 pub fn table_name() -> TableName {

@@ -10,7 +10,7 @@ use std::time::Duration;
 const SHORT: Duration = Duration::from_millis(20);
 const LONG: Duration = Duration::from_secs(60);
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn a_node_that_does_not_even_answer_a_ping_is_given_up() {
     let patience = Patience { ping_after: SHORT, pong_max: SHORT };
     let pool = pool_with(patience, |mut peer| async move {
@@ -24,7 +24,7 @@ async fn a_node_that_does_not_even_answer_a_ping_is_given_up() {
     assert!(error.advice.unwrap().contains("try again"));
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn a_node_that_answers_pings_may_take_as_long_as_it_likes() {
     let patience = Patience { ping_after: SHORT, pong_max: LONG };
     let pool = pool_with(patience, |mut peer| async move {
@@ -40,7 +40,7 @@ async fn a_node_that_answers_pings_may_take_as_long_as_it_likes() {
     assert_eq!(pool.tables().await.unwrap(), [table()]);
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn nothing_is_expected_of_a_node_that_was_asked_nothing() {
     let patience = Patience { ping_after: SHORT, pong_max: SHORT };
     let pool = pool_with(patience, |mut peer| async move {
@@ -54,7 +54,7 @@ async fn nothing_is_expected_of_a_node_that_was_asked_nothing() {
     assert_eq!(pool.tables().await.unwrap(), []);
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn the_client_answers_pings() {
     let pool = pool(|mut peer| async move {
         let stream = peer.receive_kind(FrameKind::Tables).await.stream;

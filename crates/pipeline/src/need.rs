@@ -1,0 +1,106 @@
+//! What a run takes beside the pool, from above: its program, what each thread holds while it works, its groups, and
+//! the results that wait to leave.
+//!
+//! It is told before the run begins, so that its owner can reserve it. What may come in parts can do with less.
+
+use crate::bound::BoundProgram;
+use farpool_model::{Output, limits};
+use farpool_operators::Plan;
+
+/// How often a thread holds what it takes out of a row group: as values, and as a message.
+const COPIES: usize = 2;
+
+/// Bytes that a thread holds for each part of an expression, and for each column, while it works on a batch.
+const LANE_BYTES: usize = 8 * limits::BATCH_ROWS;
+
+/// The least bytes for groups that come in parts.
+const GROUPS_LEAST: usize = 1 << 20;
+
+/// The part of the memory for groups that those may take which can do with less.
+const PARTIAL_PART: usize = 2;
+
+/// See the file's comment.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Need {
+    /// Bytes of the program, which there is before the run begins.
+    pub program: usize,
+    /// Bytes of results that wait to leave.
+    pub results: usize,
+    /// Bytes of each thread.
+    pub thread: usize,
+    /// Threads that are expected.
+    pub threads: usize,
+    /// Bytes of the groups of all threads, and of what becomes of them when they are merged.
+    pub groups: usize,
+    /// The same if they may leave in parts.
+    pub groups_least: usize,
+}
+
+impl Need {
+    /// That of `program`, compiled to `plan`.
+    pub(crate) fn of(program: &BoundProgram, plan: &Plan) -> Need {
+        let (prepared, table, budget) = (program.prepared(), program.table(), program.budget());
+        let columns = program.columns();
+        let plain: usize = columns.iter().map(|column| table.bytes_plain_most[*column]).sum();
+        let parts = program.parts() + columns.len() + 1;
+        // Groups that leave whole are no more than what they were.
+        let results = match &prepared.effective.output {
+            Output::Aggregate { .. } => plan.group_bytes().unwrap_or(usize::MAX),
+            Output::Rows(_) => usize::MAX,
+        };
+        let (groups, groups_least) = match plan.group_bytes() {
+            _ if prepared.is_partial() => {
+                (budget.state_bytes_max / PARTIAL_PART, GROUPS_LEAST.min(budget.state_bytes_max))
+            }
+            // Merged groups are never more than the groups of all threads.
+            Some(bytes) => {
+                let bytes = bytes.saturating_mul(budget.workers + 1);
+                (bytes, bytes)
+            }
+            None => (budget.state_bytes_max, budget.state_bytes_max),
+        };
+        Need {
+            program: program.bytes(),
+            results: results.min(limits::STREAM_WINDOW_BYTES),
+            thread: COPIES * plain + parts.min(limits::LANES_MAX) * LANE_BYTES,
+            threads: budget.workers.min(table.row_groups.len()).max(1),
+            groups,
+            groups_least,
+        }
+    }
+
+    /// The same with so few threads that they take no more than `bytes`, but for one.
+    #[must_use]
+    pub fn with_threads_within(self, bytes: usize) -> Need {
+        Need { threads: self.threads.min((bytes / self.thread.max(1)).max(1)), ..self }
+    }
+
+    /// The same with half of the memory for groups, where these may leave in parts.
+    pub fn smaller(self) -> Option<Need> {
+        let groups = (self.groups / 2).max(self.groups_least);
+        (groups < self.groups).then_some(Need { groups, ..self })
+    }
+
+    /// All of it.
+    pub fn bytes(&self) -> usize {
+        let fixed = self.program + self.results;
+        fixed.saturating_add(self.thread.saturating_mul(self.threads)).saturating_add(self.groups)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_need_becomes_smaller_down_to_its_least() {
+        let need = Need { program: 8, results: 2, thread: 100, threads: 8, groups: 1000, groups_least: 100 };
+        assert_eq!(need.bytes(), 1810);
+        assert_eq!(need.with_threads_within(350).threads, 3);
+        assert_eq!(need.with_threads_within(1).threads, 1);
+        let groups: Vec<usize> =
+            std::iter::successors(Some(need), |need| need.smaller()).map(|need| need.groups).collect();
+        assert_eq!(groups, [1000, 500, 250, 125, 100]);
+        assert_eq!(Need { groups_least: 1000, ..need }.smaller(), None);
+    }
+}

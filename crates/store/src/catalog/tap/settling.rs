@@ -1,0 +1,68 @@
+//! The end of a profile: its parts are put together and behind what comes before, one column after the other, and then
+//! placed in the pool.
+
+use super::Gathered;
+use farpool_columns::Encoder;
+use farpool_model::{Result, Spread};
+use farpool_statistics::Profile;
+use std::sync::Arc;
+
+/// See the file's comment.
+#[derive(Debug)]
+pub(super) struct Settling {
+    base: Option<Arc<Gathered>>,
+    whole: Profile,
+    parts: Vec<Profile>,
+    encoder: Encoder,
+    /// What is to be placed in the pool, of the columns that are done.
+    states: Vec<Vec<u8>>,
+    distinct: Vec<Option<u64>>,
+    spreads: Vec<Option<Arc<Spread>>>,
+}
+
+impl Settling {
+    /// Of a profile in `parts` and the first of them, `whole`, behind `base`.
+    pub fn new(
+        whole: Profile,
+        parts: Vec<Profile>,
+        base: Option<Arc<Gathered>>,
+        encoder: Encoder,
+    ) -> Settling {
+        let (states, distinct, spreads) = Default::default();
+        Settling { base, whole, parts, encoder, states, distinct, spreads }
+    }
+
+    /// Goes on as long as `go_on`, by a column at least; what comes of it at the end.
+    pub fn run(&mut self, go_on: &dyn Fn() -> bool) -> Result<Option<Arc<Gathered>>> {
+        while self.distinct.len() < self.whole.columns().len() {
+            self.settle_column(self.distinct.len())?;
+            if !go_on() {
+                return Ok(None);
+            }
+        }
+        self.keep().map(Some)
+    }
+
+    fn settle_column(&mut self, column: usize) -> Result<()> {
+        self.parts.iter().try_for_each(|part| self.whole.merge_column(column, part))?;
+        if let Some(base) = &self.base {
+            self.whole.put_column_behind(column, &base.columns[column])?;
+        }
+        self.states.extend(self.whole.column_states(column));
+        let profile = &self.whole.columns()[column];
+        self.distinct.push(profile.sketch.distinct().map(|estimate| estimate.value as u64));
+        self.spreads.push(profile.spread().map(Arc::new));
+        Ok(())
+    }
+
+    fn keep(&mut self) -> Result<Arc<Gathered>> {
+        self.parts.iter().try_for_each(|part| self.whole.merge_moments(part))?;
+        if let Some(base) = &self.base {
+            self.whole.put_moments_behind(base.moments.as_ref())?;
+        }
+        self.states.extend(self.whole.moments_state());
+        let (columns, moments) = self.whole.arrange(self.encoder.keep(&self.states)?);
+        let (distinct, spreads) = (std::mem::take(&mut self.distinct), std::mem::take(&mut self.spreads));
+        Ok(Arc::new(Gathered { columns, moments, distinct, spreads }))
+    }
+}

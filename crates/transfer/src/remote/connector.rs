@@ -1,0 +1,42 @@
+//! How a client gets a socket to its node: over TCP, or any other way that gives a [`Socket`].
+
+use crate::PoolUrl;
+use async_trait::async_trait;
+use farpool_model::limits;
+use farpool_wire::Socket;
+use socket2::{SockRef, TcpKeepalive};
+use std::io;
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::net::TcpStream;
+
+/// Opens connections to one node.
+#[async_trait]
+pub trait Connector: Send + Sync {
+    /// A new connection. The caller gives up if it takes too long.
+    ///
+    /// # Errors
+    /// When the node cannot be reached.
+    async fn connect(&self) -> io::Result<Arc<dyn Socket>>;
+}
+
+/// Connects over TCP.
+pub(super) struct Tcp(pub PoolUrl);
+
+#[async_trait]
+impl Connector for Tcp {
+    async fn connect(&self) -> io::Result<Arc<dyn Socket>> {
+        let socket = TcpStream::connect((self.0.host(), self.0.port())).await?;
+        prepare(&socket)?;
+        Ok(Arc::new(socket))
+    }
+}
+
+/// Requests leave at once. On a connection that nobody uses the system finds out whether the node is still there,
+/// so that the next request does not have to.
+fn prepare(socket: &TcpStream) -> io::Result<()> {
+    let idle = Duration::from_millis(limits::PING_AFTER_MS);
+    let keepalive = TcpKeepalive::new().with_time(idle).with_interval(idle).with_retries(2);
+    socket.set_nodelay(true)?;
+    SockRef::from(socket).set_tcp_keepalive(&keepalive)
+}

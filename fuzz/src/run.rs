@@ -1,0 +1,170 @@
+//! A plan from anybody, run over a small table with columns of every type and encoding.
+//!
+//! There are no expected results. What must hold is that ways which mean the same give the same: a program that is
+//! prepared twice; one that goes on in steps of one batch; the same rows cut into other row groups, which are encoded
+//! otherwise; a filter that is added later; a filter that is computed as a column, by the general evaluator.
+
+mod rows;
+mod table;
+
+use farpool_columns::Table;
+use farpool_model::{
+    AggregateFunction, Clock, ErrorKind, Expr, Facts, NamedExpr, Output, Program, Result, TableName, Version,
+};
+use farpool_pipeline::{BoundProgram, Budget, Run, Step};
+use farpool_wire::substrait::decode_program;
+use rows::Rows;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+pub(crate) use table::table_schema;
+use table::{ID, cut, whole};
+
+/// Bytes for groups: a few sketches of each kind fit, many do not.
+const GROUP_BYTES_MAX: usize = 16 << 20;
+
+/// Steps of a run, which has some thousand rows: a row group, a batch, a dictionary, or a part of groups each.
+const STEPS_MAX: usize = 1 << 20;
+
+/// Runs a plan in every way.
+pub fn prepare_and_run(data: &[u8]) {
+    let schema_of = |_: &TableName| Ok(table_schema().clone());
+    let Ok(program) = decode_program(data, &schema_of) else { return };
+    let Ok(bound) = bind(&program, whole()) else { return };
+    let again = bind(&program, whole()).expect("it was prepared before");
+    // By text, because NaN does not equal itself.
+    assert_eq!(format!("{:?}", again.prepared()), format!("{:?}", bound.prepared()));
+    let effective = &bound.prepared().effective;
+    let once = run(&bound, Pace::Standing, false);
+    if bound.prepared().is_partial() {
+        // Where groups leave in parts depends on the way; what is asked for elsewhere is that they fit.
+        return drop(run(&bound, Pace::Racing, true));
+    }
+    let fails = may_fail(effective);
+    agree(effective, fails, &once, &run(&again, Pace::Racing, false), "in small steps");
+    agree(
+        effective,
+        fails,
+        &once,
+        &run(&bound, Pace::Racing, true),
+        "in small steps, row groups as they lie",
+    );
+    if let Ok(cut) = bind(effective, cut())
+        && !cut.prepared().is_partial()
+        && cut.prepared().is_exact()
+    {
+        agree(effective, fails, &once, &run(&cut, Pace::Standing, false), "in other row groups");
+    }
+    if let Some(filter) = &effective.filter {
+        added_later(effective, filter, &once);
+        as_column(filter);
+    }
+}
+
+/// Conditions that are added for one run are as good as those of the program.
+fn added_later(program: &Program, filter: &Expr, once: &Result<Rows>) {
+    let base = bind(&Program { filter: None, ..program.clone() }, whole()).expect("less of a sound program");
+    let may_fail = Facts::of(filter, table_schema()).expect("a sound filter").may_fail;
+    match base.narrowed(filter) {
+        Ok(narrowed) if !base.prepared().is_partial() && base.prepared().is_exact() => {
+            let fails = self::may_fail(program);
+            agree(program, fails, once, &run(&narrowed, Pace::Standing, false), "narrowed");
+        }
+        Ok(narrowed) => drop(run(&narrowed, Pace::Standing, false)),
+        Err(error) => assert!(may_fail || error.kind == ErrorKind::OverLimit, "{error}"),
+    }
+}
+
+/// The rows for which a filter holds are those for which it is true as a column.
+fn as_column(filter: &Expr) {
+    let id = NamedExpr::column(table_schema(), ID);
+    let scan = Program::scan(TableName::new("items").expect("a name"), table_schema(), &[ID]);
+    let filtered = Program { filter: Some(filter.clone()), ..scan.clone() };
+    let computed = NamedExpr { name: "holds".to_string(), expr: filter.clone() };
+    let computed = Program { output: Output::Rows(vec![id, computed]), ..scan };
+    let (Ok(filtered), Ok(computed)) = (bind(&filtered, whole()), bind(&computed, whole())) else { return };
+    let filtered = run(&filtered, Pace::Standing, false);
+    let Ok(computed) = run(&computed, Pace::Standing, false) else {
+        let may_fail = Facts::of(filter, table_schema()).expect("a sound filter").may_fail;
+        return assert!(may_fail, "a filter that cannot fail does");
+    };
+    // As a column it did not fail on any row.
+    let filtered = filtered.expect("a filter that does not fail");
+    assert_eq!(filtered.integers(0), computed.integers_where(0, 1), "rows that pass {filter:?}");
+}
+
+fn bind(program: &Program, table: &Arc<Table>) -> Result<BoundProgram> {
+    let version = program.version.unwrap_or(Version(1));
+    let budget = Budget { state_bytes_max: GROUP_BYTES_MAX, ..Budget::default() };
+    let bound = BoundProgram::prepare(program, table.clone(), version, budget);
+    bound.inspect_err(|error| assert_ne!(error.kind, ErrorKind::Internal, "{error}"))
+}
+
+/// Whether a row may make a program fail, or a sum.
+fn may_fail(program: &Program) -> bool {
+    let fails = |expr: &&Expr| Facts::of(expr, table_schema()).is_ok_and(|facts| facts.may_fail);
+    program.expressions().iter().any(fails)
+        || matches!(&program.output, Output::Aggregate { aggregates, .. } if aggregates.iter().any(
+            |a| !matches!(a.function, AggregateFunction::Count | AggregateFunction::Min | AggregateFunction::Max)))
+}
+
+/// When the steps of a run end.
+#[derive(Clone, Copy)]
+enum Pace {
+    /// Never before their row group does.
+    Standing,
+    /// At every look at the clock.
+    Racing,
+}
+
+#[derive(Debug, Default)]
+struct TestClock(AtomicU64, u64);
+
+impl Clock for TestClock {
+    fn now_ns(&self) -> u64 {
+        self.0.fetch_add(self.1, Ordering::Relaxed)
+    }
+
+    fn thread_cpu_ns(&self) -> u64 {
+        0
+    }
+}
+
+/// # Errors
+/// What a value made fail. A panic, or a run that does not end, is a defect.
+fn run(program: &BoundProgram, pace: Pace, ships: bool) -> Result<Rows> {
+    let clock = match pace {
+        Pace::Standing => TestClock::default(),
+        Pace::Racing => TestClock(AtomicU64::new(0), 1 << 30),
+    };
+    let run = if ships { Run::start_shipping(program) } else { Run::start(program) }?;
+    let mut rows = Rows::new(run.schema());
+    for _ in 0..STEPS_MAX {
+        match run.step(&clock) {
+            Ok(Step::Batches(batches)) => batches.iter().for_each(|batch| rows.add(batch)),
+            Ok(Step::Encoded(group)) => rows.add_encoded(&group),
+            Ok(Step::Worked) => {}
+            Ok(Step::Busy) => panic!("a run waits for nobody"),
+            Ok(Step::Done) => {
+                assert_eq!(run.receipt().rows_returned, rows.count() as u64);
+                return Ok(rows);
+            }
+            Err(error) => {
+                assert_ne!(error.kind, ErrorKind::Internal, "{error}");
+                return Err(error);
+            }
+        }
+    }
+    panic!("a run that does not end");
+}
+
+/// That two ways gave the same. What fails on some row may fail or not: which rows an expression sees is not defined
+/// that far.
+fn agree(program: &Program, may_fail: bool, one: &Result<Rows>, other: &Result<Rows>, way: &str) {
+    match (one, other) {
+        (Ok(one), Ok(other)) => one.assert_same(other, program, way),
+        (one, other) => {
+            assert!(may_fail, "{way}: {:?} and {:?}", one.as_ref().err(), other.as_ref().err());
+        }
+    }
+}

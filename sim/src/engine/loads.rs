@@ -1,0 +1,106 @@
+//! Loads over the wire, in all modes: of random rows, in batches with pauses between them, and now and then with an
+//! error of their source in the middle.
+
+use super::{Engine, name};
+use crate::checks::Checked;
+use crate::model::RequestId;
+use crate::random::Random;
+use crate::rows::{Row, batch, random_rows, schema};
+use crate::state::{Shared, pause};
+use farpool_model::{Error, ErrorKind, LoadMode, TableInfo};
+use farpool_transfer::{BatchStream, Pool};
+use futures::stream;
+use std::sync::Arc;
+
+/// What the source of a load says when it fails.
+const SOURCE_FAILS: &str = "the source of the load fails";
+
+/// Where the rows of a load come from.
+struct Source {
+    shared: Shared,
+    tenant: usize,
+    id: RequestId,
+    random: Random,
+    rows_max: usize,
+    batches_left: usize,
+    fails: bool,
+    rows: Vec<Row>,
+}
+
+impl Source {
+    /// The next batch; behind the last one the load may be committed at any moment.
+    fn next(&mut self) -> Option<farpool_model::Result<arrow_array::RecordBatch>> {
+        if self.batches_left == 0 {
+            let all = Arc::new(std::mem::take(&mut self.rows));
+            self.shared.lock().models[self.tenant].load_is_complete(self.id, all);
+            return None;
+        }
+        self.batches_left -= 1;
+        if self.batches_left == 0 && self.fails {
+            return Some(Err(Error::invalid(SOURCE_FAILS)));
+        }
+        let count = self.random.magnitude(self.rows_max);
+        let rows = random_rows(&mut self.random, count);
+        let batch = batch(&rows);
+        self.rows.extend(rows);
+        Some(Ok(batch))
+    }
+
+    fn into_stream(self) -> BatchStream {
+        Box::pin(stream::unfold(self, |mut source| async {
+            pause(&source.shared, &mut source.random).await;
+            source.next().map(|batch| (batch, source))
+        }))
+    }
+}
+
+impl Engine {
+    pub(super) async fn load(
+        &self,
+        table: &str,
+        mode: LoadMode,
+        mut random: Random,
+        rows_max: usize,
+        first: u64,
+    ) -> Checked<String> {
+        let id = self.shared.lock().models[self.tenant].load_begins(table, mode);
+        let (shared, tenant) = (self.shared.clone(), self.tenant);
+        let batches_left = random.magnitude(8);
+        let fails = batches_left > 0 && random.chance(10);
+        let hint = random.chance(20).then(|| random.magnitude(rows_max) as u64);
+        let rows = Vec::new();
+        let source = Source { shared, tenant, id, random, rows_max, batches_left, fails, rows };
+        let outcome = self.pool.load(&name(table), mode, schema(), hint, source.into_stream()).await;
+        if self.is_known(&outcome) {
+            self.shared.lock().models[self.tenant].is_over(id);
+        }
+        match outcome {
+            Ok(info) => self.check_loaded(id, &info),
+            Err(error) if fails && error.message == SOURCE_FAILS => Ok("its source failed".into()),
+            Err(error) => self.check_load_error(&error, table, mode, first),
+        }
+    }
+
+    fn check_loaded(&self, id: RequestId, info: &TableInfo) -> Checked<String> {
+        self.shared.lock().models[self.tenant].load_made(id, info.version)?;
+        Ok(format!("made {} of {} rows", info.version, info.rows))
+    }
+
+    fn check_load_error(&self, error: &Error, table: &str, mode: LoadMode, first: u64) -> Checked<String> {
+        let span = self.span(first);
+        let may_be = {
+            let state = self.shared.lock();
+            match error.kind {
+                ErrorKind::OverLimit => state.weather.is_tight,
+                ErrorKind::Exists => {
+                    mode == LoadMode::Create && state.models[self.tenant].was_there_within(table, span)
+                }
+                ErrorKind::NotFound => {
+                    mode == LoadMode::Append && state.models[self.tenant].was_absent_within(table, span)
+                }
+                _ => false,
+            }
+        };
+        if may_be { Ok(format!("{:?}", error.kind)) } else { self.explained(error, "", first) }
+    }
+}

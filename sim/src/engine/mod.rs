@@ -1,0 +1,259 @@
+//! A simulated query engine: the real client of `farpool-transfer`, over connections of the simulated network, which
+//! does errands, several at once.
+//!
+//! Invariant: an errand ends with an answer that the model confirms, or with an error that the model, the weather or a
+//! connection that was cut explains. It may also be given up at any point where it waits.
+
+mod loads;
+mod queries;
+
+use crate::checks::{Checked, check_list, check_status, check_table};
+use crate::client::token_of;
+use crate::model::Span;
+use crate::network::{Cuts, Dialing, Network};
+use crate::query::Query;
+use crate::random::Random;
+use crate::rows::COLUMNS;
+use crate::state::Shared;
+use farpool_model::{Compression, Error, ErrorKind, LoadMode, Result, ResultForm, TableName};
+use farpool_transfer::{Pool, RemotePool};
+use farpool_wire::Socket;
+use parking_lot::Mutex;
+use queries::Held;
+use std::fmt;
+use std::sync::Arc;
+use tokio::sync::mpsc::UnboundedSender;
+
+/// The forms of results that an engine asks for.
+const FORMS: [ResultForm; 5] = [
+    ResultForm::Auto,
+    ResultForm::Packed,
+    ResultForm::Plain,
+    ResultForm::Compressed(Compression::Lz4),
+    ResultForm::Compressed(Compression::Zstd),
+];
+
+/// See the file's comment.
+pub struct Engine {
+    /// By which events name it.
+    pub number: usize,
+    /// Whose tables it sees, by index.
+    tenant: usize,
+    tenant_name: String,
+    pool: RemotePool,
+    cuts: Arc<Cuts>,
+    shared: Shared,
+    /// Programs that it has had prepared and holds.
+    held: Mutex<Vec<Held>>,
+}
+
+/// What an engine is to do.
+#[derive(Clone, Debug)]
+pub enum Errand {
+    /// Run a program.
+    Execute(Query),
+    /// Have one prepared, and hold it.
+    Prepare(Query),
+    /// Run one that is held.
+    Again,
+    /// Let go of one that is held.
+    Release,
+    /// List the tables.
+    Tables,
+    /// Describe one.
+    Table(String),
+    /// Tell what is known of its columns.
+    Statistics(String),
+    /// Tell the state of the node.
+    Status,
+    /// Load rows.
+    Load(String, LoadMode),
+    /// Drop a table.
+    Drop(String),
+}
+
+impl Errand {
+    /// Something to do about `table`.
+    pub fn random(random: &mut Random, table: String) -> Self {
+        match random.below(40) {
+            0..12 => Errand::Execute(Query::random(random, table)),
+            12..16 => Errand::Prepare(Query::random(random, table)),
+            16..21 => Errand::Again,
+            21 => Errand::Release,
+            22 => Errand::Tables,
+            23..25 => Errand::Table(table),
+            25..27 => Errand::Statistics(table),
+            27 => Errand::Status,
+            28 => Errand::Drop(table),
+            _ => {
+                let modes = [LoadMode::Create, LoadMode::Create, LoadMode::Append, LoadMode::Replace];
+                Errand::Load(table, random.pick(&modes))
+            }
+        }
+    }
+}
+
+/// How an engine comes to be.
+pub struct Engines {
+    /// What its connections are part of.
+    pub network: Arc<Network>,
+    /// Where the node takes connections from.
+    pub sockets: UnboundedSender<Arc<dyn Socket>>,
+    /// What it shares with everybody.
+    pub shared: Shared,
+}
+
+impl Engines {
+    /// An engine of `tenant` that has connected; `None` when it rightly could not.
+    pub async fn connect(
+        &self,
+        number: usize,
+        tenant: usize,
+        tenant_name: &str,
+        form: usize,
+    ) -> Checked<Option<Engine>> {
+        let first = self.shared.lock().log.step;
+        let cuts = Arc::new(Cuts::default());
+        let (network, sockets) = (self.network.clone(), self.sockets.clone());
+        let dialing = Arc::new(Dialing { network, sockets, cuts: cuts.clone() });
+        let url = "farpool://simulated:1".parse().map_err(|error: Error| error.to_string())?;
+        let pool = RemotePool::connect_through(dialing, &url, Some(token_of(tenant_name))).await;
+        match pool {
+            Ok(pool) => Ok(Some(Engine {
+                number,
+                tenant,
+                tenant_name: tenant_name.to_string(),
+                pool: pool.with_results(FORMS[form % FORMS.len()]),
+                cuts,
+                shared: self.shared.clone(),
+                held: Mutex::default(),
+            })),
+            Err(error) if error.kind == ErrorKind::Unavailable && cuts.explain(first) => Ok(None),
+            Err(error) if self.shared.lock().weather.explains(&error) => Ok(None),
+            Err(error) => Err(format!("engine {number} cannot connect: {error}")),
+        }
+    }
+}
+
+impl Engine {
+    /// Does an errand.
+    ///
+    /// # Errors
+    /// What the node, or its client, did wrong.
+    pub async fn run(&self, errand: Errand, mut random: Random, rows_max: usize) -> Checked {
+        let first = self.shared.lock().log.step;
+        let told = match &errand {
+            Errand::Execute(query) => self.execute(query, &mut random, first).await,
+            Errand::Prepare(query) => self.prepare(query, first).await,
+            Errand::Again => self.run_held(&mut random, first).await,
+            Errand::Release => {
+                self.held.lock().pop();
+                Ok("done".to_string())
+            }
+            Errand::Tables => self.tables(first).await,
+            Errand::Table(table) => self.table(table, first).await,
+            Errand::Statistics(table) => self.statistics(table, &mut random, first).await,
+            Errand::Status => self.status(first).await,
+            Errand::Load(table, mode) => self.load(table, *mode, random, rows_max, first).await,
+            Errand::Drop(table) => self.drop_table(table, first).await,
+        };
+        let told =
+            told.map_err(|wrong| format!("engine {}, {errand:?} since event {first}: {wrong}", self.number))?;
+        self.shared
+            .lock()
+            .log
+            .event(format!("engine {}: {errand:?} since event {first}: {told}", self.number));
+        Ok(())
+    }
+
+    async fn tables(&self, first: u64) -> Checked<String> {
+        let tables = match self.pool.tables().await {
+            Ok(tables) => tables,
+            Err(error) => return self.explained(&error, "", first),
+        };
+        let state = self.shared.lock();
+        check_list(&tables, &state.models[self.tenant], state.span_since(first))?;
+        Ok(format!("{} tables", tables.len()))
+    }
+
+    async fn table(&self, table: &str, first: u64) -> Checked<String> {
+        let info = match self.pool.table(&name(table)).await {
+            Ok(info) => info,
+            Err(error) => return self.explained(&error, table, first),
+        };
+        let state = self.shared.lock();
+        check_table(&info, &state.models[self.tenant], state.span_since(first))?;
+        Ok(format!("{} of {} rows", info.version, info.rows))
+    }
+
+    async fn statistics(&self, table: &str, random: &mut Random, first: u64) -> Checked<String> {
+        let columns = random.chance(50).then(|| vec![random.below(COLUMNS.len())]);
+        let statistics = match self.pool.statistics(&name(table), columns.as_deref()).await {
+            Ok(statistics) => statistics,
+            // The states of a profile are kept in the pool, which may have no room for them.
+            Err(error) if columns.is_none() && error.kind == ErrorKind::OverLimit => {
+                return Ok("no room".to_string());
+            }
+            Err(error) => return self.explained(&error, table, first),
+        };
+        let is_whole = statistics.columns.iter().all(|column| column.sketch.is_some());
+        if columns.is_none() && (!is_whole || statistics.table.rows_profiled.is_some()) {
+            return Err("the statistics are not those of a whole table".to_string());
+        }
+        let state = self.shared.lock();
+        check_table(&statistics.table, &state.models[self.tenant], state.span_since(first))?;
+        Ok(format!("of {}", statistics.table.version))
+    }
+
+    async fn status(&self, first: u64) -> Checked<String> {
+        match self.pool.status().await {
+            Ok(status) => check_status(&status, &self.tenant_name).map(|()| "done".into()),
+            Err(error) => self.explained(&error, "", first),
+        }
+    }
+
+    async fn drop_table(&self, table: &str, first: u64) -> Checked<String> {
+        let id = self.shared.lock().models[self.tenant].drop_begins(table);
+        let outcome = self.pool.drop_table(&name(table)).await;
+        if self.is_known(&outcome) {
+            self.shared.lock().models[self.tenant].is_over(id);
+        }
+        if let Err(error) = outcome {
+            return self.explained(&error, table, first);
+        }
+        let state = self.shared.lock();
+        match state.models[self.tenant].was_there_within(table, state.span_since(first)) {
+            true => Ok("dropped".into()),
+            false => Err("there was no such table".into()),
+        }
+    }
+
+    /// Whether the client knows what became of a request that changes something: not when its connection broke.
+    fn is_known<T>(&self, outcome: &Result<T>) -> bool {
+        outcome.as_ref().err().is_none_or(|error| error.kind != ErrorKind::Unavailable)
+    }
+
+    fn span(&self, first: u64) -> Span {
+        self.shared.lock().span_since(first)
+    }
+
+    /// Whether a request over `table` may have failed like this.
+    fn explained(&self, error: &Error, table: &str, first: u64) -> Checked<String> {
+        let was_cut = error.kind == ErrorKind::Unavailable && self.cuts.explain(first);
+        let state = self.shared.lock();
+        if !was_cut {
+            state.explains(error, self.tenant, table, state.span_since(first))?;
+        }
+        Ok(format!("{:?}", error.kind))
+    }
+}
+
+impl fmt::Debug for Engine {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Engine").field("number", &self.number).finish_non_exhaustive()
+    }
+}
+
+fn name(table: &str) -> TableName {
+    TableName::new(table).expect("tables of the simulation have valid names")
+}

@@ -1,0 +1,80 @@
+//! That tenants share the node by their weights: start-time fair queueing (Goyal, Vin, Cheng: SIGCOMM 1996, theorem 1).
+//!
+//! Invariant: over any interval in which two tenants always have something to do, what they are charged, each divided
+//! by its weight, differs by no more than a step of one and a step of the other.
+
+use crate::checks::Checked;
+use crate::clock::LOOK_NS_MAX;
+use farpool_pipeline::ShareUse;
+use std::collections::BTreeMap;
+
+/// What a step may be charged for its bytes: those of a row group of the simulation's tables, 4 MB at 8 GB/s.
+const STEP_BYTES_NS_MAX: u64 = 500_000;
+
+/// See the file's comment.
+#[derive(Debug, Default)]
+pub struct Fairness {
+    last: BTreeMap<u64, ShareUse>,
+    /// By pairs that have had something to do ever since: by how much the first was ahead of the second, at least and
+    /// at most.
+    leads: BTreeMap<(u64, u64), (i128, i128)>,
+    step_ns_max: u64,
+}
+
+impl Fairness {
+    /// Takes in what the tenants have been charged after one more step, which took `cpu_ns`.
+    ///
+    /// # Errors
+    /// When nobody paid for the step, or one tenant got more than its share.
+    pub fn check(&mut self, uses: Vec<ShareUse>, cpu_ns: u64) -> Checked {
+        self.step_ns_max = self.step_ns_max.max(cpu_ns).max(STEP_BYTES_NS_MAX);
+        let now: BTreeMap<u64, ShareUse> = uses.into_iter().map(|share| (share.id, share)).collect();
+        self.check_paid(&now, cpu_ns)?;
+        self.leads.retain(|(one, other), _| [one, other].iter().all(|id| is_backlogged(&now, **id)));
+        let backlogged: Vec<&ShareUse> = now.values().filter(|share| share.is_backlogged).collect();
+        for (index, one) in backlogged.iter().enumerate() {
+            for other in &backlogged[index + 1..] {
+                self.check_pair(one, other)?;
+            }
+        }
+        self.last = now;
+        Ok(())
+    }
+
+    /// Somebody is charged for the time of a step, but for what passes before it is looked at the clock.
+    fn check_paid(&self, now: &BTreeMap<u64, ShareUse>, cpu_ns: u64) -> Checked {
+        let charged = |(id, last): (&u64, &ShareUse)| Some(now.get(id)?.charged_ns - last.charged_ns);
+        // Where a tenant has left with the step, nothing is known.
+        let charged: Option<Vec<i128>> = self.last.iter().map(charged).collect();
+        let is_paid = |charged: Vec<i128>| {
+            charged.into_iter().sum::<i128>() + i128::from(LOOK_NS_MAX as u64) >= i128::from(cpu_ns)
+        };
+        match charged.is_none_or(is_paid) || self.last.len() < now.len() {
+            true => Ok(()),
+            false => {
+                Err(format!("nobody is charged for a step of {cpu_ns} ns: {:?}, then {now:?}", self.last))
+            }
+        }
+    }
+
+    fn check_pair(&mut self, one: &ShareUse, other: &ShareUse) -> Checked {
+        let weighted = |share: &ShareUse| share.charged_ns / i128::from(share.weight);
+        let lead = weighted(one) - weighted(other);
+        let (least, most) = self.leads.entry((one.id, other.id)).or_insert((lead, lead));
+        (*least, *most) = (lead.min(*least), lead.max(*most));
+        let step = |share: &ShareUse| i128::from(self.step_ns_max) / i128::from(share.weight);
+        // What is rounded off is less than a nanosecond each.
+        let bound = step(one) + step(other) + 2;
+        match *most - *least <= bound {
+            true => Ok(()),
+            false => Err(format!(
+                "one tenant got {} ns more than its share beside another, of at most {bound}: {one:?}, {other:?}",
+                *most - *least
+            )),
+        }
+    }
+}
+
+fn is_backlogged(shares: &BTreeMap<u64, ShareUse>, id: u64) -> bool {
+    shares.get(&id).is_some_and(|share| share.is_backlogged)
+}

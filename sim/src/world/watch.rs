@@ -1,0 +1,178 @@
+//! The node's work, and what must hold of the node at every step of it, at every event and in the end.
+
+use super::{TABLES, TENANTS, World, turns_of_others};
+use crate::checks::Checked;
+use crate::client::Client;
+use farpool_model::TableName;
+use farpool_pipeline::{Attempt, Class};
+use futures::FutureExt;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// Rounds in which nothing happens after which an answer that has not come never will.
+const QUIET_ROUNDS: usize = 100;
+
+/// Rounds after which it never will whatever happens.
+const ROUNDS_MAX: usize = 100_000;
+
+impl World {
+    /// Does up to `steps` steps of the node's work; true when there was any.
+    pub(super) fn work(&mut self, steps: usize) -> Checked<bool> {
+        let scheduler = self.node.scheduler().clone();
+        for step in 0..steps {
+            let before_ns = self.clock.cpu_ns();
+            let did = |class| scheduler.try_work(class) == Attempt::Worked;
+            if did(Class::Foreground) {
+                let cpu_ns = self.clock.cpu_ns() - before_ns;
+                self.fairness.check(scheduler.shares(Class::Foreground), cpu_ns)?;
+            } else if !did(Class::Background) {
+                return Ok(step > 0);
+            }
+            self.observe()?;
+        }
+        Ok(steps > 0)
+    }
+
+    /// Sees which tables have changed: a step changes one at most.
+    pub(super) fn observe(&self) -> Checked {
+        let mut state = self.shared.lock();
+        let step = state.log.step;
+        for (tenant, owner) in self.owners[..TENANTS.len()].iter().enumerate() {
+            for table in TABLES {
+                let name = TableName::new(table).map_err(|error| error.to_string())?;
+                let now = owner.source(&name).ok().map(|(version, table)| (version, table.rows));
+                let known = state.models[tenant].newest(table).map(|known| known.version);
+                if now.map(|(version, _)| version) != known {
+                    state.log.event(format!("{table} of {} is now {now:?}", TENANTS[tenant]));
+                    state.models[tenant].observe(step, table, now)?;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Takes in what has come of errands.
+    pub(super) fn see_to_errands(&mut self) -> Checked {
+        let mut index = 0;
+        while index < self.errands.len() {
+            let Some(outcome) = (&mut self.errands[index].1).now_or_never() else {
+                index += 1;
+                continue;
+            };
+            drop(self.errands.remove(index));
+            let engine = outcome.map_err(|error| format!("an errand ended by itself: {error}"))??;
+            self.engines.extend(engine.map(Arc::new));
+        }
+        Ok(())
+    }
+
+    /// What must hold of the node's numbers at any moment.
+    pub(super) fn check_accounts(&self) -> Checked {
+        let status = self.node.status();
+        let of_tenants: u64 = status.tenants.iter().map(|tenant| tenant.memory_bytes_used).sum();
+        if of_tenants != status.memory_bytes_used || status.memory_bytes_used > status.memory_bytes_limit {
+            return Err(format!("the accounts of memory are wrong: {status:?}"));
+        }
+        let state = self.shared.lock();
+        for (model, name) in state.models.iter().zip(TENANTS) {
+            let tables = model.names().len() as u64;
+            let told = status.tenants.iter().find(|tenant| tenant.tenant == name).map_or(0, |of| of.tables);
+            if told != tables {
+                return Err(format!("{name} has {tables} tables, and by the node {told}"));
+            }
+        }
+        Ok(())
+    }
+
+    /// Everybody reads, writes and works until all requests are answered.
+    pub(super) async fn quiesce(&mut self) -> Checked {
+        {
+            let mut state = self.shared.lock();
+            state.log.event("everybody waits for their answers".into());
+            state.is_ending = true;
+        }
+        let mut quiet = 0;
+        for _ in 0..ROUNDS_MAX {
+            self.shared.lock().log.step += 1;
+            if self.errands.is_empty() && self.clients.iter().all(Client::is_done) {
+                return Ok(());
+            }
+            let moved = self.round()?;
+            // Who waits for memory that a silent client holds does not wait for ever.
+            if !moved && self.shared.lock().weather.is_short {
+                tokio::time::advance(Duration::from_secs(2)).await;
+            }
+            quiet = if moved { 0 } else { quiet + 1 };
+            if quiet > QUIET_ROUNDS {
+                break;
+            }
+            turns_of_others(20).await;
+            self.see_to_errands()?;
+        }
+        let waiting = self.clients.iter().filter(|client| !client.is_done()).map(Client::waits_for);
+        let told: Vec<String> = self.errands.iter().map(|(told, _)| told.clone()).chain(waiting).collect();
+        Err(format!("answers never come: {}", told.join("; ")))
+    }
+
+    pub(super) fn round(&mut self) -> Checked<bool> {
+        let mut moved = self.work(1000)?;
+        let mut state = self.shared.lock();
+        moved |= self.network.pass_all(&mut state.log);
+        for client in &mut self.clients {
+            moved |= client.write(usize::MAX, &state)?;
+            client.grant()?;
+            moved |= client.read(1 << 20, &mut state)?;
+        }
+        for hostile in &mut self.hostiles {
+            moved |= hostile.write(usize::MAX);
+            moved |= hostile.read(1 << 20);
+        }
+        Ok(moved)
+    }
+
+    /// All clients leave and all tables are dropped: nothing may be left.
+    pub(super) async fn end(mut self) -> Checked {
+        self.shared.lock().log.event("everybody leaves".into());
+        self.programs += self.clients.drain(..).map(|client| client.programs).sum::<u64>();
+        self.hostiles.clear();
+        self.engines.clear();
+        for _ in 0..QUIET_ROUNDS {
+            turns_of_others(20).await;
+            self.network.pass_all(&mut self.shared.lock().log);
+            // Profiles rest after rows have come in.
+            self.clock.jump(1 << 30);
+            self.work(1000)?;
+        }
+        self.check_programs()?;
+        for owner in &self.owners {
+            for table in owner.tables().map_err(|error| error.to_string())? {
+                owner.drop_table(&table.name).map_err(|error| error.to_string())?;
+            }
+        }
+        self.check_nothing_left()?;
+        self.serving.abort();
+        Ok(())
+    }
+
+    /// A program that was answered is in the totals.
+    pub(super) fn check_programs(&self) -> Checked {
+        let counted: u64 = self.node.status().tenants.iter().map(|tenant| tenant.programs).sum();
+        match counted >= self.programs {
+            true => Ok(()),
+            false => {
+                Err(format!("{} programs were answered, and {counted} are in the totals", self.programs))
+            }
+        }
+    }
+
+    pub(super) fn check_nothing_left(&self) -> Checked {
+        let status = self.node.status();
+        let tasks = self.node.scheduler().running();
+        let memory = status.memory_bytes_used + status.work_bytes_used;
+        let left = [status.connections, status.programs_running, memory, status.tables];
+        match tasks == 0 && left == [0; 4] {
+            true => Ok(()),
+            false => Err(format!("something is left when everybody is gone: {tasks} tasks, {status:?}")),
+        }
+    }
+}
