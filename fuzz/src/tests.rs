@@ -371,7 +371,13 @@ fn message_seeds() -> Vec<Vec<u8>> {
     let name = || TableName::new("items").unwrap();
     let plan = substrait::encode_program(&programs()[1], &schema).unwrap();
     let requests = [
-        Request::Hello { version_min: 1, version_max: 1, token: Some("t".into()), client: "c".into() },
+        Request::Hello {
+            version_min: 1,
+            version_max: 1,
+            token: Some("t".into()),
+            timeout_ms: None,
+            client: "c".into(),
+        },
         Request::Prepare { plan: plan.clone(), schema: Some(SchemaFingerprint::of(&schema)) },
         Request::Execute { plan, schema: None, results: ResultForm::Auto },
         Request::Credit { bytes: 77 },

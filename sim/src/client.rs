@@ -92,8 +92,16 @@ impl Client {
             cancelled: BTreeSet::new(),
             programs: 0,
         };
-        client
-            .send(0, &Request::Hello { version_min: 1, version_max: 1, token, client: "simulated".into() })?;
+        client.send(
+            0,
+            &Request::Hello {
+                version_min: 1,
+                version_max: 1,
+                token,
+                timeout_ms: None,
+                client: "simulated".into(),
+            },
+        )?;
         Ok(client)
     }
 

@@ -31,7 +31,13 @@ impl Hostile {
     /// One that says hello as a client of `tenant`, or nearly.
     pub fn new(number: usize, tenant: &str, socket: Pipe, random: &mut Random) -> Self {
         let token = Some(token_of(tenant));
-        let hello = Request::Hello { version_min: 1, version_max: 1, token, client: "hostile".into() };
+        let hello = Request::Hello {
+            version_min: 1,
+            version_max: 1,
+            token,
+            timeout_ms: None,
+            client: "hostile".into(),
+        };
         let mut bytes = [PREFACE.to_vec(), frames(0, &hello)].concat();
         if random.chance(10) {
             spoil(random, &mut bytes);

@@ -9,6 +9,7 @@ mod absorb;
 mod calls;
 mod catalog;
 mod convert;
+mod deadline;
 mod dynamic;
 mod error;
 mod exec;

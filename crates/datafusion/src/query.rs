@@ -1,5 +1,6 @@
 //! One planned statement: its schema, its result, and what it cost.
 
+use crate::deadline::Deadline;
 use crate::error;
 use crate::exec::PoolExec;
 use crate::session::Session;
@@ -30,6 +31,7 @@ pub struct Query {
 struct State {
     session: Session,
     statement: Statement,
+    deadline: Deadline,
     /// What runs, or ran last.
     planned: Mutex<Planned>,
 }
@@ -143,9 +145,10 @@ async fn first(started: Result<BatchStream>) -> Result<(Option<RecordBatch>, Bat
 }
 
 impl Query {
-    pub(crate) fn new(session: Session, statement: Statement, planned: Planned) -> Self {
+    pub(crate) fn new(session: Session, statement: Statement, deadline: Deadline, planned: Planned) -> Self {
         let schema = planned.schema();
-        Query { schema, state: Arc::new(State { session, statement, planned: Mutex::new(planned) }) }
+        let state = State { session, statement, deadline, planned: Mutex::new(planned) };
+        Query { schema, state: Arc::new(state) }
     }
 
     /// The columns of the result.
@@ -158,6 +161,11 @@ impl Query {
     /// # Errors
     /// What goes wrong before a stream is there.
     pub async fn execute(&self) -> Result<BatchStream> {
+        let deadline = self.state.deadline;
+        Ok(deadline.keep_stream(deadline.keep(self.begin()).await?))
+    }
+
+    async fn begin(&self) -> Result<BatchStream> {
         let state = Arc::clone(&self.state);
         let planned = state.planned();
         let started = planned.start().await;

@@ -1,6 +1,7 @@
 //! A session: its settings, its pools, and the way from a statement to a plan.
 
 use crate::catalog::{Home, PoolSchema};
+use crate::deadline::Deadline;
 use crate::error;
 use crate::file::{self, FileOpener};
 use crate::lineage::TrustedFilters;
@@ -24,6 +25,7 @@ use farpool_model::{Error, ErrorKind, Result, TableName};
 use farpool_planner::cost::Rates;
 use farpool_transfer::Pool;
 use std::sync::Arc;
+use std::time::Duration;
 
 /// The catalog of the session's own tables, and of names without a qualifier.
 const HOME: &str = "session";
@@ -42,11 +44,19 @@ pub struct SessionOptions {
     /// Memory for joins, sorts and groups here, which go to files beyond it; as much as there is if `None`. A pool in
     /// this process may work within the same.
     pub work: Option<Arc<WorkMemory>>,
+    /// How long a statement may take, from when it is planned to its last row; as long as it takes if `None`.
+    pub timeout: Option<Duration>,
 }
 
 impl Default for SessionOptions {
     fn default() -> Self {
-        SessionOptions { pushdown: true, target_partitions: None, rates: Rates::default(), work: None }
+        SessionOptions {
+            pushdown: true,
+            target_partitions: None,
+            rates: Rates::default(),
+            work: None,
+            timeout: None,
+        }
     }
 }
 
@@ -122,19 +132,23 @@ impl Session {
     ///
     /// # Errors
     /// `Invalid` or `NotFound`, with the position, when the statement is at fault; what keeps a pool or a
-    /// file from being read.
+    /// file from being read; `TimedOut`.
     pub async fn sql(&self, statement: impl Into<Statement>) -> Result<Query> {
-        let statement = statement.into();
+        let (statement, deadline) = (statement.into(), Deadline::after(self.options.timeout));
+        let planned = deadline.keep(self.plan_first(&statement)).await?;
+        Ok(Query::new(self.clone(), statement, deadline, planned))
+    }
+
+    async fn plan_first(&self, statement: &Statement) -> Result<Planned> {
         let pins = Arc::new(Pins::default());
         let planned = self.plan(&statement.text, &pins).await;
         // What is known of the tables may be old. A pool that looked at a program has said whether it is.
         let is_new = planned.as_ref().is_ok_and(Planned::asks_a_pool) && !pins.have_drifted();
         let is_stale = planned.as_ref().is_err_and(error::is_stale);
-        let planned = match is_stale || (!is_new && self.home.forget()) {
-            true => self.plan_again(&statement).await?,
-            false => self.explained(planned, &statement).await?,
-        };
-        Ok(Query::new(self.clone(), statement, planned))
+        match is_stale || (!is_new && self.home.forget()) {
+            true => self.plan_again(statement).await,
+            false => self.explained(planned, statement).await,
+        }
     }
 
     /// Plans a statement with nothing but what the pools say now.

@@ -47,7 +47,7 @@ pub use farpool_model::{
 };
 pub use farpool_node as node;
 pub use farpool_statistics as statistics;
-pub use farpool_transfer::{BatchStream, Execution, Pool, PoolUrl, RemotePool};
+pub use farpool_transfer::{BatchStream, ClientOptions, Execution, Pool, PoolUrl, RemotePool};
 pub use files::{FileLoad, load_files, stream_blocking};
 pub use machine::{memory_bytes_default, processors, work_bytes_default};
 pub use profile::{Profiling, TableProfile, profile_table};
@@ -71,15 +71,16 @@ use std::sync::Arc;
 /// # }
 /// ```
 pub async fn connect(url: &str, token: Option<&str>) -> Result<Arc<dyn Pool>> {
-    connect_for(url, token, ResultForm::default()).await
+    let options = ClientOptions { token: token.map(str::to_string), ..ClientOptions::default() };
+    connect_for(url, options, ResultForm::default()).await
 }
 
-/// The same, for results in the form `results`.
+/// The same, as a client that says more of itself, and for results in the form `results`.
 ///
 /// # Errors
 /// As [`connect`].
-pub async fn connect_for(url: &str, token: Option<&str>, results: ResultForm) -> Result<Arc<dyn Pool>> {
+pub async fn connect_for(url: &str, options: ClientOptions, results: ResultForm) -> Result<Arc<dyn Pool>> {
     let url: PoolUrl = url.parse()?;
-    let pool = RemotePool::connect(&url, token.map(str::to_string)).await?;
+    let pool = RemotePool::connect(&url, options).await?;
     Ok(Arc::new(pool.with_results(results)))
 }

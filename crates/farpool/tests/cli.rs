@@ -77,6 +77,17 @@ fn long_results_come_whole_in_every_format() {
 }
 
 #[test]
+fn a_statement_that_takes_longer_than_it_may_is_ended() {
+    let endless = "select max(value) from generate_series(1, 1000000000000)";
+    farpool(&["sql", "--timeout", "300ms", "-c", endless]).fails(1, &["longer than the 300ms", "--timeout"]);
+    assert_eq!(
+        farpool(&["sql", "--timeout", "1min", "--format", "csv", "-c", "select 1 as a"]).ok(),
+        "a\n1\n"
+    );
+    farpool(&["sql", "--timeout", "3 weeks", "-c", "select 1"]).fails(2, &["is not a time", "30s"]);
+}
+
+#[test]
 fn csv_has_a_header_even_without_rows() {
     assert_eq!(sql_csv("select 1 as a, 'x,\"y\"' as b, NULL as c"), "a,b,c\n1,\"x,\"\"y\"\"\",\n");
     assert_eq!(sql_csv("select 1 as a where false"), "a\n");

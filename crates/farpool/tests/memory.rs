@@ -51,7 +51,13 @@ fn dial(url: &str) -> std::io::Result<TcpStream> {
     let mut socket = TcpStream::connect(url.trim_start_matches("farpool://"))?;
     socket.set_write_timeout(Some(Duration::from_millis(300)))?;
     socket.set_read_timeout(Some(Duration::from_millis(300)))?;
-    let hello = Request::Hello { version_min: 1, version_max: 1, token: None, client: "attacker".into() };
+    let hello = Request::Hello {
+        version_min: 1,
+        version_max: 1,
+        token: None,
+        timeout_ms: None,
+        client: "attacker".into(),
+    };
     socket.write_all(&[&PREFACE[..], &frames(0, &hello)].concat())?;
     Ok(socket)
 }

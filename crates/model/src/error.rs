@@ -3,6 +3,7 @@
 
 use crate::limits;
 use serde::{Deserialize, Serialize};
+use std::time::Duration;
 
 /// The result of anything that can fail with an [`Error`].
 pub type Result<T, E = Error> = std::result::Result<T, E>;
@@ -32,11 +33,13 @@ pub enum ErrorKind {
     Internal,
     /// What was prepared, or the version of the table that it was prepared for, is gone: prepare again.
     Stale,
+    /// It took longer than whoever asked allows: allow more, or ask for less.
+    TimedOut,
 }
 
 impl ErrorKind {
     /// Every kind, in the order of its number on the wire.
-    pub const ALL: [ErrorKind; 10] = [
+    pub const ALL: [ErrorKind; 11] = [
         ErrorKind::Invalid,
         ErrorKind::NotFound,
         ErrorKind::Exists,
@@ -47,6 +50,7 @@ impl ErrorKind {
         ErrorKind::Corrupt,
         ErrorKind::Internal,
         ErrorKind::Stale,
+        ErrorKind::TimedOut,
     ];
 
     /// The exit status of the program for an error of this kind: 1 when the query or the data is at
@@ -115,6 +119,12 @@ impl Error {
     /// The caller cancelled.
     pub fn cancelled() -> Self {
         Error::new(ErrorKind::Cancelled, "cancelled")
+    }
+
+    /// `what` took longer than `limit`, which whoever asked had set.
+    pub fn timed_out(what: &str, limit: Duration) -> Self {
+        let message = format!("{what} took longer than the {limit:?} that it may");
+        Error::new(ErrorKind::TimedOut, message).advise("allow more time (--timeout), or ask for less")
     }
 
     /// The same error with advice on what to do next.

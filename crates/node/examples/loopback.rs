@@ -11,7 +11,7 @@ use farpool_model::{
 };
 use farpool_node::clock::Stopwatch;
 use farpool_node::{Node, NodeConfig, server};
-use farpool_transfer::{Pool, PoolUrl, RemotePool};
+use farpool_transfer::{ClientOptions, Pool, PoolUrl, RemotePool};
 use futures::StreamExt;
 use std::sync::Arc;
 use std::time::Duration;
@@ -29,7 +29,7 @@ async fn main() -> Result<()> {
     let listener = TcpListener::bind("127.0.0.1:0").await.map_err(io_error)?;
     let address = listener.local_addr().map_err(io_error)?.to_string();
     tokio::spawn(server::serve(node, listener, std::future::pending()));
-    let direct = RemotePool::connect(&address.parse()?, None).await?;
+    let direct = RemotePool::connect(&address.parse()?, ClientOptions::default()).await?;
     let url: PoolUrl = match number(2) {
         Some(mbit_per_s) => relay(address, mbit_per_s).await?,
         None => address,
@@ -44,7 +44,7 @@ async fn main() -> Result<()> {
         let half = Program { filter: Some(odd(kind, rows)?), ..program.clone() };
         for (name, program) in [("all", &program), ("half of them", &half)] {
             for form in ResultForm::ALL {
-                let pool = RemotePool::connect(&url, None).await?.with_results(form);
+                let pool = RemotePool::connect(&url, ClientOptions::default()).await?.with_results(form);
                 throughput(&pool, &format!("{} {name}", kind.name), form, program).await?;
             }
         }

@@ -20,9 +20,10 @@ use farpool_model::{
 use farpool_pipeline::{BoundProgram, Cancel, Class, Region, Run, Sink, Task, TaskId};
 use farpool_store::{AwaitedStatistics, Load};
 use std::sync::Arc;
+use std::time::Duration;
 
-/// Who asks: a tenant's client, with its right, its share of the node, and a flag that says when it no longer wants
-/// what it asked for. Clones are the same caller.
+/// Who asks: a tenant's client, with its right, its share of the node's time and memory, how long its requests may take,
+/// and a flag that says when it no longer wants what it asked for. Clones are the same caller.
 #[derive(Clone, Debug)]
 pub struct Caller {
     node: Arc<Node>,
@@ -30,6 +31,7 @@ pub struct Caller {
     right: Right,
     region: Arc<Region>,
     account: Account,
+    timeout: Option<Duration>,
     cancel: Cancel,
 }
 
@@ -46,7 +48,19 @@ impl Caller {
     pub(crate) fn new(node: Arc<Node>, tenant: TenantName, right: Right) -> Self {
         let region = node.shares().new_region(&tenant);
         let account = node.account(&tenant);
-        Caller { node, tenant, right, region, account, cancel: Cancel::new() }
+        Caller { node, tenant, right, region, account, timeout: None, cancel: Cancel::new() }
+    }
+
+    /// The same caller, none of whose requests is to take longer than `timeout`. Whoever serves it has them all in
+    /// hand, those too that wait to be read, and ends them.
+    #[must_use]
+    pub fn with_timeout(self, timeout: Option<Duration>) -> Self {
+        Caller { timeout, ..self }
+    }
+
+    /// The longest that a request of it may take.
+    pub fn timeout(&self) -> Option<Duration> {
+        self.timeout
     }
 
     /// The same caller for one request, which `cancel` ends.

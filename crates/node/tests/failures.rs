@@ -4,9 +4,10 @@ mod common;
 
 use common::*;
 use farpool_model::{Error, ErrorKind, LoadMode, Result, ResultForm};
-use farpool_transfer::{Pool, PoolUrl, RemotePool};
+use farpool_transfer::{ClientOptions, Pool, PoolUrl, RemotePool};
 use farpool_wire::{PREFACE, Request};
 use futures::StreamExt;
+use std::time::Duration;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 
@@ -89,6 +90,40 @@ fn futures_channel() -> (
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_takes_longer_than_its_client_allows_is_ended() {
+    let server = Server::start().await;
+    load(&server.connect().await, "t", LoadMode::Create, 600_000).await.unwrap();
+    let before = server.memory_used();
+    let timeout = Some(Duration::from_millis(300));
+    let options = ClientOptions { timeout, ..ClientOptions::default() };
+    let hasty = RemotePool::connect(&server.url(), options).await.unwrap().with_results(ResultForm::Plain);
+
+    // A result that waits to be read.
+    let mut execution = hasty.execute(&scan("t"), 1).await.unwrap();
+    eventually("the program ends", || server.programs_running() == 0).await;
+    let mut rows = execution.streams.remove(0);
+    let error = loop {
+        match rows.next().await.expect("a reason") {
+            Ok(_) => {}
+            Err(error) => break error,
+        }
+    };
+    assert_eq!(error.kind, ErrorKind::TimedOut, "{error}");
+    assert!(error.message.contains("300ms"), "{error}");
+
+    // A load whose rows do not come.
+    let (_sender, rows) = futures_channel();
+    let table = name("u");
+    let loading = hasty.load(&table, LoadMode::Create, batch(0, 0).schema(), None, Box::pin(rows));
+    let error = tokio::time::timeout(PATIENCE, loading).await.expect("hangs").unwrap_err();
+    assert_eq!(error.kind, ErrorKind::TimedOut, "{error}");
+    eventually("the pages come back", || server.memory_used() == before).await;
+
+    // The connection goes on.
+    assert_eq!(counted(&hasty, "t", 10).await.unwrap().0, 10);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_load_beyond_the_memory_is_refused_with_the_sizes() {
     let server = Server::with(8 << 20, None).await;
     let pool = server.connect().await;
@@ -112,13 +147,15 @@ async fn nobody_there() {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap();
     drop(listener);
-    let error = RemotePool::connect(&address.to_string().parse().unwrap(), None).await.unwrap_err();
+    let error = RemotePool::connect(&address.to_string().parse().unwrap(), ClientOptions::default())
+        .await
+        .unwrap_err();
     assert_eq!(error.kind, ErrorKind::Unavailable);
     assert!(error.message.contains(&format!("nothing listens at farpool://{address}")), "{error}");
     assert!(error.advice.unwrap().contains("farpool serve"));
 
     let url: PoolUrl = "no-such-host.invalid:1".parse().unwrap();
-    let error = RemotePool::connect(&url, None).await.unwrap_err();
+    let error = RemotePool::connect(&url, ClientOptions::default()).await.unwrap_err();
     assert_eq!(error.kind, ErrorKind::Unavailable);
     assert!(error.message.contains("no-such-host.invalid"), "{error}");
 }
@@ -142,7 +179,7 @@ async fn somebody_else_there() {
             socket.write_all(says).await.unwrap();
             socket.shutdown().await.unwrap();
         });
-        let error = RemotePool::connect(&url, None).await.unwrap_err();
+        let error = RemotePool::connect(&url, ClientOptions::default()).await.unwrap_err();
         stranger.await.unwrap();
         assert_eq!(error.kind, ErrorKind::Unavailable, "{error}");
         assert!(error.message.contains(expected), "{error}");
@@ -271,7 +308,13 @@ async fn a_client_that_breaks_the_rules_is_told() {
         (
             with_hello(&frames(
                 3,
-                &Request::Hello { version_min: 1, version_max: 1, token: None, client: String::new() },
+                &Request::Hello {
+                    version_min: 1,
+                    version_max: 1,
+                    token: None,
+                    timeout_ms: None,
+                    client: String::new(),
+                },
             )),
             "Hello",
         ),
@@ -281,7 +324,13 @@ async fn a_client_that_breaks_the_rules_is_told() {
                 &PREFACE[..],
                 &frames(
                     0,
-                    &Request::Hello { version_min: 70, version_max: 80, token: None, client: String::new() },
+                    &Request::Hello {
+                        version_min: 70,
+                        version_max: 80,
+                        token: None,
+                        timeout_ms: None,
+                        client: String::new(),
+                    },
                 ),
             ]
             .concat(),

@@ -5,7 +5,7 @@ mod common;
 use arrow_array::cast::AsArray;
 use common::*;
 use farpool_model::{ErrorKind, LoadMode, ResultForm};
-use farpool_transfer::{Pool, RemotePool};
+use farpool_transfer::{ClientOptions, Pool, RemotePool};
 use futures::StreamExt;
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -179,7 +179,10 @@ async fn tenants_see_their_own_tables_only() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_token_is_asked_for_and_looked_at() {
     let server = Server::with(64 << 20, Some("a-token alice\n")).await;
-    for outcome in [RemotePool::connect(&server.url(), None).await, server.connect_as("a-toke").await] {
+    for outcome in [
+        RemotePool::connect(&server.url(), ClientOptions::default()).await,
+        server.connect_as("a-toke").await,
+    ] {
         let error = outcome.unwrap_err();
         assert_eq!(error.kind, ErrorKind::Denied);
         assert!(error.message.contains("token") && error.advice.is_some(), "{error}");

@@ -15,5 +15,5 @@ pub mod url;
 pub use handle::Handle;
 pub use pool::{BatchStream, Execution, Pool};
 pub use receipt::ReceiptHandle;
-pub use remote::{Connector, RemotePool};
+pub use remote::{ClientOptions, Connector, RemotePool};
 pub use url::PoolUrl;

@@ -29,6 +29,8 @@ pub struct Hello {
     pub token: Option<String>,
     #[prost(string, tag = "4")]
     pub client: String,
+    #[prost(uint64, optional, tag = "5")]
+    pub timeout_ms: Option<u64>,
 }
 
 /// `Welcome`

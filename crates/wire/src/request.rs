@@ -22,6 +22,9 @@ pub enum Request {
         version_max: u32,
         /// What shows which tenant the client acts for; none: the default tenant.
         token: Option<String>,
+        /// The longest that anything the client asks for may take, in milliseconds, at least 1; none: as long as it
+        /// takes.
+        timeout_ms: Option<u64>,
         /// The client's name and version, for logs.
         client: String,
     },
@@ -133,11 +136,12 @@ impl Request {
             Request::LoadBatch(rows) => {
                 return Ok(batch::encode_batch(FrameKind::LoadBatch, rows, None)?.messages);
             }
-            Request::Hello { version_min, version_max, token, client } => body(&proto::Hello {
+            Request::Hello { version_min, version_max, token, timeout_ms, client } => body(&proto::Hello {
                 version_min: *version_min,
                 version_max: *version_max,
                 token: token.clone(),
                 client: client.clone(),
+                timeout_ms: *timeout_ms,
             }),
             Request::Prepare { plan, schema } => write_plan(plan, ResultForm::Plain, None, *schema)?,
             Request::Execute { plan, schema, results } => write_plan(plan, *results, None, *schema)?,
@@ -176,8 +180,11 @@ impl Request {
         let body = &message.body;
         Ok(match message.kind {
             FrameKind::Hello => {
-                let proto::Hello { version_min, version_max, token, client } = read(body)?;
-                Request::Hello { version_min, version_max, token, client }
+                let proto::Hello { version_min, version_max, token, client, timeout_ms } = read(body)?;
+                if timeout_ms == Some(0) {
+                    return Err(Error::invalid("a client that allows its requests no time"));
+                }
+                Request::Hello { version_min, version_max, token, timeout_ms, client }
             }
             FrameKind::Prepare => {
                 let (request, _) = read_plan(body)?;

@@ -63,9 +63,16 @@ fn every_request_round_trips() {
             version_min: 1,
             version_max: 3,
             token: Some("secret".into()),
+            timeout_ms: Some(u64::MAX),
             client: "test 1".into(),
         },
-        Request::Hello { version_min: 1, version_max: 1, token: None, client: String::new() },
+        Request::Hello {
+            version_min: 1,
+            version_max: 1,
+            token: None,
+            timeout_ms: None,
+            client: String::new(),
+        },
         Request::Prepare { plan: vec![1, 2, 3], schema: None },
         Request::Prepare { plan: vec![4], schema: Some(SchemaFingerprint(u64::MAX)) },
         Request::Execute { plan: vec![], schema: Some(SchemaFingerprint(0)), results: ResultForm::Plain },
@@ -573,7 +580,13 @@ fn the_fingerprint_is_that_of_the_page() {
 
 #[test]
 fn the_worked_examples_of_the_page_are_what_is_sent() {
-    let hello = Request::Hello { version_min: 1, version_max: 1, token: None, client: "example".into() };
+    let hello = Request::Hello {
+        version_min: 1,
+        version_max: 1,
+        token: None,
+        timeout_ms: None,
+        client: "example".into(),
+    };
     let mut bytes = PREFACE.to_vec();
     bytes.extend(send(hello.encode().unwrap(), 0));
     assert_eq!(doc_bytes("A Hello"), bytes, "is\n{}", dump(&bytes));

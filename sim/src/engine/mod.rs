@@ -16,7 +16,7 @@ use crate::random::Random;
 use crate::rows::COLUMNS;
 use crate::state::Shared;
 use farpool_model::{Compression, Error, ErrorKind, LoadMode, Result, ResultForm, TableName};
-use farpool_transfer::{Pool, RemotePool};
+use farpool_transfer::{ClientOptions, Pool, RemotePool};
 use farpool_wire::Socket;
 use parking_lot::Mutex;
 use queries::Held;
@@ -117,7 +117,8 @@ impl Engines {
         let (network, sockets) = (self.network.clone(), self.sockets.clone());
         let dialing = Arc::new(Dialing { network, sockets, cuts: cuts.clone() });
         let url = "farpool://simulated:1".parse().map_err(|error: Error| error.to_string())?;
-        let pool = RemotePool::connect_through(dialing, &url, Some(token_of(tenant_name))).await;
+        let options = ClientOptions { token: Some(token_of(tenant_name)), ..ClientOptions::default() };
+        let pool = RemotePool::connect_through(dialing, &url, options).await;
         match pool {
             Ok(pool) => Ok(Some(Engine {
                 number,

@@ -84,7 +84,8 @@ async fn session(pool: &Arc<Fake>, pushdown: bool) -> Session {
 
 /// A session that takes the pool and itself to be as fast as `rates` says.
 async fn session_at(pool: &Arc<Fake>, pushdown: bool, rates: Rates) -> Session {
-    let session = Session::new(SessionOptions { pushdown, target_partitions: Some(3), rates, work: None });
+    let options = SessionOptions { pushdown, target_partitions: Some(3), rates, ..SessionOptions::default() };
+    let session = Session::new(options);
     session.register_pool("farpool", Arc::clone(pool) as _).await.unwrap();
     session
 }

@@ -19,6 +19,10 @@ const UNITS: [(&str, u64); 13] = [
     ("b", 1),
 ];
 
+/// Longer ones before those that they end with.
+const TIME_UNITS: [(&str, f64); 7] =
+    [("ms", 1e-3), ("min", 60.0), ("sec", 1.0), ("hours", 3600.0), ("s", 1.0), ("m", 60.0), ("h", 3600.0)];
+
 /// Reads a size such as `4GiB`, `1.5 GiB`, `512MB` or `1048576`.
 pub fn parse(text: &str) -> Result<usize> {
     let refused = |why: &str| {
@@ -29,8 +33,7 @@ pub fn parse(text: &str) -> Result<usize> {
     let (digits, factor) = unit.map_or((lower.as_str(), 1), |(suffix, factor)| {
         (lower[..lower.len() - suffix.len()].trim_end(), *factor)
     });
-    let plain = !digits.is_empty() && digits.bytes().all(|b| b.is_ascii_digit() || b == b'.');
-    let Some(number) = digits.parse::<f64>().ok().filter(|_| plain) else {
+    let Some(number) = plain_number(digits) else {
         return refused("a number and a unit are expected");
     };
     let bytes = number * factor as f64;
@@ -41,6 +44,30 @@ pub fn parse(text: &str) -> Result<usize> {
         return refused("no machine has that much");
     }
     Ok(bytes as usize)
+}
+
+/// Reads a duration such as `500ms`, `30s`, `1.5 min` or `2h`.
+pub fn parse_duration(text: &str) -> Result<Duration> {
+    let refused = |why: &str| {
+        Err(Error::invalid(format!("{text:?} is not a time: {why}")).advise("write 500ms, 30s, 5min or 2h"))
+    };
+    let lower = text.trim().to_ascii_lowercase();
+    let unit = TIME_UNITS.iter().find_map(|(suffix, seconds)| Some((lower.strip_suffix(suffix)?, *seconds)));
+    let Some((digits, seconds)) = unit else { return refused("a number and a unit are expected") };
+    let Some(number) = plain_number(digits.trim_end()) else {
+        return refused("a number and a unit are expected");
+    };
+    match Duration::try_from_secs_f64(number * seconds) {
+        Ok(time) if time < Duration::from_millis(1) => refused("it is less than a millisecond"),
+        Ok(time) => Ok(time),
+        Err(_) => refused("nobody waits so long"),
+    }
+}
+
+/// Digits, perhaps with a point among them.
+fn plain_number(digits: &str) -> Option<f64> {
+    let plain = !digits.is_empty() && digits.bytes().all(|b| b.is_ascii_digit() || b == b'.');
+    digits.parse().ok().filter(|_| plain)
 }
 
 /// A size in the largest binary unit that keeps it at or above one: `4.0 GiB`.
@@ -126,6 +153,24 @@ mod tests {
         }
         for text in ["", "GiB", "-1GiB", "4 potatoes", "0", "1e9", "nan", "inf", "1.2.3MiB", "9999999TiB"] {
             assert!(parse(text).is_err(), "{text}");
+        }
+    }
+
+    #[test]
+    fn times_are_read_as_people_write_them() {
+        for (text, milliseconds) in [
+            ("500ms", 500),
+            ("30s", 30_000),
+            ("1.5 min", 90_000),
+            ("2H", 7_200_000),
+            ("10 sec", 10_000),
+            ("3m", 180_000),
+        ] {
+            assert_eq!(parse_duration(text).unwrap(), Duration::from_millis(milliseconds), "{text}");
+        }
+        for text in ["", "s", "30", "-1s", "0s", "0.1ms", "1e9s", "inf s", "99999999999999999999h", "3 weeks"]
+        {
+            assert!(parse_duration(text).is_err(), "{text}");
         }
     }
 

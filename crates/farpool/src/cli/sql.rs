@@ -6,13 +6,15 @@ use super::size;
 use super::stop::{Outcome, Stop, file_error};
 use super::terminal::printable_lines;
 use farpool::model::limits;
-use farpool::{Error, PoolUrl, Receipt, ResultForm, Session, SessionOptions, Statement, WorkMemory};
+use farpool::{
+    ClientOptions, Error, PoolUrl, Receipt, ResultForm, Session, SessionOptions, Statement, WorkMemory,
+};
 use futures::StreamExt;
 use std::fs::File;
 use std::io::{IsTerminal, Read, Write};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 const EXAMPLES: &str = "\
 Examples:
@@ -63,6 +65,10 @@ pub struct Args {
     /// that should cost and, at the end, what came of it
     #[arg(long)]
     explain: bool,
+
+    /// End a statement that takes longer, such as 500ms, 30s or 5min; the node ends it by itself, too
+    #[arg(long, value_name = "TIME", value_parser = size::parse_duration)]
+    timeout: Option<Duration>,
 
     /// How to print the rows
     #[arg(long, value_enum, default_value = "table")]
@@ -137,11 +143,13 @@ async fn open_session(args: &Args) -> Outcome<Session> {
         pushdown: !args.no_pushdown,
         rates,
         work: Some(work.clone()),
+        timeout: args.timeout,
         ..SessionOptions::default()
     };
     let session = Session::new(options);
     if let Some(url) = &args.pool {
-        let pool = farpool::connect_for(&url.to_string(), args.token.find().as_deref(), args.results).await?;
+        let options = ClientOptions { token: args.token.find(), timeout: args.timeout };
+        let pool = farpool::connect_for(&url.to_string(), options, args.results).await?;
         session.register_pool("farpool", pool).await?;
     }
     let files = farpool::QueryFiles::new(args.memory.unwrap_or_else(farpool::memory_bytes_default));

@@ -5,7 +5,8 @@
 use farpool::model::{TenantName, limits};
 use farpool::node::{Node, NodeConfig, server};
 use farpool::{
-    EmbeddedPool, LoadMode, Pool, Rates, ResultForm, Session, SessionOptions, TableInfo, TableName,
+    ClientOptions, EmbeddedPool, LoadMode, Pool, Rates, ResultForm, Session, SessionOptions, TableInfo,
+    TableName,
 };
 use futures::stream;
 use std::sync::Arc;
@@ -37,8 +38,12 @@ impl Pools {
         let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.expect("a free port");
         let url = format!("farpool://{}", listener.local_addr().expect("an address"));
         tokio::spawn(server::serve(node, listener, std::future::pending()));
-        let remote = farpool::connect_for(&url, None, ResultForm::Packed).await.expect("the node answers");
-        let plain = farpool::connect_for(&url, None, ResultForm::Plain).await.expect("the node answers");
+        let remote = farpool::connect_for(&url, ClientOptions::default(), ResultForm::Packed)
+            .await
+            .expect("the node answers");
+        let plain = farpool::connect_for(&url, ClientOptions::default(), ResultForm::Plain)
+            .await
+            .expect("the node answers");
         Pools { embedded, remote, plain }
     }
 

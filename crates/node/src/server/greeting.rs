@@ -123,11 +123,13 @@ fn next_message(received: &mut BytesMut, assembler: &mut Assembler) -> Result<Op
 
 /// Lets a client in that may come in and for which there is a place.
 fn hello(message: &Message, node: &Arc<Node>) -> Result<(Caller, ConnectionGuard, Vec<Outgoing>)> {
-    let Request::Hello { version_min, version_max, token, client } = Request::decode(message, None)? else {
+    let request = Request::decode(message, None)?;
+    let Request::Hello { version_min, version_max, token, timeout_ms, client } = request else {
         return Err(Error::corrupt("the first message is not Hello"));
     };
     let version = negotiate(version_min, version_max)?;
-    let caller = node.caller(token.as_deref())?;
+    let timeout = timeout_ms.map(Duration::from_millis);
+    let caller = node.caller(token.as_deref())?.with_timeout(timeout);
     let tenant = caller.tenant().clone();
     let guard = node.connect()?;
     tracing::debug!(?tenant, ?client, "a client connects");

@@ -54,6 +54,7 @@ const CROWDED_BYTES: u64 = 4 * WINDOW_BYTES;
 struct Lane<W> {
     /// None once the stream was given up: only the error that says so is still to leave.
     work: Option<W>,
+    opened_ns: u64,
     queue: VecDeque<Queued>,
     bytes_queued: u64,
     window: Window,
@@ -109,11 +110,11 @@ impl<W> Lanes<W> {
         Lanes { lanes: BTreeMap::new(), turns: VecDeque::new(), bytes_queued: 0, bytes_left: 0 }
     }
 
-    /// Opens a stream for a request of `bytes_received`.
+    /// Opens a stream for a request of `bytes_received`, when it is `now_ns`.
     ///
     /// # Errors
     /// When the stream is open already, or too many are. Both are the client's mistake.
-    pub fn open(&mut self, stream: u32, bytes_received: u64, work: W) -> Result<()> {
+    pub fn open(&mut self, stream: u32, bytes_received: u64, now_ns: u64, work: W) -> Result<()> {
         if self.lanes.len() >= limits::STREAMS_PER_CONNECTION_MAX {
             return Err(Error::over_limit(format!(
                 "a connection may have {} requests open at once",
@@ -125,6 +126,7 @@ impl<W> Lanes<W> {
         }
         let lane = Lane {
             work: Some(work),
+            opened_ns: now_ns,
             queue: VecDeque::new(),
             bytes_queued: 0,
             window: Window::new(),
@@ -156,6 +158,12 @@ impl<W> Lanes<W> {
     pub fn works(&self) -> impl Iterator<Item = (u32, &W)> {
         let open = self.lanes.iter().filter(|(_, lane)| !lane.ended);
         open.filter_map(|(stream, lane)| lane.work.as_ref().map(|work| (*stream, work)))
+    }
+
+    /// When each stream was opened whose last message is not queued.
+    pub fn opened(&self) -> impl Iterator<Item = (u32, u64)> {
+        let open = self.lanes.iter().filter(|(_, lane)| !lane.ended);
+        open.map(|(stream, lane)| (*stream, lane.opened_ns))
     }
 
     /// Queues a message; false when the stream is not open (any more).

@@ -151,6 +151,7 @@ async fn converse(
         }
         () = drained(connection, &mut phases) => None,
         gone = pulse::watch_over(connection, tick) => Some(gone),
+        () = pulse::end_late_requests(connection) => None,
         _ = connection.outbox.run() => None,
         served = connection.serve(received) => served.err(),
     }

@@ -107,11 +107,12 @@ impl<W> Outbox<W> {
 
     /// Opens a stream; see [`Lanes::open`].
     pub fn open(&self, stream: u32, bytes_received: u64, work: W) -> Result<()> {
+        let now_ns = self.clock.now_ns();
         let mut state = self.state.lock();
         if state.closed {
             return Err(Error::unavailable("the connection is closing"));
         }
-        state.lanes.open(stream, bytes_received, work)
+        state.lanes.open(stream, bytes_received, now_ns, work)
     }
 
     /// Queues a message and has it sent: from this thread if nothing else waits, for the writer task would have to be

@@ -7,6 +7,7 @@
 use super::connection::{Connection, Work};
 use super::lanes::Stalled;
 use farpool_model::{Error, limits};
+use std::future::pending;
 use std::time::Duration;
 use tokio::time::sleep;
 
@@ -44,6 +45,23 @@ pub(super) async fn watch_over(connection: &Connection, tick: Duration) -> Error
         if is_short && silence.ticks >= u64::from(SHORT_TICKS) && connection.is_in_the_way() {
             return needed("the rest of a message did not come");
         }
+    }
+}
+
+/// Ends the requests of a client that take longer than it allows; runs for as long as it is polled.
+pub(super) async fn end_late_requests(connection: &Connection) {
+    let Some(timeout) = connection.caller.timeout() else { return pending().await };
+    let limit_ns = u64::try_from(timeout.as_nanos()).unwrap_or(u64::MAX);
+    loop {
+        let now_ns = connection.caller.clock().now_ns();
+        let left_ns = |opened_ns: u64| opened_ns.saturating_add(limit_ns).saturating_sub(now_ns);
+        let open: Vec<(u32, u64)> = connection.outbox.with(|lanes| lanes.opened().collect());
+        for (stream, _) in open.iter().filter(|(_, opened_ns)| left_ns(*opened_ns) == 0) {
+            connection.give_up(*stream, Error::timed_out("the request", timeout));
+        }
+        // All have the same time, so that none that is opened meanwhile is late before.
+        let left = open.iter().map(|(_, opened_ns)| left_ns(*opened_ns)).filter(|left| *left > 0).min();
+        sleep(left.map_or(timeout, Duration::from_nanos)).await;
     }
 }
 

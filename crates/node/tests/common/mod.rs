@@ -14,7 +14,7 @@ use farpool_model::{
     TableInfo, TableName, Value,
 };
 use farpool_node::{Node, NodeConfig, Tokens, server};
-use farpool_transfer::{BatchStream, Execution, Pool, PoolUrl, RemotePool};
+use farpool_transfer::{BatchStream, ClientOptions, Execution, Pool, PoolUrl, RemotePool};
 use futures::StreamExt;
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -76,11 +76,12 @@ impl Server {
     }
 
     pub async fn connect(&self) -> RemotePool {
-        RemotePool::connect(&self.url(), None).await.unwrap()
+        RemotePool::connect(&self.url(), ClientOptions::default()).await.unwrap()
     }
 
     pub async fn connect_as(&self, token: &str) -> Result<RemotePool> {
-        RemotePool::connect(&self.url(), Some(token.to_string())).await
+        let token = Some(token.to_string());
+        RemotePool::connect(&self.url(), ClientOptions { token, ..ClientOptions::default() }).await
     }
 
     /// Ends the server without letting anybody finish.

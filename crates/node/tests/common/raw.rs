@@ -115,7 +115,13 @@ impl Raw {
 
 /// The preface and a hello.
 pub fn hello() -> Vec<u8> {
-    let hello = Request::Hello { version_min: 1, version_max: 1, token: None, client: "raw".into() };
+    let hello = Request::Hello {
+        version_min: 1,
+        version_max: 1,
+        token: None,
+        timeout_ms: None,
+        client: "raw".into(),
+    };
     [&PREFACE[..], &frames(0, &hello)].concat()
 }
 

@@ -1,6 +1,7 @@
 //! Getting through to a node: the socket, the preface, the hello; and what to tell a person when any of
 //! it fails.
 
+use super::ClientOptions;
 use super::connection::{Connection, Patience};
 use super::connector::Connector;
 use super::mailbox::Unread;
@@ -19,17 +20,17 @@ use tokio::time::timeout;
 /// What connections to one node have in common.
 pub(super) struct Dialer {
     url: PoolUrl,
-    token: Option<String>,
+    options: ClientOptions,
     connector: Arc<dyn Connector>,
     pub(super) patience: Patience,
     unread: Arc<Unread>,
 }
 
 impl Dialer {
-    /// For the node at `url`, which `connector` reaches and to which `token` is shown if there is one.
-    pub fn new(url: &PoolUrl, token: Option<String>, connector: Arc<dyn Connector>) -> Self {
+    /// For the node at `url`, which `connector` reaches.
+    pub fn new(url: &PoolUrl, options: ClientOptions, connector: Arc<dyn Connector>) -> Self {
         let (patience, unread) = Default::default();
-        Dialer { url: url.clone(), token, connector, patience, unread }
+        Dialer { url: url.clone(), options, connector, patience, unread }
     }
 
     /// The node.
@@ -49,36 +50,39 @@ impl Dialer {
             Ok(Err(error)) => return Err(unreachable(url, &error)),
             Err(_) => return Err(silent(url, "does not answer")),
         };
-        let received = timeout(patience, hello(&*socket, url, self.token.as_deref())).await;
+        let received = timeout(patience, self.hello(&*socket)).await;
         let received = received
             .map_err(|_| silent(url, "accepts connections but does not say that it is a farpool pool"))??;
         Ok(Connection::start(socket, received, url.to_string(), self.patience, self.unread.clone()))
     }
-}
 
-/// Says hello and waits for the welcome; gives what came after it.
-async fn hello(socket: &dyn Socket, url: &PoolUrl, token: Option<&str>) -> Result<BytesMut> {
-    let request = Request::Hello {
-        version_min: VERSION_MIN,
-        version_max: VERSION_MAX,
-        token: token.map(str::to_string),
-        client: concat!("farpool ", env!("CARGO_PKG_VERSION")).to_string(),
-    };
-    let mut bytes = PREFACE.to_vec();
-    for message in request.encode()? {
-        message.frames(0).iter().for_each(|piece| bytes.extend_from_slice(piece));
-    }
-    // A failure to write shows below too, and then after what the other side had to say.
-    let written = socket.write_all(&bytes).await;
-    let mut received = BytesMut::with_capacity(4096);
-    while !check_preface(&received).map_err(|error| stranger(url, error))? {
-        if read(socket, &mut received).await? == 0 {
-            return Err(written.err().map_or_else(|| hung_up(url), |error| unreachable(url, &error)));
+    /// Says hello and waits for the welcome; gives what came after it.
+    async fn hello(&self, socket: &dyn Socket) -> Result<BytesMut> {
+        let url = &self.url;
+        let milliseconds = |time: Duration| u64::try_from(time.as_millis()).unwrap_or(u64::MAX).max(1);
+        let request = Request::Hello {
+            version_min: VERSION_MIN,
+            version_max: VERSION_MAX,
+            token: self.options.token.clone(),
+            timeout_ms: self.options.timeout.map(milliseconds),
+            client: concat!("farpool ", env!("CARGO_PKG_VERSION")).to_string(),
+        };
+        let mut bytes = PREFACE.to_vec();
+        for message in request.encode()? {
+            message.frames(0).iter().for_each(|piece| bytes.extend_from_slice(piece));
         }
+        // A failure to write shows below too, and then after what the other side had to say.
+        let written = socket.write_all(&bytes).await;
+        let mut received = BytesMut::with_capacity(4096);
+        while !check_preface(&received).map_err(|error| stranger(url, error))? {
+            if read(socket, &mut received).await? == 0 {
+                return Err(written.err().map_or_else(|| hung_up(url), |error| unreachable(url, &error)));
+            }
+        }
+        received.advance(PREFACE.len());
+        welcome(socket, &mut received, url).await?;
+        Ok(received)
     }
-    received.advance(PREFACE.len());
-    welcome(socket, &mut received, url).await?;
-    Ok(received)
 }
 
 async fn welcome(socket: &dyn Socket, received: &mut BytesMut, url: &PoolUrl) -> Result<()> {

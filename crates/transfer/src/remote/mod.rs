@@ -32,6 +32,16 @@ use parking_lot::Mutex;
 use std::collections::HashMap;
 use std::fmt;
 use std::sync::{Arc, Weak};
+use std::time::Duration;
+
+/// What a client tells a node of itself.
+#[derive(Clone, Debug, Default)]
+pub struct ClientOptions {
+    /// Shows whose client it is.
+    pub token: Option<String>,
+    /// The longest that anything asked of the node may take, which the node keeps to; as long as it takes if `None`.
+    pub timeout: Option<Duration>,
+}
 
 /// A node reached over TCP, or through another [`Connector`].
 pub struct RemotePool {
@@ -47,12 +57,12 @@ pub struct RemotePool {
 }
 
 impl RemotePool {
-    /// Connects to the node at `url`, showing `token` if there is one.
+    /// Connects to the node at `url`.
     ///
     /// # Errors
     /// `Unavailable` when nobody is there or it is somebody else; `Denied` for the token.
-    pub async fn connect(url: &PoolUrl, token: Option<String>) -> Result<Self> {
-        let dialer = Dialer::new(url, token, Arc::new(Tcp(url.clone())));
+    pub async fn connect(url: &PoolUrl, options: ClientOptions) -> Result<Self> {
+        let dialer = Dialer::new(url, options, Arc::new(Tcp(url.clone())));
         RemotePool::dial(dialer, Results::of_process()).await
     }
 
@@ -64,9 +74,9 @@ impl RemotePool {
     pub async fn connect_through(
         connector: Arc<dyn Connector>,
         url: &PoolUrl,
-        token: Option<String>,
+        options: ClientOptions,
     ) -> Result<Self> {
-        RemotePool::dial(Dialer::new(url, token, connector), Results::new()).await
+        RemotePool::dial(Dialer::new(url, options, connector), Results::new()).await
     }
 
     async fn dial(dialer: Dialer, memory: Arc<Results>) -> Result<Self> {

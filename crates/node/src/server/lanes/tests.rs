@@ -13,7 +13,7 @@ fn message(kind: FrameKind, bytes: usize, mark: u8) -> Outgoing {
 
 fn lanes(streams: std::ops::Range<u32>) -> Lanes<u32> {
     let mut lanes = Lanes::new();
-    streams.for_each(|stream| lanes.open(stream, 0, stream).unwrap());
+    streams.for_each(|stream| lanes.open(stream, 0, 0, stream).unwrap());
     lanes
 }
 
@@ -148,10 +148,10 @@ fn a_stream_closes_with_its_last_message() {
     lanes.end(1, message(FrameKind::Receipt, 10, 1));
     assert!(lanes.work(1).is_none());
     assert!(!lanes.push(1, message(FrameKind::Batch, 10, 2)), "nothing comes after the end");
-    assert!(lanes.open(1, 0, 1).is_err());
+    assert!(lanes.open(1, 0, 0, 1).is_err());
     assert_eq!(messages(&mut lanes).len(), 2);
     assert_eq!(lanes.len(), 1);
-    lanes.open(1, 0, 1).unwrap();
+    lanes.open(1, 0, 0, 1).unwrap();
 }
 
 #[test]
@@ -162,7 +162,7 @@ fn a_removed_stream_leaves_no_frames() {
     assert_eq!(frames(lanes.pick(1)).len(), 1);
     assert_eq!(lanes.remove(1), Some(1));
     // The number is used again at once: nothing of the old stream shows in the new one.
-    lanes.open(1, 0, 1).unwrap();
+    lanes.open(1, 0, 0, 1).unwrap();
     lanes.end(1, message(FrameKind::StatusInfo, 5, 0));
     let kinds: Vec<_> = messages(&mut lanes).iter().map(|m| (m.stream, m.kind)).collect();
     assert_eq!(kinds.len(), 2);
@@ -173,9 +173,9 @@ fn a_removed_stream_leaves_no_frames() {
 fn streams_are_limited() {
     let most = u32::try_from(limits::STREAMS_PER_CONNECTION_MAX).unwrap();
     let mut lanes = lanes(1..most + 1);
-    assert!(lanes.open(most + 1, 0, 0).is_err());
+    assert!(lanes.open(most + 1, 0, 0, 0).is_err());
     assert_eq!(lanes.drain().len(), limits::STREAMS_PER_CONNECTION_MAX);
-    lanes.open(1, 0, 0).unwrap();
+    lanes.open(1, 0, 0, 0).unwrap();
 }
 
 #[test]
