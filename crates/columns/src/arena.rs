@@ -1,31 +1,28 @@
-//! Puts encoded chunks into pages of the pool, one behind another.
+//! Puts encoded chunks into the pool: those of a row group in one piece, one behind another.
 //!
-//! The row groups of a table share pages: a row group of a narrow table fills a small part of a page, and
-//! a page of its own for each would cost more than the encoding saves.
+//! The tables of a tenant share pages: a row group of a narrow table fills a small part of a page, and that of a small
+//! append next to nothing. The piece is free again when nobody holds a chunk of it any more.
 
 use crate::chunk::Chunk;
 use arrow_buffer::Buffer;
 use bytes::Bytes;
-use farpool_memory::{Extent, Pool};
+use farpool_memory::Pool;
 use farpool_model::{Result, TenantName};
-use parking_lot::Mutex;
 use std::sync::Arc;
 
 /// Every buffer starts at a multiple of this: a cache line, and what Arrow recommends.
 const ALIGNMENT: usize = 64;
 
-/// A growing piece of a pool. Several threads may place at once.
+/// A tenant's part of a pool. Several threads may place at once.
 #[derive(Debug)]
 pub(crate) struct Arena {
     pool: Arc<Pool>,
     tenant: TenantName,
-    /// The unused end of the last pages.
-    rest: Mutex<Option<Extent>>,
 }
 
 impl Arena {
     pub fn new(pool: Arc<Pool>, tenant: TenantName) -> Self {
-        Arena { pool, tenant, rest: Mutex::new(None) }
+        Arena { pool, tenant }
     }
 
     pub fn pool(&self) -> &Arc<Pool> {
@@ -47,7 +44,7 @@ impl Arena {
         if placer.bytes == 0 {
             return Ok(chunks.into_iter().map(Arc::new).collect());
         }
-        let mut extent = self.allocate(placer.bytes)?;
+        let mut extent = self.pool.allocate_piece(&self.tenant, placer.bytes)?;
         let target = extent.as_mut_slice();
         for (start, buffer) in &placer.buffers {
             target[*start..*start + buffer.len()].copy_from_slice(buffer);
@@ -73,8 +70,7 @@ impl Arena {
         if bytes == 0 {
             return Ok(vec![Bytes::new(); pieces.len()]);
         }
-        // The next chunks begin on a boundary again.
-        let mut extent = self.allocate(usize::next_multiple_of(bytes, ALIGNMENT))?;
+        let mut extent = self.pool.allocate_piece(&self.tenant, bytes)?;
         let target = extent.as_mut_slice();
         let mut ends = Vec::with_capacity(pieces.len());
         let mut end = 0;
@@ -86,20 +82,6 @@ impl Arena {
         let lease = extent.freeze(bytes);
         let slice = |(piece, end): (&Vec<u8>, usize)| Bytes::from_owner(lease.slice(end - piece.len()..end));
         Ok(pieces.iter().zip(ends).map(slice).collect())
-    }
-
-    /// Exactly `bytes` bytes, from the rest of earlier pages if they fit there.
-    fn allocate(&self, bytes: usize) -> Result<Extent> {
-        let mut rest = self.rest.lock();
-        if let Some(extent) = rest.as_mut().filter(|extent| extent.len() >= bytes) {
-            return Ok(extent.split_to(bytes));
-        }
-        let mut fresh = self.pool.allocate(&self.tenant, bytes)?;
-        let extent = fresh.split_to(bytes);
-        if rest.as_ref().is_none_or(|rest| rest.len() < fresh.len()) {
-            *rest = Some(fresh);
-        }
-        Ok(extent)
     }
 }
 

@@ -7,6 +7,8 @@
 use crate::chunk::RowGroup;
 use crate::distinct::Distinct;
 use crate::plain::{self, PlainGroup};
+use crate::row_groups::RowGroups;
+use crate::sums::Sums;
 use crate::table::{Encoder, Table};
 use crate::views;
 use arrow_array::cast::AsArray;
@@ -29,10 +31,11 @@ pub struct TableBuilder {
     schema: SchemaRef,
     encoder: Encoder,
     rows_hint: Option<u64>,
-    row_groups: Vec<Arc<RowGroup>>,
+    row_groups: RowGroups,
+    sums: Sums,
     distinct: Vec<Distinct>,
-    /// Row groups of a table that is appended to.
-    groups_before: usize,
+    /// Row groups, rows and encoded bytes that were added.
+    added: (usize, u64, u64),
     waiting: PlainGroup,
     full: VecDeque<PlainGroup>,
 }
@@ -44,8 +47,18 @@ impl TableBuilder {
     /// As [`schema::canonical_schema`].
     pub fn new(pool: Arc<Pool>, tenant: TenantName, schema: &Schema, rows_hint: Option<u64>) -> Result<Self> {
         let schema = schema::canonical_schema(schema)?;
-        let distinct = vec![Distinct::default(); schema.fields().len()];
-        Ok(Self::with(pool, tenant, schema, rows_hint, Vec::new(), distinct))
+        let columns = schema.fields().len();
+        Ok(TableBuilder {
+            encoder: Encoder::new(pool, tenant, Arc::clone(&schema)),
+            schema,
+            rows_hint,
+            row_groups: RowGroups::default(),
+            sums: Sums::new(columns),
+            distinct: vec![Distinct::default(); columns],
+            added: (0, 0, 0),
+            waiting: PlainGroup::default(),
+            full: VecDeque::new(),
+        })
     }
 
     /// A table that starts with the rows of `base`, whose row groups it shares. `rows_hint` counts the rows
@@ -60,27 +73,17 @@ impl TableBuilder {
         rows_hint: Option<u64>,
     ) -> Result<Self> {
         let schema = Arc::clone(&base.schema);
-        Ok(Self::with(pool, tenant, schema, rows_hint, base.row_groups.clone(), base.distinct.clone()))
-    }
-
-    fn with(
-        pool: Arc<Pool>,
-        tenant: TenantName,
-        schema: SchemaRef,
-        rows_hint: Option<u64>,
-        row_groups: Vec<Arc<RowGroup>>,
-        distinct: Vec<Distinct>,
-    ) -> Self {
-        TableBuilder {
+        Ok(TableBuilder {
             encoder: Encoder::new(pool, tenant, Arc::clone(&schema)),
             schema,
             rows_hint,
-            groups_before: row_groups.len(),
-            row_groups,
-            distinct,
+            row_groups: base.row_groups.clone(),
+            sums: base.sums.clone(),
+            distinct: base.distinct.clone(),
+            added: (0, 0, 0),
             waiting: PlainGroup::default(),
             full: VecDeque::new(),
-        }
+        })
     }
 
     /// The canonical schema.
@@ -188,17 +191,18 @@ impl TableBuilder {
             distinct.observe(chunk);
         }
         Distinct::bound(&mut self.distinct);
+        self.sums.add(&group);
+        let (groups, rows, bytes) = self.added;
+        self.added = (groups + 1, rows + u64_from(group.rows), bytes + u64_from(group.bytes_encoded()));
         self.row_groups.push(group);
         self.check_projection()
     }
 
     fn check_projection(&self) -> Result<()> {
-        let added = &self.row_groups[self.groups_before..];
-        let Some(rows_hint) = self.rows_hint.filter(|_| added.len() >= PROJECTION_GROUPS_MIN) else {
+        let (groups, rows, bytes) = self.added;
+        let Some(rows_hint) = self.rows_hint.filter(|_| groups >= PROJECTION_GROUPS_MIN) else {
             return Ok(());
         };
-        let rows: u64 = added.iter().map(|group| u64_from(group.rows)).sum();
-        let bytes: u64 = added.iter().map(|group| u64_from(group.bytes_encoded())).sum();
         let projected = u128::from(bytes) * u128::from(rows_hint) / u128::from(rows.max(1));
         let projected = u64::try_from(projected).unwrap_or(u64::MAX);
         let arena = self.encoder.arena();
@@ -224,7 +228,7 @@ impl TableBuilder {
         while let Some(group) = self.take_last_row_group() {
             self.add_row_group(Arc::new(self.encoder.encode(&group)?))?;
         }
-        Ok(Table::new(self.schema, self.row_groups, self.distinct))
+        Ok(Table::new(self.schema, self.row_groups, self.sums, self.distinct))
     }
 }
 

@@ -37,9 +37,11 @@ mod parcel;
 mod pick;
 mod plain;
 mod room;
+mod row_groups;
 mod string_set;
 #[expect(unsafe_code, reason = "strings that were checked once")]
 mod strings;
+mod sums;
 mod table;
 #[cfg(test)]
 mod tests;
@@ -60,5 +62,6 @@ pub use integers::{IntegerSet, Integers};
 pub use parcel::{Parcel, pack_array, pack_chunks};
 pub use plain::PlainGroup;
 pub use room::{ResultMemory, Room};
+pub use row_groups::RowGroups;
 pub use table::{Encoder, Table, encode_row_group};
 pub use zone::ZoneMap;

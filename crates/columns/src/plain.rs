@@ -39,6 +39,23 @@ impl PlainGroup {
         }
     }
 
+    /// The rows of row groups of the same columns, in their order. They may be more than a row group may have.
+    pub fn join(groups: &[&PlainGroup]) -> PlainGroup {
+        let columns = groups.first().map_or(0, |group| group.pieces.len());
+        let column = |index: usize| groups.iter().flat_map(|group| &group.pieces[index]).cloned().collect();
+        PlainGroup {
+            pieces: (0..columns).map(column).collect(),
+            rows: groups.iter().map(|group| group.rows).sum(),
+            bytes_plain: groups.iter().map(|group| group.bytes_plain).sum(),
+            bytes_held: groups.iter().map(|group| group.bytes_held).sum(),
+        }
+    }
+
+    /// Whether a value of a column is NULL.
+    pub fn has_nulls(&self, column: usize) -> bool {
+        self.pieces.get(column).is_some_and(|pieces| pieces.iter().any(|piece| piece.null_count() > 0))
+    }
+
     /// Rows.
     pub fn rows(&self) -> usize {
         self.rows
@@ -149,7 +166,8 @@ fn lengths(column: &ArrayRef) -> impl Iterator<Item = usize> {
     views.iter().map(|view| *view as u32 as usize)
 }
 
-fn concatenate(pieces: &[ArrayRef]) -> ArrayRef {
+/// Pieces of one type, of which there is one at least, in one.
+pub(crate) fn concatenate(pieces: &[ArrayRef]) -> ArrayRef {
     if let [only] = pieces {
         return Arc::clone(only);
     }

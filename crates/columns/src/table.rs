@@ -3,23 +3,25 @@
 use crate::arena::Arena;
 use crate::chunk::{Chunk, RowGroup};
 use crate::distinct::Distinct;
-use crate::plain::PlainGroup;
+use crate::plain::{PlainGroup, concatenate};
+use crate::row_groups::RowGroups;
+use crate::sums::Sums;
 use arrow_array::{Array, ArrayRef};
 use arrow_schema::{DataType, SchemaRef};
 use bytes::Bytes;
 use farpool_memory::{Pool, Reservation};
 use farpool_model::cast::u64_from;
-use farpool_model::{ColumnStatistics, Error, Literal, Result, TenantName, Value};
-use std::cmp::Ordering;
+use farpool_model::{ColumnStatistics, Error, Result, TenantName};
 use std::sync::Arc;
 
-/// A table in the pool. Immutable: an append makes another one, which shares the row groups of the first.
+/// A table in the pool. Immutable: an append makes another one, which shares the row groups of the first and costs in
+/// proportion to what it adds.
 #[derive(Debug)]
 pub struct Table {
     /// The canonical schema.
     pub schema: SchemaRef,
     /// The rows, in the order in which they were added.
-    pub row_groups: Vec<Arc<RowGroup>>,
+    pub row_groups: RowGroups,
     /// Statistics, a column each.
     pub statistics: Vec<ColumnStatistics>,
     /// Rows.
@@ -31,35 +33,64 @@ pub struct Table {
     /// Bytes that the table takes outside the pool: headers and bounds of its chunks, and the distinct values that
     /// are kept. Versions of a table share most of them.
     pub bytes_outside_pool: u64,
-    /// For each column the most bytes that one row group has of it as a plain Arrow array.
+    /// For each column the most bytes that one row group has, or had before it was merged, of it as a plain Arrow
+    /// array.
     pub bytes_plain_most: Vec<usize>,
     /// For what it takes outside the pool.
     held: Option<Reservation>,
+    /// The sums over the row groups, to go on with in an append.
+    pub(crate) sums: Sums,
     /// What is needed to go on counting distinct values in an append.
     pub(crate) distinct: Vec<Distinct>,
 }
 
 impl Table {
-    pub(crate) fn new(schema: SchemaRef, row_groups: Vec<Arc<RowGroup>>, distinct: Vec<Distinct>) -> Table {
-        let statistics = (0..schema.fields().len())
-            .map(|column| statistics(&row_groups, column, &distinct[column]))
-            .collect();
-        let sum = |bytes: fn(&RowGroup) -> usize| row_groups.iter().map(|g| u64_from(bytes(g))).sum();
+    pub(crate) fn new(
+        schema: SchemaRef,
+        row_groups: RowGroups,
+        sums: Sums,
+        distinct: Vec<Distinct>,
+    ) -> Table {
+        let distinct_bytes: u64 = distinct.iter().map(|distinct| u64_from(distinct.bytes())).sum();
         Table {
-            rows: sum(|group| group.rows),
-            bytes_plain: sum(RowGroup::bytes_plain),
-            bytes_encoded: sum(RowGroup::bytes_encoded),
-            bytes_outside_pool: sum(RowGroup::bytes_outside_pool)
-                + distinct.iter().map(|distinct| u64_from(distinct.bytes())).sum::<u64>(),
-            bytes_plain_most: (0..schema.fields().len())
-                .map(|column| row_groups.iter().map(|g| g.chunks[column].bytes_plain()).max().unwrap_or(0))
+            rows: sums.rows,
+            bytes_plain: sums.bytes_plain,
+            bytes_encoded: sums.columns.iter().map(|column| column.bytes_encoded).sum(),
+            bytes_outside_pool: sums.bytes_outside_pool + distinct_bytes,
+            bytes_plain_most: sums.columns.iter().map(|column| column.bytes_plain_most).collect(),
+            statistics: sums
+                .columns
+                .iter()
+                .zip(&distinct)
+                .map(|(sums, distinct)| sums.statistics(distinct))
                 .collect(),
             held: None,
             schema,
             row_groups,
-            statistics,
+            sums,
             distinct,
         }
+    }
+
+    /// The same rows with `merged` in the place of the `count` row groups from `first` on, whose rows it has in their
+    /// order. `None` where the table does not have these.
+    pub fn with_merged(&self, first: usize, old: &[Arc<RowGroup>], merged: Arc<RowGroup>) -> Option<Table> {
+        let end = first + old.len();
+        let is_here = |(place, group): (usize, &Arc<RowGroup>)| {
+            self.row_groups.get(place).is_some_and(|here| Arc::ptr_eq(here, group))
+        };
+        if !(first..end).zip(old).all(is_here) {
+            return None;
+        }
+        let mut sums = self.sums.clone();
+        old.iter().for_each(|group| sums.remove(group));
+        sums.add_again(&merged);
+        let behind: Vec<Arc<RowGroup>> = self.row_groups.from(end).cloned().collect();
+        let mut row_groups = self.row_groups.clone();
+        row_groups.truncate(first);
+        row_groups.push(merged);
+        behind.into_iter().for_each(|group| row_groups.push(group));
+        Some(Table::new(self.schema.clone(), row_groups, sums, self.distinct.clone()))
     }
 
     /// The same table, which holds `reservation` for as long as it lives: that of [`Table::bytes_outside_pool`].
@@ -70,42 +101,7 @@ impl Table {
     }
 }
 
-fn statistics(row_groups: &[Arc<RowGroup>], column: usize, distinct: &Distinct) -> ColumnStatistics {
-    let chunks = || row_groups.iter().map(|group| &*group.chunks[column]);
-    let min = merge(chunks(), |chunk| chunk.zone().min.as_ref(), Ordering::Less);
-    let max = merge(chunks(), |chunk| chunk.zone().max.as_ref(), Ordering::Greater);
-    let boolean = match (min.as_ref().map(Literal::value), max.as_ref().map(Literal::value)) {
-        (Some(Value::Bool(min)), Some(Value::Bool(max))) => Some(if min == max { 1 } else { 2 }),
-        _ => None,
-    };
-    ColumnStatistics {
-        null_count: chunks().map(|chunk| u64_from(chunk.null_count())).sum(),
-        min,
-        max,
-        distinct_count: boolean.or_else(|| distinct.count()),
-        distinct_estimate: None,
-        spread: None,
-        bytes_encoded: chunks().map(|chunk| u64_from(chunk.bytes_encoded())).sum(),
-    }
-}
-
-/// The outermost of the chunks' bounds; `None` when a chunk with values does not know its own.
-fn merge<'a>(
-    chunks: impl Iterator<Item = &'a Chunk>,
-    bound: impl Fn(&'a Chunk) -> Option<&'a Literal>,
-    outer: Ordering,
-) -> Option<Literal> {
-    let mut outermost: Option<&Literal> = None;
-    for chunk in chunks.filter(|chunk| chunk.null_count() < chunk.rows()) {
-        let bound = bound(chunk)?;
-        if outermost.is_none_or(|so_far| bound.compare(so_far) == Some(outer)) {
-            outermost = Some(bound);
-        }
-    }
-    outermost.cloned()
-}
-
-/// Encodes row groups of one table, whose pages they share. Clones work for the same table, and several
+/// Encodes row groups of one table. Clones work for the same table, and several
 /// threads may use them at once.
 #[derive(Clone, Debug)]
 pub struct Encoder {
@@ -114,7 +110,8 @@ pub struct Encoder {
 }
 
 impl Encoder {
-    pub(crate) fn new(pool: Arc<Pool>, tenant: TenantName, schema: SchemaRef) -> Encoder {
+    /// For row groups of a table of `tenant` with this schema, which is canonical.
+    pub fn new(pool: Arc<Pool>, tenant: TenantName, schema: SchemaRef) -> Encoder {
         Encoder { schema, arena: Arc::new(Arena::new(pool, tenant)) }
     }
 
@@ -159,6 +156,22 @@ impl Encoder {
         Ok(RowGroup { rows, chunks: self.arena.place(chunks)? })
     }
 
+    /// Encodes one column of the rows of several row groups of the table, in their order, into memory outside the pool.
+    ///
+    /// # Errors
+    /// As [`Encoder::encode_column`].
+    pub fn merge_column(&self, groups: &[Arc<RowGroup>], column: usize) -> Result<Chunk> {
+        let decode = |group: &Arc<RowGroup>| match group.chunks.get(column) {
+            Some(chunk) => chunk.decode(0..group.rows),
+            None => {
+                Err(Error::invalid(format!("no column {column} in a row group of {}", group.chunks.len())))
+            }
+        };
+        let pieces = groups.iter().map(decode).collect::<Result<Vec<_>>>()?;
+        let values = concatenate(&pieces);
+        crate::encode::encode(&values)
+    }
+
     /// Puts bytes that belong to the table beside its chunks, to count and to be freed with them.
     ///
     /// # Errors
@@ -178,8 +191,7 @@ fn check_column(data_type: &DataType, column: &ArrayRef, rows: usize) -> Result<
     Ok(())
 }
 
-/// Encodes one row group into pages of its own. [`crate::TableBuilder::encoder`] packs the row groups of a
-/// table closer.
+/// Encodes one row group.
 ///
 /// # Errors
 /// As [`Encoder::encode`].

@@ -1,16 +1,19 @@
 //! The memory pool: one reserved mapping of 2 MiB pages, and who holds which of them.
 //!
 //! Bytes are written once, through an [`Extent`] that nobody else can see, and then frozen into a
-//! [`Lease`] that many may read. The pages go back to the system when the last lease of their run is gone.
+//! [`Lease`] that many may read. Whole pages ([`Pool::allocate`]) go back to the system when the last lease of their
+//! run is gone; pieces of any size ([`Pool::allocate_piece`]) share pages with others of the same tenant, which go back
+//! when no piece reaches into them.
 //!
 //! Invariants: no byte is in two live extents or leases that differ; a writable byte is never readable
-//! elsewhere; fresh pages are zero, but in a pool of one owner that recycles them; the bytes in use never exceed
-//! the limit of the pool nor a tenant's quota.
+//! elsewhere; no page has bytes of two tenants, and what a tenant reads of it was never another's; the bytes of pages
+//! in use, whole ones, never exceed the limit of the pool nor a tenant's quota.
 //! After Farview (section 4.3: an MMU that gives out 2 MiB pages and keeps tenants apart).
 
 mod extent;
 mod huge;
 mod mapping;
+mod pieces;
 mod pool;
 mod size;
 mod table;

@@ -10,7 +10,10 @@ use farpool_model::{Error, ErrorKind, Result, TenantName};
 use parking_lot::Mutex;
 use std::ops::Range;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+
+/// Pieces begin at multiples of this, and take as many bytes: a cache line, and what Arrow recommends.
+pub(crate) const PIECE_ALIGNMENT: usize = 64;
 
 /// How large a pool is.
 #[derive(Clone, Copy, Debug)]
@@ -48,6 +51,8 @@ pub struct Pool {
     /// Whether pages keep their memory when they are given back.
     keeps: AtomicBool,
     table: Mutex<PageTable>,
+    /// For each page, the runs that reach into it and may still be written. Raised under the lock of the table only.
+    writers: Box<[AtomicU32]>,
 }
 
 impl Pool {
@@ -80,8 +85,17 @@ impl Pool {
 
     fn over(mapping: Mapping, config: PoolConfig, recycles: bool) -> Pool {
         let table = Mutex::new(PageTable::new(mapping.pages()));
+        let writers = (0..mapping.pages()).map(|_| AtomicU32::new(0)).collect();
         let pages_limit = config.bytes_limit / PAGE_BYTES;
-        Pool { mapping, pages_limit, recycles, failures: None, keeps: AtomicBool::new(recycles), table }
+        Pool {
+            mapping,
+            pages_limit,
+            recycles,
+            failures: None,
+            keeps: AtomicBool::new(recycles),
+            table,
+            writers,
+        }
     }
 
     /// A contiguous run of whole pages, at least `bytes` long (and at least one page). It is zero-filled unless
@@ -91,13 +105,43 @@ impl Pool {
     /// `OverLimit` when the pool or the tenant's quota has not so much left.
     pub fn allocate(self: &Arc<Self>, tenant: &TenantName, bytes: usize) -> Result<Extent> {
         self.check_luck()?;
+        self.take_pages(tenant, bytes).map(Extent::new)
+    }
+
+    /// Exactly `bytes` bytes, rounded up to a multiple of 64, where they begin too. They may share
+    /// pages with other pieces of the tenant; a page goes back when no piece reaches into it any more, and what is
+    /// free of it before that is given out again. What the extent holds before it is written is unspecified: zeros, or
+    /// what was in an earlier piece of the same tenant.
+    ///
+    /// # Errors
+    /// As [`Pool::allocate`].
+    pub fn allocate_piece(self: &Arc<Self>, tenant: &TenantName, bytes: usize) -> Result<Extent> {
+        self.check_luck()?;
+        let bytes = bytes.max(1).next_multiple_of(PIECE_ALIGNMENT);
+        if let Some(run) = self.take_free_piece(tenant, bytes) {
+            return Ok(Extent::new(run));
+        }
+        let (piece, rest) = self.take_pages(tenant, bytes)?.into_piece(bytes);
+        // Free only now that the pages are ready to be written.
+        drop(rest);
+        Ok(Extent::new(piece))
+    }
+
+    fn take_free_piece(self: &Arc<Self>, tenant: &TenantName, bytes: usize) -> Option<Run> {
+        let mut table = self.table.lock();
+        let index = table.tenant_index(tenant);
+        let start = table.free_pieces(index).take(bytes)?;
+        Some(Run::piece(Arc::clone(self), index, start..start + bytes))
+    }
+
+    /// Whole pages for at least `bytes`, ready to be written.
+    fn take_pages(self: &Arc<Self>, tenant: &TenantName, bytes: usize) -> Result<Run> {
         let count = bytes.div_ceil(PAGE_BYTES).max(1);
-        let writers = Arc::new(AtomicUsize::new(1));
         self.keeps.store(self.recycles, Ordering::Relaxed);
         let mut table = self.table.lock();
         let index = table.tenant_index(tenant);
         self.check_room(&table, index, bytes, count)?;
-        let first = table.take(index, count, &writers).ok_or_else(|| {
+        let first = table.take(index, count).ok_or_else(|| {
             Error::over_limit(format!(
                 "the pool has no contiguous {} left: its free pages are scattered",
                 size_text(bytes as u64)
@@ -105,11 +149,27 @@ impl Pool {
             .advise("drop a table")
         })?;
         let warm = table.is_warm(first, count);
+        let run = Run::pages(Arc::clone(self), index, first..first + count, warm);
         drop(table);
-        let run = Run::new(Arc::clone(self), index, first..first + count, writers, warm);
         // SAFETY: the pages were free until now, and only the run knows them.
         unsafe { self.mapping.prepare(first, count) }?;
-        Ok(Extent::new(run))
+        Ok(run)
+    }
+
+    /// One more run may write to these pages. To be called under the lock of the table, for [`Pool::read_raw`] holds it
+    /// while it reads.
+    pub(crate) fn writer_comes(&self, pages: Range<usize>) {
+        for writers in &self.writers[pages] {
+            writers.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+
+    /// One run less writes to these pages.
+    pub(crate) fn writer_goes(&self, pages: Range<usize>) {
+        for writers in &self.writers[pages] {
+            // Release: what was written is visible to whoever sees that nobody writes any more.
+            writers.fetch_sub(1, Ordering::Release);
+        }
     }
 
     fn check_luck(&self) -> Result<()> {
@@ -212,22 +272,31 @@ impl Pool {
         }
         // The lock is held during the copy: a page cannot go back to the system meanwhile.
         let table = self.table.lock();
-        let entry = table.entry(page).filter(|entry| table.tenant(entry.tenant).name == *tenant);
-        let Some(entry) = entry else {
+        if table.entry(page).is_none_or(|entry| table.tenant(entry.tenant).name != *tenant) {
             let message = format!("page {} does not belong to tenant {tenant}", page.0);
             return Err(Error::new(ErrorKind::Denied, message));
-        };
-        if entry.writers.load(Ordering::Acquire) > 0 {
+        }
+        if self.writers[page.0 as usize].load(Ordering::Acquire) > 0 {
             return Err(Error::unavailable(format!("page {} is being written", page.0)));
         }
         let start = self.mapping.at(page.0 as usize * PAGE_BYTES + range.start);
-        // SAFETY: the page is in use, so the range is mapped; no extent can write to its run any more, and
-        // leases only read.
+        // SAFETY: the page is in use, so the range is mapped; no extent can write to it, none is made under the
+        // lock, and leases only read.
         Ok(unsafe { std::slice::from_raw_parts(start.as_ptr(), range.len()) }.to_vec())
     }
 
     pub(crate) fn mapping(&self) -> &Mapping {
         &self.mapping
+    }
+
+    /// Makes a piece free: for the tenant's next one, but whole pages that are free now for anybody.
+    ///
+    /// # Safety
+    /// Neither an extent nor a lease reaches these bytes any more.
+    pub(crate) unsafe fn give_piece_back(&self, index: TenantIndex, bytes: Range<usize>) {
+        let pages = self.table.lock().free_pieces(index).give(bytes);
+        // SAFETY: no piece reaches into these pages, and they are no longer among those that are free for pieces.
+        unsafe { self.give_back(index, pages.start, pages.len()) }
     }
 
     /// Returns pages to the system and to the free list.

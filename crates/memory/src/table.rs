@@ -1,13 +1,13 @@
-//! The page table: which pages are free, whose the others are, and how much each tenant holds.
+//! The page table: which pages are free, whose the others are, how much each tenant holds, and which pieces of its
+//! pages are free.
 //!
 //! Free pages are kept as runs ordered by address; a request takes the first run that is long enough, which
 //! keeps the used part of the range short. Invariant: a page of a free run has no entry (nor has one that is
 //! on its way back); no two free runs touch; `pages_used` is the sum over the tenants.
 
+use crate::pieces::FreePieces;
 use farpool_model::TenantName;
 use std::collections::{BTreeMap, HashMap};
-use std::sync::Arc;
-use std::sync::atomic::AtomicUsize;
 
 /// The number of a page in its pool.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -17,11 +17,10 @@ pub struct PageId(pub u32);
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct TenantIndex(usize);
 
-/// Whose a page is, and how many extents may still write to its run.
-#[derive(Clone, Debug)]
+/// Whose a page is.
+#[derive(Clone, Copy, Debug)]
 pub(crate) struct PageEntry {
     pub tenant: TenantIndex,
-    pub writers: Arc<AtomicUsize>,
 }
 
 #[derive(Debug)]
@@ -29,6 +28,8 @@ pub(crate) struct Tenant {
     pub name: TenantName,
     pub pages_used: usize,
     pub pages_quota: Option<usize>,
+    /// What is free of the pages that its pieces share.
+    pub free_pieces: FreePieces,
 }
 
 #[derive(Debug)]
@@ -103,9 +104,19 @@ impl PageTable {
             return index;
         }
         let index = TenantIndex(self.tenants.len());
-        self.tenants.push(Tenant { name: name.clone(), pages_used: 0, pages_quota: None });
+        self.tenants.push(Tenant {
+            name: name.clone(),
+            pages_used: 0,
+            pages_quota: None,
+            free_pieces: FreePieces::default(),
+        });
         self.by_name.insert(name.clone(), index);
         index
+    }
+
+    /// The free pieces of a tenant's pages.
+    pub fn free_pieces(&mut self, index: TenantIndex) -> &mut FreePieces {
+        &mut self.tenants[index.0].free_pieces
     }
 
     pub fn set_quota(&mut self, index: TenantIndex, pages: Option<usize>) {
@@ -113,14 +124,13 @@ impl PageTable {
     }
 
     /// Takes the first run of `count` free pages and returns its first page.
-    pub fn take(&mut self, index: TenantIndex, count: usize, writers: &Arc<AtomicUsize>) -> Option<usize> {
+    pub fn take(&mut self, index: TenantIndex, count: usize) -> Option<usize> {
         let (&first, &length) = self.free.iter().find(|(_, length)| **length >= count)?;
         self.free.remove(&first);
         if length > count {
             self.free.insert(first + count, length - count);
         }
-        let entry = PageEntry { tenant: index, writers: Arc::clone(writers) };
-        self.entries[first..first + count].fill(Some(entry));
+        self.entries[first..first + count].fill(Some(PageEntry { tenant: index }));
         self.tenants[index.0].pages_used += count;
         self.pages_used += count;
         Some(first)

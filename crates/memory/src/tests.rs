@@ -7,6 +7,8 @@ use proptest::prelude::*;
 use std::collections::HashMap;
 use std::sync::Arc;
 
+mod pieces;
+
 fn tenant(number: usize) -> TenantName {
     TenantName::new(format!("tenant-{number}")).unwrap()
 }

@@ -15,7 +15,6 @@ use arrow_schema::SchemaRef;
 use farpool_columns::{RowGroup, Table};
 use farpool_model::{Error, Expr, Output, Program, Result};
 use parking_lot::Mutex;
-use std::borrow::Borrow;
 use std::fmt;
 use std::sync::Arc;
 
@@ -282,7 +281,7 @@ impl Plan {
     }
 
     /// The order in which it is best to process `groups`, by their positions, if it matters.
-    pub fn favourable<G: Borrow<RowGroup>>(&self, groups: &[G]) -> Option<Vec<usize>> {
+    pub fn favourable<'a>(&self, groups: impl Iterator<Item = &'a RowGroup>) -> Option<Vec<usize>> {
         match &self.compiled.output {
             Operator::Top(top) => top.favourable(groups),
             _ => None,

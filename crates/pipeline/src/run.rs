@@ -128,7 +128,7 @@ impl Run {
         let run = Run {
             need: Need::of(program, &plan),
             shipped: if ships { plan.plain_columns() } else { None },
-            sequence: plan.favourable(&table.row_groups),
+            sequence: plan.favourable(table.row_groups.iter().map(|group| &**group)),
             plan,
             shared: Shared::default(),
             budget,

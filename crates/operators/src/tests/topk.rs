@@ -37,7 +37,7 @@ fn run_steps(
         ControlFlow::Continue(())
     };
     let mut scanned = 0;
-    let sequence = plan.favourable(&table.groups).unwrap_or_else(|| (0..table.groups.len()).collect());
+    let sequence = plan.favourable(table.groups.iter()).unwrap_or_else(|| (0..table.groups.len()).collect());
     let mut turn = 0;
     for place in sequence {
         let group = &table.groups[place];

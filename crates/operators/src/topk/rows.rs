@@ -14,7 +14,6 @@ use arrow_array::{ArrayRef, RecordBatch};
 use arrow_schema::SchemaRef;
 use farpool_columns::RowGroup;
 use farpool_model::{Error, Expr, Literal, NamedExpr, Result, cast};
-use std::borrow::Borrow;
 use std::collections::BTreeSet;
 use std::ops::ControlFlow;
 use std::sync::Arc;
@@ -83,13 +82,11 @@ impl TopRows {
 
     /// The positions of `groups`, those with the best bounds of the first key first; `None` if the key has
     /// no bounds.
-    pub(crate) fn favourable<G: Borrow<RowGroup>>(&self, groups: &[G]) -> Option<Vec<usize>> {
+    pub(crate) fn favourable<'a>(&self, groups: impl Iterator<Item = &'a RowGroup>) -> Option<Vec<usize>> {
         let Expr::Column(column) = self.first.expr else { return None };
         let key = self.first.key;
         let best: Vec<Option<Literal>> = groups
-            .iter()
             .map(|group| {
-                let group: &RowGroup = group.borrow();
                 let zone = group.chunks[column].zone();
                 if zone.null_count > 0 && (key.nulls_first || zone.null_count == group.rows) {
                     return Literal::null(self.schema.field(key.column).data_type().clone()).ok();
@@ -97,7 +94,7 @@ impl TopRows {
                 if key.descending { zone.max.clone() } else { zone.min.clone() }
             })
             .collect();
-        let mut places: Vec<usize> = (0..groups.len()).collect();
+        let mut places: Vec<usize> = (0..best.len()).collect();
         // What is not known may be best.
         places.sort_by(|a, b| match (&best[*a], &best[*b]) {
             (Some(a), Some(b)) => self.first.order(a, b),

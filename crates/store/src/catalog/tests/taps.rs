@@ -416,7 +416,7 @@ fn a_profile_that_nobody_wants_any_more_holds_no_pages() {
 #[test]
 fn a_pool_without_room_for_a_profile_says_so_until_there_is_room() {
     let catalog = catalog(2 * PAGE_BYTES);
-    load(&catalog, "other", LoadMode::Create, 0..1).unwrap();
+    let other = catalog.pool().allocate(&tenant(), PAGE_BYTES).unwrap();
     let statistics = || catalog.statistics(&tenant(), &name("t"));
     let rows_too_many = (1..).map(|eighths| eighths * ROW_GROUP_ROWS as i64 / 8).find(|rows| {
         load(&catalog, "t", LoadMode::Create, 0..*rows).unwrap();
@@ -428,8 +428,7 @@ fn a_pool_without_room_for_a_profile_says_so_until_there_is_room() {
         refused
     });
     assert_eq!(statistics().unwrap_err().kind, ErrorKind::OverLimit);
-    catalog.drop_table(&tenant(), &name("other")).unwrap();
-    await_free(&catalog, PAGE_BYTES as u64);
+    drop(other);
     let profile = Profile::read(&statistics().unwrap()).unwrap().unwrap();
     assert_eq!(Some(profile.rows() as i64), rows_too_many);
 }

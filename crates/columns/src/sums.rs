@@ -1,0 +1,124 @@
+//! What is summed up over the row groups of a table, one at a time, so that a version that adds some costs no more than
+//! these.
+//!
+//! Bounds are never narrowed again: a row group is only taken out when another one with the same rows comes in.
+
+use crate::chunk::{Chunk, RowGroup};
+use crate::distinct::Distinct;
+use farpool_model::cast::u64_from;
+use farpool_model::{ColumnStatistics, Literal, Value};
+use std::cmp::Ordering;
+
+/// See the file's comment.
+#[derive(Clone, Debug)]
+pub(crate) struct Sums {
+    pub rows: u64,
+    pub bytes_plain: u64,
+    pub bytes_outside_pool: u64,
+    pub columns: Vec<ColumnSums>,
+}
+
+#[derive(Clone, Debug, Default)]
+pub(crate) struct ColumnSums {
+    null_count: u64,
+    min: Bound,
+    max: Bound,
+    pub bytes_encoded: u64,
+    pub bytes_plain_most: usize,
+}
+
+/// The outermost of the chunks' bounds.
+#[derive(Clone, Debug, Default)]
+enum Bound {
+    /// There are no values.
+    #[default]
+    None,
+    Known(Literal),
+    /// A chunk with values does not know its own.
+    Unknown,
+}
+
+impl Sums {
+    /// Those of a table of so many columns without rows.
+    pub fn new(columns: usize) -> Sums {
+        let columns = vec![ColumnSums::default(); columns];
+        Sums { rows: 0, bytes_plain: 0, bytes_outside_pool: 0, columns }
+    }
+
+    /// Adds a row group.
+    pub fn add(&mut self, group: &RowGroup) {
+        self.add_again(group);
+        for (column, chunk) in self.columns.iter_mut().zip(&group.chunks) {
+            column.widen(chunk);
+        }
+    }
+
+    /// Adds a row group whose rows were in others that were taken out: the bounds are known.
+    pub fn add_again(&mut self, group: &RowGroup) {
+        self.rows += u64_from(group.rows);
+        self.bytes_plain += u64_from(group.bytes_plain());
+        self.bytes_outside_pool += u64_from(group.bytes_outside_pool());
+        for (column, chunk) in self.columns.iter_mut().zip(&group.chunks) {
+            column.null_count += u64_from(chunk.null_count());
+            column.bytes_encoded += u64_from(chunk.bytes_encoded());
+            column.bytes_plain_most = column.bytes_plain_most.max(chunk.bytes_plain());
+        }
+    }
+
+    /// Takes out a row group that was added.
+    pub fn remove(&mut self, group: &RowGroup) {
+        self.rows -= u64_from(group.rows);
+        self.bytes_plain -= u64_from(group.bytes_plain());
+        self.bytes_outside_pool -= u64_from(group.bytes_outside_pool());
+        for (column, chunk) in self.columns.iter_mut().zip(&group.chunks) {
+            column.null_count -= u64_from(chunk.null_count());
+            column.bytes_encoded -= u64_from(chunk.bytes_encoded());
+        }
+    }
+}
+
+impl ColumnSums {
+    fn widen(&mut self, chunk: &Chunk) {
+        if chunk.null_count() < chunk.rows() {
+            self.min.widen(chunk.zone().min.as_ref(), Ordering::Less);
+            self.max.widen(chunk.zone().max.as_ref(), Ordering::Greater);
+        }
+    }
+
+    pub fn statistics(&self, distinct: &Distinct) -> ColumnStatistics {
+        let (min, max) = (self.min.get(), self.max.get());
+        let boolean = match (min.map(Literal::value), max.map(Literal::value)) {
+            (Some(Value::Bool(min)), Some(Value::Bool(max))) => Some(if min == max { 1 } else { 2 }),
+            _ => None,
+        };
+        ColumnStatistics {
+            null_count: self.null_count,
+            min: min.cloned(),
+            max: max.cloned(),
+            distinct_count: boolean.or_else(|| distinct.count()),
+            distinct_estimate: None,
+            spread: None,
+            bytes_encoded: self.bytes_encoded,
+        }
+    }
+}
+
+impl Bound {
+    fn get(&self) -> Option<&Literal> {
+        match self {
+            Bound::Known(bound) => Some(bound),
+            Bound::None | Bound::Unknown => None,
+        }
+    }
+
+    /// Takes in the bound of one more chunk with values, which lies further out if it compares as `outer`.
+    fn widen(&mut self, of_chunk: Option<&Literal>, outer: Ordering) {
+        let is_further = |bound: &Literal| of_chunk.is_some_and(|new| new.compare(bound) == Some(outer));
+        match (&*self, of_chunk) {
+            (Bound::Unknown, _) => {}
+            (_, None) => *self = Bound::Unknown,
+            (Bound::Known(bound), Some(_)) if !is_further(bound) => {}
+            (_, Some(new)) => *self = Bound::Known(new.clone()),
+        }
+    }
+}

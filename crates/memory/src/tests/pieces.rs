@@ -1,0 +1,194 @@
+//! Random pieces of tenants, against a model that knows of each only where it lies.
+
+use super::{pool, tenant};
+use crate::{Extent, Lease, PageId, Pool};
+use farpool_model::ErrorKind;
+use farpool_model::limits::PAGE_BYTES;
+use proptest::prelude::*;
+use std::collections::{BTreeMap, BTreeSet};
+use std::ops::Range;
+use std::sync::Arc;
+
+const PAGES: usize = 24;
+const TENANTS: usize = 3;
+
+#[derive(Clone, Debug)]
+enum Step {
+    Allocate { tenant: usize, bytes: usize },
+    Freeze { which: usize },
+    DropExtent { which: usize },
+    DropLease { which: usize },
+}
+
+fn step() -> impl Strategy<Value = Step> {
+    let bytes = prop_oneof![
+        4 => 0..2_000usize,
+        3 => 0..PAGE_BYTES / 3,
+        1 => PAGE_BYTES - 100..PAGE_BYTES + 100,
+        1 => 0..3 * PAGE_BYTES,
+    ];
+    prop_oneof![
+        6 => (0..TENANTS, bytes).prop_map(|(tenant, bytes)| Step::Allocate { tenant, bytes }),
+        6 => (0..64usize).prop_map(|which| Step::Freeze { which }),
+        1 => (0..64usize).prop_map(|which| Step::DropExtent { which }),
+        4 => (0..64usize).prop_map(|which| Step::DropLease { which }),
+    ]
+}
+
+/// A piece as the model sees it.
+struct Live<T> {
+    held: T,
+    tenant: usize,
+    /// From the beginning of the first piece that there ever was: that of the pool.
+    place: Range<usize>,
+    mark: u8,
+}
+
+#[derive(Default)]
+struct World {
+    base: usize,
+    extents: Vec<Live<Extent>>,
+    leases: Vec<Live<Lease>>,
+    mark: u8,
+}
+
+impl World {
+    fn take<T>(list: &mut Vec<T>, which: usize) -> Option<T> {
+        (!list.is_empty()).then(|| list.swap_remove(which % list.len()))
+    }
+
+    fn places(&self) -> impl Iterator<Item = (usize, &Range<usize>)> {
+        let extents = self.extents.iter().map(|live| (live.tenant, &live.place));
+        extents.chain(self.leases.iter().map(|live| (live.tenant, &live.place)))
+    }
+
+    /// The pages that pieces reach into, and whose they are.
+    fn pages(&self) -> BTreeMap<usize, BTreeSet<usize>> {
+        let mut pages: BTreeMap<usize, BTreeSet<usize>> = BTreeMap::new();
+        for (tenant, place) in self.places() {
+            let of_piece = place.start / PAGE_BYTES..place.end.div_ceil(PAGE_BYTES);
+            for page in of_piece {
+                pages.entry(page).or_default().insert(tenant);
+            }
+        }
+        pages
+    }
+
+    fn apply(&mut self, pool: &Arc<Pool>, step: &Step) {
+        match *step {
+            Step::Allocate { tenant: number, bytes } => {
+                self.mark = self.mark.wrapping_add(1);
+                let count = self.pages().len();
+                let mut held = match pool.allocate_piece(&tenant(number), bytes) {
+                    Ok(held) => held,
+                    Err(error) => {
+                        assert_eq!(error.kind, ErrorKind::OverLimit);
+                        assert!(count + bytes.div_ceil(PAGE_BYTES).max(1) > PAGES, "{error}");
+                        return;
+                    }
+                };
+                assert_eq!(held.len(), bytes.max(1).next_multiple_of(64));
+                let start = held.as_mut_slice().as_ptr() as usize - self.base;
+                assert!(start.is_multiple_of(64));
+                held.as_mut_slice().fill(self.mark);
+                let place = start..start + held.len();
+                self.extents.push(Live { held, tenant: number, place, mark: self.mark });
+            }
+            Step::Freeze { which } => {
+                let Some(Live { held, tenant, place, mark }) = Self::take(&mut self.extents, which) else {
+                    return;
+                };
+                let held = held.freeze(place.len());
+                self.leases.push(Live { held, tenant, place, mark });
+            }
+            Step::DropExtent { which } => drop(Self::take(&mut self.extents, which)),
+            Step::DropLease { which } => drop(Self::take(&mut self.leases, which)),
+        }
+    }
+
+    fn check(&self, pool: &Pool) {
+        let mut places: Vec<&Range<usize>> = self.places().map(|(_, place)| place).collect();
+        places.sort_by_key(|place| place.start);
+        assert!(places.is_sorted_by(|one, next| one.end <= next.start), "pieces overlap");
+        for live in &self.leases {
+            assert!(live.held.iter().step_by(97).all(|byte| *byte == live.mark));
+        }
+        let pages = self.pages();
+        assert!(pages.values().all(|tenants| tenants.len() == 1), "a page is of one tenant");
+        for (name, bytes) in &pool.usage().tenants {
+            let number = (0..TENANTS).find(|number| tenant(*number) == *name).unwrap();
+            let own = pages.values().filter(|tenants| tenants.contains(&number)).count();
+            assert_eq!(*bytes, (own * PAGE_BYTES) as u64, "whole pages are counted, and given back");
+        }
+        pages.iter().for_each(|(page, tenants)| self.check_raw(pool, *page, *tenants.first().unwrap()));
+    }
+
+    fn check_raw(&self, pool: &Pool, page: usize, owner: usize) {
+        let id = PageId(page as u32);
+        let within =
+            |place: &Range<usize>| place.start < (page + 1) * PAGE_BYTES && place.end > page * PAGE_BYTES;
+        let stranger = tenant((owner + 1) % TENANTS);
+        assert_eq!(pool.read_raw(&stranger, id, 0..1).unwrap_err().kind, ErrorKind::Denied);
+        let read = pool.read_raw(&tenant(owner), id, 0..PAGE_BYTES);
+        if self.extents.iter().any(|live| within(&live.place)) {
+            return assert_eq!(read.unwrap_err().kind, ErrorKind::Unavailable);
+        }
+        let read = read.unwrap();
+        for live in self.leases.iter().filter(|live| within(&live.place)) {
+            assert!(live.held.pages().contains(&id));
+            let first = live.place.start.max(page * PAGE_BYTES) - page * PAGE_BYTES;
+            assert_eq!(read[first], live.mark);
+        }
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(48))]
+
+    #[test]
+    fn pieces_agree_with_a_naive_model(steps in prop::collection::vec(step(), 1..120)) {
+        let pool = pool(PAGES);
+        let base = pool.mapping().at(0).as_ptr() as usize;
+        let mut world = World { base, ..World::default() };
+        for step in &steps {
+            world.apply(&pool, step);
+            world.check(&pool);
+        }
+        drop(world);
+        prop_assert_eq!(pool.usage().bytes_used, 0);
+    }
+}
+
+#[test]
+fn small_pieces_share_pages_and_what_is_free_is_used_again() {
+    let pool = pool(4);
+    let piece = |bytes: usize| pool.allocate_piece(&tenant(0), bytes).unwrap().freeze(bytes);
+    let mut pieces: Vec<Lease> = (0..2 * PAGE_BYTES / 1024).map(|_| piece(1000)).collect();
+    assert_eq!(pool.bytes_used(), 2 * PAGE_BYTES);
+    // A gap of each second piece, which a smaller one fits and a larger one does not.
+    let mut index = 0;
+    pieces.retain(|_| {
+        index += 1;
+        index % 2 == 0
+    });
+    let small: Vec<Lease> = pieces.iter().map(|_| piece(900)).collect();
+    assert_eq!(pool.bytes_used(), 2 * PAGE_BYTES);
+    let large = piece(2000);
+    assert_eq!(pool.bytes_used(), 3 * PAGE_BYTES);
+    let last = pieces.pop();
+    drop((pieces, small, large));
+    assert_eq!(pool.bytes_used(), PAGE_BYTES, "a piece keeps its page and no other");
+    drop(last);
+    assert_eq!(pool.bytes_used(), 0);
+}
+
+#[test]
+fn a_page_that_went_back_reads_as_zeros_for_the_next_tenant() {
+    let pool = pool(1);
+    let mut extent = pool.allocate_piece(&tenant(0), 100).unwrap();
+    extent.as_mut_slice().fill(7);
+    assert_eq!(pool.allocate_piece(&tenant(1), 1).unwrap_err().kind, ErrorKind::OverLimit);
+    drop(extent);
+    let mut extent = pool.allocate_piece(&tenant(1), PAGE_BYTES).unwrap();
+    assert!(extent.as_mut_slice().iter().all(|byte| *byte == 0));
+}
