@@ -3,7 +3,7 @@
 use crate::remote::connection::Patience;
 use crate::remote::dial::Dialer;
 use crate::remote::memory::Results;
-use crate::remote::{Connector, RemotePool};
+use crate::remote::{ClientOptions, Connector, RemotePool};
 use arrow_array::{ArrayRef, Int64Array, RecordBatch};
 use arrow_schema::SchemaRef;
 use async_trait::async_trait;
@@ -127,7 +127,7 @@ where
     F: Future<Output = ()> + Send + 'static,
 {
     let url = "farpool://fake:1".parse().unwrap();
-    let mut dialer = Dialer::new(&url, None, Arc::new(Fake(script)));
+    let mut dialer = Dialer::new(&url, ClientOptions::default(), Arc::new(Fake(script)));
     dialer.patience = patience;
     dialer
 }
