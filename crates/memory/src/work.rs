@@ -19,6 +19,9 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::task::{Context, Poll, Waker};
+use std::time::Duration;
+
+mod blocking;
 
 /// The part of the limit that stays free for other tenants.
 const FREE_FOR_OTHERS: usize = 8;
@@ -200,6 +203,17 @@ impl Account {
         Waiting { account: self.clone(), bytes, ticket: None }
     }
 
+    /// The error of whoever has waited for `bytes` in vain, with sizes.
+    pub fn refused_after(&self, waited: Duration, bytes: usize) -> Error {
+        let seconds = waited.as_secs();
+        match self.try_reserve(bytes) {
+            Err(error) => {
+                Error { message: format!("waited {seconds} s for memory: {}", error.message), ..error }
+            }
+            Ok(_) => Error::over_limit(format!("waited {seconds} s for memory")).advise("try again"),
+        }
+    }
+
     /// Accounts for `bytes` that are in use already, whether there is room for them or not.
     pub fn take(&self, bytes: usize) -> Reservation {
         let mut reservation = self.empty();
@@ -233,6 +247,11 @@ impl Reservation {
     /// How many.
     pub fn bytes(&self) -> usize {
         self.bytes
+    }
+
+    /// What it is a part of.
+    pub fn account(&self) -> &Account {
+        &self.account
     }
 
     /// Reserves `more` bytes if they are to be had now.

@@ -48,12 +48,7 @@ pub(crate) async fn admit(account: &Account, run: &Run) -> Result<()> {
 
 /// The error of whoever waited in vain.
 pub(crate) fn waited(account: &Account, bytes: usize) -> Error {
-    let seconds = limits::WORK_WAIT_MS_MAX / 1000;
-    // It says the sizes.
-    match account.try_reserve(bytes) {
-        Err(error) => Error { message: format!("waited {seconds} s for memory: {}", error.message), ..error },
-        Ok(_) => Error::over_limit(format!("waited {seconds} s for memory")).advise("try again"),
-    }
+    account.refused_after(PATIENCE, bytes)
 }
 
 /// The error of whoever would have to wait where nothing can: a connection that no runtime serves.

@@ -7,7 +7,7 @@
 use crate::admission;
 use crate::job::Job;
 use crate::node::Node;
-use crate::profiles::StatisticsTask;
+use crate::profiles::{ProfileMemory, StatisticsTask};
 use crate::rights::{Right, Verb};
 use arrow_array::RecordBatch;
 use arrow_schema::Schema;
@@ -21,6 +21,7 @@ use farpool_pipeline::{BoundProgram, Cancel, Class, Region, Run, Sink, Task, Tas
 use farpool_store::{AwaitedStatistics, Load};
 use std::sync::Arc;
 use std::time::Duration;
+use tokio::runtime::Handle;
 
 /// Who asks: a tenant's client, with its right, its share of the node's time and memory, how long its requests may take,
 /// and a flag that says when it no longer wants what it asked for. Clones are the same caller.
@@ -129,15 +130,22 @@ impl Caller {
     }
 
     /// Has the workers find out what is not there yet within the caller's share; `then` gets what comes of it, or
-    /// `Cancelled` if the caller's flag was set before.
+    /// `Cancelled` if the caller's flag was set before, or `OverLimit` if `runtime` has waited for memory in vain.
     pub(crate) fn submit_statistics(
         &self,
         statistics: AwaitedStatistics,
+        runtime: Option<Handle>,
         then: impl FnOnce(Result<TableStatistics>) + Send + 'static,
     ) {
         let turn = self.node.shares().turns(&self.tenant).line_up(self.waker());
-        let task = StatisticsTask::new(statistics, turn, self.cancel.clone(), then);
+        let task =
+            StatisticsTask::new(statistics, turn, self.profile_memory(runtime), self.cancel.clone(), then);
         self.node.scheduler().submit(&self.region, Class::Foreground, Arc::new(task));
+    }
+
+    /// Memory for a profile that the caller waits for; `runtime` waits for that.
+    pub(crate) fn profile_memory(&self, runtime: Option<Handle>) -> ProfileMemory {
+        ProfileMemory::new(self.account.clone(), runtime, self.waker())
     }
 
     /// The schema and the version of a table that a program may read.

@@ -2,7 +2,7 @@
 //! and its turns to have profiles made that somebody waits for.
 
 use crate::background::BackgroundThreads;
-use crate::profiles::ProfileLine;
+use crate::profiles::{Lines, ProfileLine};
 use crate::turns::Turns;
 use farpool_model::TenantName;
 use farpool_pipeline::{Region, Scheduler, TenantShare};
@@ -18,6 +18,7 @@ pub(crate) struct Shares {
     weights: BTreeMap<TenantName, u32>,
     /// Threads for work in the background where the node has no workers.
     threads: Option<Arc<BackgroundThreads>>,
+    lines: Arc<Lines>,
     shares: Mutex<BTreeMap<TenantName, Share>>,
 }
 
@@ -35,7 +36,7 @@ impl Shares {
         weights: BTreeMap<TenantName, u32>,
         threads: Option<Arc<BackgroundThreads>>,
     ) -> Self {
-        Shares { scheduler, weights, threads, shares: Mutex::default() }
+        Shares { scheduler, weights, threads, lines: Arc::default(), shares: Mutex::default() }
     }
 
     /// A share for one more client of `tenant`.
@@ -55,7 +56,7 @@ impl Shares {
         }
         let time = self.scheduler.add_tenant(self.weights.get(tenant).copied().unwrap_or(1));
         let region = self.scheduler.add_region(&time);
-        let profiles = Arc::new(ProfileLine::new(self.scheduler.clone(), region));
+        let profiles = Arc::new(ProfileLine::new(self.scheduler.clone(), region, self.lines.clone()));
         let share = Share { time, profiles, turns: Arc::default() };
         shares.insert(tenant.clone(), share.clone());
         share

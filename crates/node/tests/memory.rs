@@ -3,10 +3,12 @@
 
 mod common;
 
+use arrow_schema::DataType;
 use common::*;
 use farpool_memory::{Account, Reservation};
 use farpool_model::{
-    Aggregate, AggregateFunction, ErrorKind, LoadMode, NamedExpr, Output, Program, TenantName, limits,
+    Aggregate, AggregateFunction, ErrorKind, Expr, Literal, LoadMode, NamedExpr, Output, Program, ResultForm,
+    TenantName, Value, limits,
 };
 use farpool_transfer::Pool;
 use farpool_wire::{FrameHeader, FrameKind, Request, Response};
@@ -34,7 +36,7 @@ fn many_groups() -> Program {
         function: AggregateFunction::Count,
         arguments: Vec::new(),
         filter: None,
-        data_type: arrow_schema::DataType::Int64,
+        data_type: DataType::Int64,
     };
     let keys = vec![NamedExpr::column(&schema, 3)];
     Program {
@@ -130,6 +132,51 @@ async fn a_load_waits_for_memory_and_its_rows_are_all_there() {
     assert_eq!(error.kind, ErrorKind::OverLimit, "{error:?}");
     drop(held);
     load(&pool, "less", LoadMode::Create, 10).await.unwrap();
+}
+
+/// Rows whose `id` is one of some thousand, in a plan that takes megabytes while it is decoded.
+fn one_of_many() -> Program {
+    let int = |value: i128| Literal::new(Value::Int(value), DataType::Int64).unwrap();
+    let list = (0..8000).map(|value| int(3 * value)).collect();
+    Program { filter: Some(Expr::InList(Box::new(Expr::Column(0)), list)), ..scan("t") }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_large_plan_waits_for_memory_to_be_decoded() {
+    let server = Server::working_within(WORK).await;
+    let pool = server.connect().await;
+    load(&pool, "t", LoadMode::Create, 100).await.unwrap();
+    let schema = farpool_model::schema::canonical_schema(&batch(0, 0).schema()).unwrap();
+    let held = leave(&server, 2 << 20);
+    let before = server.node.work().usage().bytes_used;
+    let program = one_of_many();
+    let preparing = pool.prepare(&program, &schema);
+    tokio::pin!(preparing);
+    assert!(timeout(Duration::from_millis(300), &mut preparing).await.is_err(), "there is no memory for it");
+    assert!(server.node.work().is_short());
+    // While it waits, it holds its message alone; and what is small does not wait behind it.
+    eventually("it waits", || server.node.work().usage().bytes_used < before + (1 << 20)).await;
+    pool.prepare(&scan("t"), &schema).await.unwrap();
+    drop(held);
+    let handle = timeout(PATIENCE, preparing).await.expect("it is decoded").unwrap();
+    let rows = collect(pool.execute_prepared(&handle, None, 1).await.unwrap()).await.unwrap();
+    assert_eq!(integers(&rows, 0), (0..34).map(|id| 3 * id).collect::<Vec<i64>>());
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_large_plan_that_nobody_wants_any_more_does_not_wait() {
+    let server = Server::working_within(WORK).await;
+    let pool = server.connect().await;
+    load(&pool, "t", LoadMode::Create, 100).await.unwrap();
+    let held = leave(&server, 1 << 20);
+    let schema = farpool_model::schema::canonical_schema(&batch(0, 0).schema()).unwrap();
+    let plan = farpool_wire::substrait::encode_program(&one_of_many(), &schema).unwrap();
+    let mut raw = Raw::connect(&server).await;
+    raw.send(1, &Request::Execute { plan, schema: None, results: ResultForm::Plain }).await;
+    eventually("it waits", || server.node.work().is_short()).await;
+    raw.send(1, &Request::Cancel).await;
+    eventually("nobody waits", || !server.node.work().is_short()).await;
+    drop(held);
 }
 
 /// What the node says to `raw` on `stream`, other than credit, in the end.

@@ -12,5 +12,5 @@ mod catalog;
 pub mod source;
 
 pub use catalog::{
-    AwaitedProfile, AwaitedStatistics, Catalog, Gathering, Helpers, Load, Piece, PieceDone, Profiler,
+    AwaitedProfile, AwaitedStatistics, Catalog, Gathering, Helpers, Load, Piece, PieceDone, Profiler, Stepped,
 };

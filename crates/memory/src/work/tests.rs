@@ -172,3 +172,23 @@ proptest! {
         prop_assert_eq!(memory.usage().bytes_used, 0);
     }
 }
+
+#[test]
+fn a_thread_waits_for_memory_but_not_without_end() {
+    let memory = WorkMemory::new(100);
+    let account = memory.account(&TenantName::default());
+    let others = account.try_reserve(80).unwrap();
+    let error = account.reserve_blocking(50, Duration::from_millis(10)).unwrap_err();
+    assert!(error.message.contains("50 B") && error.message.contains("20 B"), "{error:?}");
+    assert!(!memory.is_short(), "it does not wait any more");
+    assert!(account.reserve_blocking(101, Duration::from_secs(60)).is_err(), "at once");
+    std::thread::scope(|scope| {
+        let waiting = scope.spawn(|| account.reserve_blocking(50, Duration::from_secs(60)).unwrap().bytes());
+        while !memory.is_short() {
+            std::thread::yield_now();
+        }
+        drop(others);
+        assert_eq!(waiting.join().unwrap(), 50);
+    });
+    assert_eq!(account.reserve_blocking(100, Duration::ZERO).unwrap().bytes(), 100);
+}

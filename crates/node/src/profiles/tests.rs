@@ -3,10 +3,14 @@
 use super::*;
 use crate::{Caller, Environment, Node, NodeConfig};
 use arrow_array::{ArrayRef, Int64Array, RecordBatch};
+use farpool_memory::{Reservation, WorkMemory};
 use farpool_model::{ErrorKind, LoadMode, TableInfo, TableName, TenantName};
 use farpool_pipeline::Attempt;
+use farpool_pipeline::Class;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::SeqCst};
 use std::time::Duration;
+use tokio::runtime::Handle;
+use tokio::task::yield_now;
 
 /// A look at it takes as long as a step may.
 #[derive(Debug, Default)]
@@ -29,9 +33,13 @@ impl Ticking {
 }
 
 fn node(weights: &[(&str, u32)]) -> (Arc<Node>, Arc<Ticking>) {
-    let clock = Arc::new(Ticking::default());
+    node_within(limits::WORK_BYTES_DEFAULT, weights)
+}
+
+fn node_within(work_bytes: usize, weights: &[(&str, u32)]) -> (Arc<Node>, Arc<Ticking>) {
+    let (clock, work) = (Arc::new(Ticking::default()), WorkMemory::new(work_bytes));
     let weights = weights.iter().map(|(name, weight)| (TenantName::new(*name).unwrap(), *weight)).collect();
-    let config = NodeConfig { memory_bytes: 256 << 20, weights, ..NodeConfig::default() };
+    let config = NodeConfig { memory_bytes: 256 << 20, work, weights, ..NodeConfig::default() };
     let environment = Environment { clock: clock.clone(), background_threads: 0, ..Environment::of_system() };
     (Node::assemble(config, environment).unwrap(), clock)
 }
@@ -72,7 +80,8 @@ fn ask(caller: &Caller, table: &str) -> Arc<Mutex<Option<Result<TableStatistics>
     let answer = Arc::new(Mutex::new(None));
     let to = answer.clone();
     let statistics = caller.await_statistics(&name(table)).unwrap();
-    caller.submit_statistics(statistics, move |outcome| *to.lock() = Some(outcome));
+    let runtime = Handle::try_current().ok();
+    caller.submit_statistics(statistics, runtime, move |outcome| *to.lock() = Some(outcome));
     answer
 }
 
@@ -178,6 +187,100 @@ fn two_who_wait_for_the_same_profile_both_get_it() {
     }
 }
 
+/// Takes all the memory that `caller` could have.
+fn take_all(caller: &Caller) -> Reservation {
+    caller.account().try_reserve(caller.account().free()).unwrap()
+}
+
+/// Lets those go on that wait for memory.
+async fn others_go_on() {
+    for _ in 0..10 {
+        yield_now().await;
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn who_asks_for_a_profile_waits_for_its_memory_and_not_without_end() {
+    let (node, clock) = node_within(limits::WORK_BYTES_MIN, &[]);
+    let ann = caller(&node, "ann");
+    load(&ann, "t", LoadMode::Create, 5);
+    clock.pass();
+    for in_vain in [true, false] {
+        let others = take_all(&ann);
+        let answer = ask(&ann, "t");
+        while work(&node, Class::Foreground) {}
+        others_go_on().await;
+        assert!(node.work().is_short() && answer.lock().is_none() && !work(&node, Class::Foreground));
+        if in_vain {
+            tokio::time::advance(Duration::from_millis(limits::WORK_WAIT_MS_MAX + 1)).await;
+            others_go_on().await;
+        }
+        drop(others);
+        others_go_on().await;
+        while work(&node, Class::Foreground) {}
+        let outcome = answer.lock().take().unwrap();
+        match outcome {
+            Ok(statistics) => assert!(!in_vain && statistics.table.rows_profiled.is_none()),
+            Err(error) => assert!(in_vain && error.message.contains("waited 30 s"), "{error:?}"),
+        }
+        assert!(!node.work().is_short());
+    }
+    while work(&node, Class::Background) {}
+    assert_eq!(node.scheduler().running(), 0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn who_waits_for_the_memory_of_a_profile_and_goes_is_out_of_the_way() {
+    let (node, clock) = node_within(limits::WORK_BYTES_MIN, &[]);
+    let ann = caller(&node, "ann");
+    load(&ann, "t", LoadMode::Create, 5);
+    clock.pass();
+    let others = take_all(&ann);
+    let cancel = Cancel::new();
+    let answer = ask(&ann.until(cancel.clone()), "t");
+    while work(&node, Class::Foreground) {}
+    others_go_on().await;
+    assert!(node.work().is_short());
+    cancel.set();
+    ann.wake();
+    while work(&node, Class::Foreground) {}
+    others_go_on().await;
+    assert!(!node.work().is_short());
+    assert_eq!(answer.lock().take().unwrap().unwrap_err().kind, ErrorKind::Cancelled);
+    drop(others);
+}
+
+#[test]
+fn profiles_that_lack_memory_rest_and_keep_nobody_from_going_on() {
+    let (node, clock) = node_within(limits::WORK_BYTES_MIN, &[]);
+    let (ann, bob) = (caller(&node, "ann"), caller(&node, "bob"));
+    for (of, table) in [(&ann, "a"), (&ann, "b"), (&bob, "c"), (&bob, "d")] {
+        load(of, table, LoadMode::Create, 5);
+    }
+    clock.pass();
+    // One of them has begun.
+    assert!(work(&node, Class::Background));
+    let others = take_all(&ann);
+    let rounds = (0..200).take_while(|_| work(&node, Class::Background)).count();
+    assert!(rounds < 200, "where all lack memory, they rest");
+    let made =
+        || [(&ann, "a"), (&ann, "b"), (&bob, "c"), (&bob, "d")].map(|(of, table)| is_profiled(of, table));
+    // Its memory is enough for the others, one after the other.
+    for _ in 0..1000 {
+        clock.pass();
+        work(&node, Class::Background);
+    }
+    assert!(made().contains(&true), "{:?}", made());
+    drop(others);
+    for _ in 0..1000 {
+        clock.pass();
+        work(&node, Class::Background);
+    }
+    assert_eq!(made(), [true; 4]);
+    assert!(!node.work().is_short());
+    assert_eq!(node.scheduler().running(), 0);
+}
+
 #[test]
 fn a_table_that_is_dropped_has_no_profile_made_but_for_who_waits() {
     let (node, clock) = node(&[]);
@@ -256,7 +359,7 @@ fn workers_clients_and_those_who_drop_meet_over_the_same_tables() {
                     if let Ok(statistics) = caller.await_statistics(&name(&table)) {
                         asked.fetch_add(1, SeqCst);
                         let answered = answered.clone();
-                        caller.submit_statistics(statistics, move |outcome| {
+                        caller.submit_statistics(statistics, None, move |outcome| {
                             let is_fine = outcome.as_ref().map_or_else(
                                 |error| error.kind == ErrorKind::Cancelled,
                                 |statistics| statistics.columns.iter().all(|column| column.sketch.is_some()),

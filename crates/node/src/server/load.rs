@@ -11,7 +11,7 @@
 use super::connection::{Connection, Work};
 use super::inbox::{Inbox, Taken};
 use crate::admission::{PATIENCE, cannot_wait, waited};
-use crate::profiles;
+use crate::profiles::{self, ProfileMemory};
 use arrow_schema::SchemaRef;
 use farpool_memory::Reservation;
 use farpool_model::{Clock, Error, Result, TableInfo, limits};
@@ -90,9 +90,15 @@ enum Phase {
     /// Rows come in. Boxed, as are large variants everywhere.
     Open(Box<Open>),
     /// All rows are encoded, but profiles are to be made before they are published.
-    Behind(Box<Open>, Arc<AwaitedProfile>),
+    Behind(Box<Open>, Arc<Behind>),
     /// A worker decides how it goes on.
     Taken,
+}
+
+/// Profiles of others that a load waits for.
+struct Behind {
+    profile: AwaitedProfile,
+    memory: ProfileMemory,
 }
 
 struct Open {
@@ -112,7 +118,7 @@ enum Step {
     Begin(Message),
     Decode(Message, SchemaRef),
     Encode(Piece),
-    KeepUp(Arc<AwaitedProfile>),
+    KeepUp(Arc<Behind>),
     Commit(Box<Open>),
     /// The client is gone: what was loaded is dropped.
     Abandon(Phase),
@@ -172,13 +178,18 @@ impl LoadTask {
                 let done = piece.run();
                 self.settle(|open, _, _| open.load.done(done))?;
             }
-            Step::KeepUp(profile) => match profiles::step(&profile, clock, || self.inbox.is_closed()) {
-                // Whether there is a profile in the end does not concern the load.
-                Progress::Worked | Progress::Done => {}
-                Progress::Busy => return Ok(Progress::Busy),
-            },
+            Step::KeepUp(behind) => {
+                let Behind { profile, memory } = &*behind;
+                match profiles::step(profile, memory, clock, || self.inbox.is_closed()) {
+                    // Whether there is a profile in the end does not concern the load.
+                    Ok(Progress::Worked | Progress::Done) => {}
+                    Ok(Progress::Busy) => return Ok(Progress::Busy),
+                    // Nor does it wait for one without end.
+                    Err(error) => profile.give_up(&error),
+                }
+            }
             Step::Commit(open) => match open.load.profile_before(self.connection.caller.waker()) {
-                Some(profile) => self.state.lock().phase = Phase::Behind(open, Arc::new(profile)),
+                Some(profile) => self.fall_behind(open, profile),
                 None => {
                     *self.outcome.lock() = Some(Ok(open.load.publish()?));
                     return Ok(Progress::Done);
@@ -191,6 +202,15 @@ impl LoadTask {
             Step::Nothing => return Ok(Progress::Busy),
         }
         Ok(Progress::Worked)
+    }
+
+    /// Has the load wait for a profile, which may wait for memory: it holds none meanwhile that others could have.
+    fn fall_behind(&self, open: Box<Open>, profile: AwaitedProfile) {
+        let connection = &self.connection;
+        let memory = connection.caller.profile_memory(connection.runtime.clone());
+        let mut state = self.state.lock();
+        state.phase = Phase::Behind(open, Arc::new(Behind { profile, memory }));
+        state.held.set(0);
     }
 
     fn open(&self, message: &Message) -> Result<()> {
@@ -299,7 +319,10 @@ impl State {
                 return open.load.has_piece() || self.in_hand > 0 || news;
             }
             Phase::Open(open) => open.load.has_piece(),
-            Phase::Behind(_, profile) => return profile.has_step() || inbox.is_closed(),
+            Phase::Behind(_, behind) => {
+                let Behind { profile, memory } = &**behind;
+                return profile.has_step() || memory.has_come() || inbox.is_closed();
+            }
             Phase::Taken => false,
         };
         has_piece || self.in_hand > 0 || inbox.has_news()
@@ -318,13 +341,13 @@ impl State {
                 }
                 None => Step::Commit(open),
             },
-            Phase::Behind(open, profile) if profile.is_settled() => {
-                drop(profile);
+            Phase::Behind(open, behind) if behind.profile.is_settled() => {
+                drop(behind);
                 Step::Commit(open)
             }
-            Phase::Behind(open, profile) => {
-                self.phase = Phase::Behind(open, profile.clone());
-                Step::KeepUp(profile)
+            Phase::Behind(open, behind) => {
+                self.phase = Phase::Behind(open, behind.clone());
+                Step::KeepUp(behind)
             }
             Phase::Taken => Step::Nothing,
         };

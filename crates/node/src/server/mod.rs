@@ -13,6 +13,7 @@ mod lobby;
 mod meter;
 mod outbox;
 mod packing;
+mod plans;
 mod programs;
 mod pulse;
 mod requests;

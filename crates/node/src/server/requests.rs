@@ -4,7 +4,9 @@
 //! within the caller's share.
 
 use super::connection::{Asked, Connection, Work};
+use super::plans::PlanMemory;
 use super::programs::Starting;
+use crate::admission::cannot_wait;
 use crate::{Caller, Shape};
 use arrow_schema::SchemaRef;
 use farpool_columns::Table;
@@ -26,6 +28,16 @@ enum Outcome {
     Started,
     /// What the rows of a table hold is to be found out first.
     Statistics(Box<AwaitedStatistics>),
+    /// It is to be looked at again when there is so much memory for its plan.
+    Waits(Box<Looked>, usize),
+}
+
+/// A request that a worker is to look at.
+struct Looked {
+    connection: Arc<Connection>,
+    message: Message,
+    asked: Asked,
+    memory: PlanMemory,
 }
 
 /// Opens a stream for the request in `message`, and has it looked at.
@@ -42,19 +54,53 @@ pub(super) fn begin(connection: &Arc<Connection>, message: Message) -> Result<()
         connection.fail(stream, Error::invalid(format!("{kind} does not belong here")));
         return Ok(());
     }
-    let (to, of) = (connection.clone(), connection.clone());
     // What has come is there, whether there is room for it or not; the next bytes are read when there is.
-    let mut held = connection.caller.account().take(message.body.len());
-    let caller = connection.caller.until(asked.cancel.clone());
-    let work = move |caller: &Caller| carry_out(caller, &of, &message, &asked, &mut held);
-    let asker = caller.clone();
-    caller.spawn(work, move |outcome| match outcome {
-        Ok(Outcome::Answer(messages)) => to.end(stream, messages),
-        Ok(Outcome::Started) => {}
-        Ok(Outcome::Statistics(statistics)) => tell_statistics(to, asker, stream, *statistics),
-        Err(error) => to.fail(stream, error),
-    });
+    let memory = PlanMemory::new(connection.caller.account().take(message.body.len()));
+    Looked { connection: connection.clone(), message, asked, memory }.look();
     Ok(())
+}
+
+impl Looked {
+    /// Has a worker carry the request out, or begin with it.
+    fn look(self) {
+        let (to, stream) = (self.connection.clone(), self.message.stream);
+        let caller = self.connection.caller.until(self.asked.cancel.clone());
+        let asker = caller.clone();
+        let work = move |caller: &Caller| self.carry_out(caller);
+        caller.spawn(work, move |outcome| match outcome {
+            Ok(Outcome::Answer(messages)) => to.end(stream, messages),
+            Ok(Outcome::Started) => {}
+            Ok(Outcome::Statistics(statistics)) => tell_statistics(to, asker, stream, *statistics),
+            Ok(Outcome::Waits(request, bytes)) => request.wait_for(bytes),
+            Err(error) => to.fail(stream, error),
+        });
+    }
+
+    fn carry_out(mut self, caller: &Caller) -> Result<Outcome> {
+        let outcome = carry_out(caller, &self.connection, &self.message, &self.asked, &mut self.memory);
+        match self.memory.wait_wanted() {
+            Some(bytes) => Ok(Outcome::Waits(Box::new(self), bytes)),
+            None => outcome,
+        }
+    }
+
+    /// Looks again once there are `bytes` for its plan, unless the client has given it up by then.
+    fn wait_for(mut self, bytes: usize) {
+        let (connection, stream) = (self.connection.clone(), self.message.stream);
+        let Some(runtime) = &connection.runtime else { return connection.fail(stream, cannot_wait()) };
+        let gone = self.asked.gone.clone();
+        runtime.spawn(async move {
+            let reserved = tokio::select! {
+                biased;
+                () = gone.notified() => return,
+                reserved = self.memory.wait(bytes) => reserved,
+            };
+            match reserved {
+                Ok(()) => self.look(),
+                Err(error) => self.connection.fail(stream, error),
+            }
+        });
+    }
 }
 
 /// Whether a message of this kind asks for something by itself.
@@ -68,31 +114,34 @@ fn carry_out(
     connection: &Arc<Connection>,
     message: &Message,
     asked: &Asked,
-    held: &mut Reservation,
+    memory: &mut PlanMemory,
 ) -> Result<Outcome> {
-    let begin = |run, answer, results, held| {
+    let begin = |run, answer, results, memory: &mut PlanMemory| {
         let (connection, stream) = (connection.clone(), message.stream);
-        Starting { connection, stream, run, answer, results }.begin(caller, asked, held)
+        // The program is among what the run needs.
+        Starting { connection, stream, run, answer, results }.begin(caller, asked, memory.without_plan())
     };
     let response = match Request::decode(message, None)? {
         Request::Prepare { plan, schema } => {
-            let program = prepare(caller, connection, &plan, schema)?;
+            let program = prepare(caller, connection, &plan, schema, memory)?;
             let answers = answers(&program);
-            keep(caller, connection, message.stream, plan.len(), program)?;
+            let held = memory.keep(plan.len() + program.bytes())?;
+            keep(connection, message.stream, program, held);
             answers
         }
         Request::Execute { plan, schema, results } => {
-            let program = prepare(caller, connection, &plan, schema)?;
+            let program = prepare(caller, connection, &plan, schema, memory)?;
             let run = caller.start(&program, None, shape(results))?;
-            begin(run, answers(&program), results, held)?;
+            begin(run, answers(&program), results, memory)?;
             return Ok(Outcome::Started);
         }
         Request::ExecutePrepared { handle, conditions, results } => {
             let kept = connection.shelf.lock().get(handle);
             let kept = kept.ok_or_else(|| Error::stale(format!("nothing is kept under handle {handle}")))?;
-            let conditions = conditions.map(|plan| read_conditions(&kept, &plan)).transpose()?.flatten();
+            let conditions =
+                conditions.map(|plan| read_conditions(&kept, &plan, memory)).transpose()?.flatten();
             let run = caller.start(&kept, conditions.as_ref(), shape(results))?;
-            begin(run, Response::Unchanged, results, held)?;
+            begin(run, Response::Unchanged, results, memory)?;
             return Ok(Outcome::Started);
         }
         Request::Tables => Response::Tables(caller.tables()?),
@@ -124,7 +173,7 @@ fn carry_out(
 /// for a step as well.
 fn tell_statistics(connection: Arc<Connection>, caller: Caller, stream: u32, statistics: AwaitedStatistics) {
     let asker = caller.clone();
-    caller.submit_statistics(statistics, move |outcome| match outcome {
+    caller.submit_statistics(statistics, connection.runtime.clone(), move |outcome| match outcome {
         Ok(statistics) => {
             let write = move |_: &Caller| Response::Statistics(Box::new(statistics)).encode();
             asker.spawn(write, move |written| match written {
@@ -136,23 +185,12 @@ fn tell_statistics(connection: Arc<Connection>, caller: Caller, stream: u32, sta
     });
 }
 
-/// Keeps what was prepared on a stream from a plan of `plan_bytes`, unless the client has given the stream up.
-///
-/// # Errors
-/// `OverLimit` when there is no memory for it.
-fn keep(
-    caller: &Caller,
-    connection: &Connection,
-    stream: u32,
-    plan_bytes: usize,
-    program: BoundProgram,
-) -> Result<()> {
-    let held = caller.account().try_reserve(plan_bytes + program.bytes())?;
+/// Keeps what was prepared on a stream, for which there is `held`, unless the client has given the stream up.
+fn keep(connection: &Connection, stream: u32, program: BoundProgram, held: Reservation) {
     connection.shelf.lock().put(stream, program, held);
     if connection.outbox.with(|lanes| lanes.work(stream).is_none()) {
         connection.shelf.lock().remove(stream);
     }
-    Ok(())
 }
 
 fn shape(results: ResultForm) -> Shape {
@@ -174,6 +212,7 @@ fn prepare(
     connection: &Connection,
     plan: &[u8],
     expected: Option<SchemaFingerprint>,
+    memory: &PlanMemory,
 ) -> Result<BoundProgram> {
     let found = OnceCell::new();
     let schema_of = |name: &TableName| {
@@ -183,7 +222,7 @@ fn prepare(
         drop(found.set((name.clone(), source)));
         Ok(schema)
     };
-    let program = substrait::decode_program(plan, &schema_of)?;
+    let program = substrait::decode_program_within(plan, &schema_of, &|bytes| memory.hold(bytes))?;
     let Some((_, source)) = found.into_inner().filter(|(name, _)| *name == program.table) else {
         return Err(Error::invalid("the plan reads no table, or more than one"));
     };
@@ -247,10 +286,10 @@ fn other_columns(table: &TableName) -> Error {
 }
 
 /// The conditions in a plan over the table of a program that is kept.
-fn read_conditions(kept: &BoundProgram, plan: &[u8]) -> Result<Option<Expr>> {
+fn read_conditions(kept: &BoundProgram, plan: &[u8], memory: &PlanMemory) -> Result<Option<Expr>> {
     let schema_of = |name: &TableName| match *name == kept.prepared().effective.table {
         true => Ok(kept.table().schema.clone()),
         false => Err(Error::invalid("conditions are over another table than the program")),
     };
-    Ok(substrait::decode_program(plan, &schema_of)?.filter)
+    Ok(substrait::decode_program_within(plan, &schema_of, &|bytes| memory.hold(bytes))?.filter)
 }

@@ -179,6 +179,11 @@ impl Scheduler {
 
     /// Rows come in: work in the background rests for a while.
     pub fn rows_came(&self) {
+        self.rest_in_background();
+    }
+
+    /// Has work in the background rest for a while: nothing could be done of it now.
+    pub fn rest_in_background(&self) {
         self.rows_came_ns.store(self.clock.now_ns().max(1), Relaxed);
     }
 

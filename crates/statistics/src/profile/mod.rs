@@ -14,10 +14,12 @@ mod states;
 #[cfg(test)]
 mod tests;
 
-use crate::{Histogram, Moments, Sketch};
+use crate::{BINS_MAX, Histogram, Moments, Sketch, States};
 use arrow_array::{Array, ArrayRef};
 use arrow_schema::{DataType, SchemaRef};
-use farpool_model::{Counters, Error, Literal, NullHandling, Result, SketchParameters, limits, schema};
+use farpool_model::{
+    AggregateFunction, Counters, Error, Literal, NullHandling, Result, SketchParameters, limits, schema,
+};
 use repeats::{Counted, Repeats};
 
 /// What is found out about a table of up to [`limits::TAP_COLUMNS_MAX`] columns. HyperLogLog errs by 0.8 %;
@@ -34,6 +36,11 @@ const EVERYTHING: SketchParameters = SketchParameters {
 /// What is found out about wider ones: distinct values, to within 1.6 %.
 const LITTLE: SketchParameters =
     SketchParameters { distinct: Some(12), frequency: None, second_moment: None, top: 0 };
+
+/// Candidates for each frequent value that is kept, before the least frequent of them are dropped, and bytes of one
+/// besides its text, empty slots included.
+const CANDIDATES: usize = 8;
+const BYTES_PER_CANDIDATE: usize = 256;
 
 /// See the file's comment.
 #[derive(Clone, Debug)]
@@ -68,7 +75,7 @@ impl Profile {
     /// # Errors
     /// `Invalid` when the schema is not canonical.
     pub fn new(schema: &SchemaRef) -> Result<Profile> {
-        let everything = schema.fields().len() <= limits::TAP_COLUMNS_MAX;
+        let everything = has_everything(schema);
         let parameters = if everything { EVERYTHING } else { LITTLE };
         let columns = schema.fields().iter().map(|field| {
             let sketch = Sketch::new(parameters, field.data_type())?;
@@ -211,8 +218,41 @@ impl Profile {
     /// Bytes of memory that it takes.
     pub fn bytes_held(&self) -> usize {
         let moments = self.moments.as_ref().map_or(0, |m| m.moments.bytes_held());
-        self.columns.iter().map(ColumnProfile::bytes_held).sum::<usize>() + moments
+        self.columns.iter().map(ColumnProfile::bytes_held).sum::<usize>()
+            + moments
+            + self.repeats.bytes_held()
     }
+
+    /// The most bytes of memory that the profile of a table of `schema` takes, long bounds of strings left out.
+    ///
+    /// # Errors
+    /// As [`Profile::new`].
+    pub fn bytes_most(schema: &SchemaRef) -> Result<usize> {
+        let everything = has_everything(schema);
+        let parameters = if everything { EVERYTHING } else { LITTLE };
+        let of_state = |function, types: &[DataType]| Ok(States::bytes_per_group(function, types)?.1);
+        let candidates = CANDIDATES * parameters.top as usize;
+        let column = |data_type: &DataType| -> Result<usize> {
+            let text = if schema::is_bytes(data_type) { limits::SKETCH_VALUE_BYTES_MAX } else { 0 };
+            let bins = if everything { BINS_MAX * size_of::<u64>() + size_of::<Histogram>() } else { 0 };
+            let sketch = of_state(AggregateFunction::Sketch(parameters), std::slice::from_ref(data_type))?;
+            Ok(sketch + candidates * (BYTES_PER_CANDIDATE + text) + bins)
+        };
+        let columns = schema.fields().iter().map(|field| column(field.data_type()));
+        let moments = match ColumnMoments::new(schema)? {
+            // Half as much again for blocks, which groups let go of.
+            Some(none) => {
+                of_state(AggregateFunction::Moments(NullHandling::Pairwise), none.moments.types())? * 3 / 2
+            }
+            None => 0,
+        };
+        Ok(columns.sum::<Result<usize>>()? + moments + Repeats::BYTES_MOST)
+    }
+}
+
+/// Whether a table has so few columns that everything is found out about them.
+fn has_everything(schema: &SchemaRef) -> bool {
+    schema.fields().len() <= limits::TAP_COLUMNS_MAX
 }
 
 fn of_other_columns() -> Error {

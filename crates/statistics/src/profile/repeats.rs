@@ -13,6 +13,7 @@ use arrow_array::cast::AsArray;
 use arrow_array::{Array, ArrayRef, UInt32Array};
 use arrow_buffer::{ArrowNativeType, ScalarBuffer};
 use arrow_schema::DataType;
+use farpool_model::limits;
 
 /// Rows after which it is first decided whether values repeat enough.
 const TRIAL_ROWS: usize = 4096;
@@ -35,6 +36,15 @@ pub(super) struct Repeats {
 }
 
 impl Repeats {
+    /// The most bytes that it keeps, for row groups of all their rows.
+    pub const BYTES_MOST: usize =
+        (limits::ROW_GROUP_ROWS + 2 * TRIAL_ROWS).next_power_of_two() * size_of::<u32>();
+
+    /// Bytes of memory that it keeps from array to array.
+    pub fn bytes_held(&self) -> usize {
+        self.slots.capacity() * size_of::<u32>()
+    }
+
     /// How often each value occurs; `None` where not even every second row repeats another, or values collide.
     pub fn count(&mut self, values: &ArrayRef) -> Option<Counted> {
         if values.len() < 2 || u32::try_from(values.len()).is_err() {

@@ -193,8 +193,10 @@ impl Load {
         self.complete();
         self.encode()?;
         while let Some(profile) = self.profile_before(Box::new(|| {})) {
-            // Whether there is a profile in the end does not concern the append.
-            drop(profile.finish(&*self.catalog.helpers));
+            // Whether there is a profile in the end does not concern the append; nor does it wait without end.
+            if let Err(error) = profile.finish(&*self.catalog.helpers) {
+                profile.give_up(&error);
+            }
         }
         self.publish()
     }

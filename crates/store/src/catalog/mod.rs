@@ -19,7 +19,7 @@ pub use load::Load;
 pub use pieces::{Piece, PieceDone};
 pub use profiler::Profiler;
 pub use statistics::AwaitedStatistics;
-pub use tap::{AwaitedProfile, Gathering};
+pub use tap::{AwaitedProfile, Gathering, Stepped};
 
 use arrow_schema::Schema;
 use farpool_columns::{Encoder, Table};

@@ -37,11 +37,11 @@ impl Catalog {
     /// it, with the catalog's helpers; it is not to be one that others wait for.
     ///
     /// # Errors
-    /// `NotFound`, naming tables that there are; `OverLimit` when the pool has no room for it.
+    /// `NotFound`, naming tables that there are; `OverLimit` when the pool has no room for it, or there was too little
+    /// memory to make it for long.
     pub fn statistics(&self, tenant: &TenantName, name: &TableName) -> Result<TableStatistics> {
         let awaited = self.await_statistics(tenant, name, Box::new(|| {}))?;
-        // The outcome is kept.
-        drop(awaited.profile.finish(&*self.helpers));
+        awaited.profile.finish(&*self.helpers).map_err(|error| error.at(name.as_str()))?;
         awaited.get()
     }
 
@@ -83,7 +83,8 @@ impl Catalog {
     /// A tap on rows of `schema` of a table of `tenant`.
     pub(super) fn tap(&self, tenant: &TenantName, schema: &SchemaRef) -> Arc<Tap> {
         let number = self.taps_made.fetch_add(1, Ordering::Relaxed);
-        Tap::new(number, tenant.clone(), schema.clone(), self.profiler.clone())
+        let account = self.work.as_ref().map(|work| work.account(tenant));
+        Tap::new(number, tenant.clone(), schema.clone(), self.profiler.clone(), account)
     }
 
     /// The current version with its tap: with a new one over all rows, if there is none that can tell anything.

@@ -1,5 +1,6 @@
 //! Loads and versions, and that memory comes back whatever happens.
 
+mod lacking;
 mod taps;
 
 use super::*;
@@ -24,7 +25,7 @@ struct Threads;
 impl Profiler for Threads {
     fn submit(&self, gathering: Arc<Gathering>) {
         let work = move || {
-            while gathering.step(&|| true) {}
+            while gathering.step(&|| true) == Stepped::Worked {}
             gathering.leave();
         };
         std::thread::Builder::new().spawn(work).unwrap();

@@ -4,7 +4,7 @@ use super::aggregates::{grouping_expressions, measure};
 use super::encode::TABLE_VERSION_TYPE;
 use super::expressions::{Extensions, Reader, Slot};
 use super::proto::{self, PlanRelType, ReadType, RelType, RexType};
-use super::{order, read, types};
+use super::{order, read, size, types};
 use arrow_schema::{DataType, Schema, SchemaRef};
 use bytes::Bytes;
 use farpool_model::{
@@ -22,6 +22,19 @@ const RELATIONS_MAX: usize = 64;
 /// nodes; `Invalid` when it has a relation that is not done here, or does not fit the table; and what
 /// `schema_of` returns.
 pub fn decode_program(plan: &[u8], schema_of: &dyn Fn(&TableName) -> Result<SchemaRef>) -> Result<Program> {
+    decode_program_within(plan, schema_of, &|_| Ok(()))
+}
+
+/// The same within bounded memory: `holds` is told, before it is taken, how many bytes the plan takes in all while it
+/// is decoded and compiled. This is a bound, and may go down again.
+///
+/// # Errors
+/// As [`decode_program`], and what `holds` returns.
+pub fn decode_program_within(
+    plan: &[u8],
+    schema_of: &dyn Fn(&TableName) -> Result<SchemaRef>,
+    holds: &dyn Fn(usize) -> Result<()>,
+) -> Result<Program> {
     if plan.len() > limits::PLAN_BYTES_MAX {
         return Err(Error::over_limit(format!(
             "a plan may have {} bytes, this one has {}",
@@ -29,6 +42,8 @@ pub fn decode_program(plan: &[u8], schema_of: &dyn Fn(&TableName) -> Result<Sche
             plan.len()
         )));
     }
+    let bytes_to_read = size::bytes_to_read(plan);
+    holds(bytes_to_read)?;
     let plan: proto::Plan = read(&Bytes::copy_from_slice(plan))?;
     refuse_enhancement(plan.advanced_extensions.as_ref())?;
     let extensions = Extensions::of(&plan)?;
@@ -53,7 +68,7 @@ pub fn decode_program(plan: &[u8], schema_of: &dyn Fn(&TableName) -> Result<Sche
     };
     let (table, version) = table_of(&read_rel)?;
     let schema = schema_of(&table)?;
-    let reader = Reader::new(&extensions, &schema);
+    let reader = Reader::new(&extensions, &schema, bytes_to_read, holds);
     let mut scan = Scan::read(&reader, &read_rel)?;
     for relation in relations.into_iter().rev() {
         scan.apply(&reader, relation)?;

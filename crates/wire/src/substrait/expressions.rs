@@ -42,7 +42,13 @@ pub(super) struct Reader<'a> {
     /// What became of the patterns so far, and bytes of further ones.
     patterns: RefCell<HashMap<(String, bool), Result<Pattern, String>>>,
     pattern_bytes_left: Cell<usize>,
+    /// Bytes that the plan takes by now, and who is told of more.
+    bytes_held: Cell<usize>,
+    holds: &'a dyn Fn(usize) -> Result<()>,
 }
+
+/// How often what is made of a plan is held: as it was decoded, and compiled.
+const FORMS: usize = 2;
 
 /// Bytes that are made on the way: those of the program, and as many again for columns that projections
 /// carry along and drop.
@@ -128,13 +134,21 @@ fn depth_of(expr: &Expr) -> usize {
 }
 
 impl<'a> Reader<'a> {
-    pub(super) fn new(extensions: &'a Extensions, schema: &'a Schema) -> Self {
+    /// A reader of a plan whose messages take `bytes_held`; `holds` is told of what comes on top of that.
+    pub(super) fn new(
+        extensions: &'a Extensions,
+        schema: &'a Schema,
+        bytes_held: usize,
+        holds: &'a dyn Fn(usize) -> Result<()>,
+    ) -> Self {
         Reader {
             extensions,
             schema,
             bytes_left: Cell::new(BYTES_MADE_MAX),
             patterns: RefCell::default(),
             pattern_bytes_left: Cell::new(limits::PATTERNS_BYTES_MAX),
+            bytes_held: Cell::new(bytes_held),
+            holds,
         }
     }
 
@@ -169,7 +183,13 @@ impl<'a> Reader<'a> {
             ))
             .advise("split the query, or use fewer and shorter constants")
         })?);
-        Ok(())
+        self.hold(bytes)
+    }
+
+    /// Tells of bytes that are there in all their forms from now on.
+    fn hold(&self, bytes: usize) -> Result<()> {
+        self.bytes_held.set(self.bytes_held.get() + FORMS * bytes);
+        (self.holds)(self.bytes_held.get())
     }
 
     fn at(&self, bytes: &Bytes, columns: &[Slot], depth: usize) -> Result<Expr> {
@@ -313,7 +333,7 @@ impl<'a> Reader<'a> {
                 _ => Err(arguments),
             },
             Function::Regex { case_insensitive } => match arguments.get(1).and_then(text) {
-                Some(pattern) if arguments.len() == 2 => match self.pattern(pattern, case_insensitive) {
+                Some(pattern) if arguments.len() == 2 => match self.pattern(pattern, case_insensitive)? {
                     Ok(pattern) => Ok(Expr::Regex { value: Box::new(arguments.swap_remove(0)), pattern }),
                     Err(reason) => Ok(Expr::opaque(reason, arguments)),
                 },
@@ -327,30 +347,35 @@ impl<'a> Reader<'a> {
     }
 
     /// The compiled pattern, or why it is not done here.
-    fn pattern(&self, text: &str, case_insensitive: bool) -> Result<Pattern, String> {
-        let mut known = self.patterns.borrow_mut();
-        known
-            .entry((text.to_string(), case_insensitive))
-            .or_insert_with(|| self.compile(text, case_insensitive))
-            .clone()
+    fn pattern(&self, text: &str, case_insensitive: bool) -> Result<Result<Pattern, String>> {
+        let key = (text.to_string(), case_insensitive);
+        if let Some(known) = self.patterns.borrow().get(&key) {
+            return Ok(known.clone());
+        }
+        let compiled = self.compile(text, case_insensitive)?;
+        self.patterns.borrow_mut().insert(key, compiled.clone());
+        Ok(compiled)
     }
 
-    fn compile(&self, text: &str, case_insensitive: bool) -> Result<Pattern, String> {
+    fn compile(&self, text: &str, case_insensitive: bool) -> Result<Result<Pattern, String>> {
         let left = self.pattern_bytes_left.get();
         let too_many = || "the regular expressions of the plan are too large together".to_string();
         if left == 0 {
-            return Err(too_many());
+            return Ok(Err(too_many()));
         }
+        let to_parse = text.len().min(limits::PATTERN_BYTES_MAX) * PARSED_BYTES;
+        (self.holds)(self.bytes_held.get() + to_parse)?;
         let compiled = Pattern::new(text, case_insensitive);
         let bytes = match &compiled {
             Ok(pattern) => pattern.bytes(),
-            Err(_) => {
-                limits::PATTERN_CACHE_BYTES_MAX + text.len().min(limits::PATTERN_BYTES_MAX) * PARSED_BYTES
-            }
+            Err(_) => limits::PATTERN_CACHE_BYTES_MAX + to_parse,
         };
         self.pattern_bytes_left.set(left.saturating_sub(bytes));
-        let compiled = compiled.map_err(|error| error.message)?;
-        if bytes <= left { Ok(compiled) } else { Err(too_many()) }
+        match compiled {
+            Ok(pattern) if bytes <= left => self.hold(bytes).map(|()| Ok(pattern)),
+            Ok(_) => Ok(Err(too_many())),
+            Err(error) => Ok(Err(error.message)),
+        }
     }
 
     fn between(&self, value: Expr, low: Expr, high: Expr) -> Result<Expr> {

@@ -14,9 +14,10 @@ mod expressions;
 mod functions;
 mod order;
 mod proto;
+mod size;
 mod types;
 
-pub use decode::decode_program;
+pub use decode::{decode_program, decode_program_within};
 pub use encode::encode_program;
 
 use farpool_model::{Error, Result};

@@ -496,6 +496,37 @@ fn nesting_is_counted_before_it_is_followed() {
 }
 
 #[test]
+fn what_a_plan_takes_is_told_before_it_is_taken() {
+    let list = (0..1000).map(|value| Literal::new(Value::Int(value), DataType::Int64).unwrap());
+    let list = Expr::InList(Box::new(Expr::Column(0)), list.collect());
+    let regex = |text: &str| {
+        let pattern = farpool_model::Pattern::new(text, false).unwrap();
+        Expr::Regex { value: Box::new(Expr::Column(2)), pattern }
+    };
+    let schema_of = |_: &TableName| Ok(small_schema());
+    for filter in [list, regex("a.*b[0-9]{3}"), Expr::IsNull(Box::new(Expr::Column(1)))] {
+        let program = scan(filter);
+        let plan = encode_program(&program, &small_schema()).unwrap();
+        let told = std::cell::RefCell::new(Vec::new());
+        let decode = |limit: usize| {
+            decode_program_within(&plan, &schema_of, &|bytes| {
+                told.borrow_mut().push(bytes);
+                if bytes <= limit { Ok(()) } else { Err(Error::over_limit("no more")) }
+            })
+        };
+        let decoded = decode(usize::MAX).unwrap();
+        let most = told.borrow().iter().copied().max().unwrap();
+        assert!(most >= 2 * decoded.check_size().unwrap() + plan.len(), "{most}");
+        // It ends at the first step that is too much.
+        told.take();
+        assert_eq!(decode(most - 1).unwrap_err().message, "no more");
+        assert_eq!(told.borrow().iter().filter(|bytes| **bytes >= most).count(), 1);
+        told.take();
+        assert!(decode(0).is_err() && told.borrow().len() == 1);
+    }
+}
+
+#[test]
 fn a_plan_that_does_not_fit_the_table_says_where() {
     let program = scan(Expr::IsNull(Box::new(Expr::Column(2))));
     let plan = encode_program(&program, &small_schema()).unwrap();

@@ -4,9 +4,10 @@
 use super::work::{Waiter, Worker};
 use super::{Tap, defect};
 use crate::catalog::Helpers;
-use farpool_model::Result;
-use std::sync::Arc;
+use farpool_memory::Reservation;
+use farpool_model::{Error, Result};
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, OnceLock};
 
 /// See the file's comment. Several threads may work on it. Whoever drops it no longer waits.
 #[derive(Debug)]
@@ -44,18 +45,39 @@ impl AwaitedProfile {
         self.oldest().is_some_and(|tap| tap.0.work_on(Worker::Waiting, go_on))
     }
 
-    /// Works on it, on the calling thread and with `helpers`, until it is settled.
+    /// Bytes of memory that are lacking for what is to be done next. Nothing is done before there are as many, or
+    /// somebody gives them.
+    pub fn bytes_lacking(&self) -> Option<usize> {
+        self.oldest()?.0.bytes_lacking()
+    }
+
+    /// Goes on with `memory`, of the tenant's account.
+    pub fn give(&self, memory: Reservation) {
+        if let Some(oldest) = self.oldest() {
+            oldest.0.give(memory);
+        }
+    }
+
+    /// There is to be no profile, nor one of any version that comes behind this one, before somebody asks again.
+    pub fn give_up(&self, why: &Error) {
+        self.line.iter().for_each(|tap| tap.0.give_up(why));
+    }
+
+    /// Works on it, on the calling thread and with `helpers`, until it is settled. Where memory is lacking, the thread
+    /// waits for it as long as requests do.
     ///
     /// # Errors
-    /// Why there is no profile: `OverLimit` when the pool has no room for it.
+    /// Why there is no profile: `OverLimit` when the pool has no room for it, or, with sizes, when there was too little
+    /// memory for long, in which case it is not settled.
     pub fn finish(&self, helpers: &dyn Helpers) -> Result<()> {
         let groups = self.line.iter().map(|tap| tap.0.groups_waiting()).sum();
-        let work = || self.line.iter().for_each(|tap| tap.0.work_until_settled());
+        let refused = OnceLock::new();
+        let work = || self.line.iter().for_each(|tap| tap.0.work_until_settled(&refused));
         if !self.is_settled() && helpers.run(helpers.threads_max().min(groups), &work).is_err() {
             // A helper is lost, and what it had begun has failed.
             work();
         }
-        self.outcome()
+        refused.into_inner().map_or_else(|| self.outcome(), Err)
     }
 
     /// # Errors

@@ -8,16 +8,34 @@
 //! Invariants: no lock is held while somebody works; locks are taken from a gathering to the one before it, never the
 //! other way; a worker that panics settles the gathering with an error, so that nobody waits for ever.
 
+use super::memory::PartMemory;
 use super::work::{Done, Stage, Waiter, Work, Worker};
 use super::{Outcome, Profiler, Tap, defect};
 use arrow_schema::SchemaRef;
 use farpool_columns::{Encoder, RowGroup};
-use farpool_model::TenantName;
+use farpool_memory::{Account, Reservation};
+use farpool_model::{Error, TenantName, limits};
+use farpool_statistics::Profile;
 use parking_lot::{Condvar, Mutex};
 use std::mem;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, OnceLock};
+use std::time::Duration;
+
+/// How long a thread waits for memory.
+const PATIENCE: Duration = Duration::from_millis(limits::WORK_WAIT_MS_MAX);
+
+/// What came of working on a profile in the background.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Stepped {
+    /// Something was done, and more may follow.
+    Worked,
+    /// There is too little memory for what is to be done next, which is to be tried again later.
+    Lacked,
+    /// There was nothing to do.
+    Nothing,
+}
 
 /// See the file's comment.
 #[derive(Debug)]
@@ -40,13 +58,17 @@ impl Gathering {
         tenant: TenantName,
         schema: SchemaRef,
         profiler: Arc<dyn Profiler>,
+        account: Option<Account>,
     ) -> Gathering {
+        // A schema that has no profile fails it when it is begun.
+        let states_bytes = Profile::bytes_most(&schema).unwrap_or(0);
+        let memory = PartMemory::new(account, states_bytes);
         Gathering {
             number,
             tenant,
             schema,
             profiler,
-            work: Mutex::default(),
+            work: Mutex::new(Work { memory, ..Work::default() }),
             changed: Condvar::new(),
             abandoned: AtomicBool::new(false),
             submitted: AtomicBool::new(false),
@@ -63,9 +85,14 @@ impl Gathering {
         &self.tenant
     }
 
-    /// Works on it for the profiler, as long as `go_on` and by a column at least. False when there is nothing to do.
-    pub fn step(self: &Arc<Self>, go_on: &dyn Fn() -> bool) -> bool {
-        self.work_on(Worker::Background, go_on)
+    /// Works on it for the profiler, as long as `go_on` and by a column at least.
+    pub fn step(self: &Arc<Self>, go_on: &dyn Fn() -> bool) -> Stepped {
+        if self.work_on(Worker::Background, go_on) {
+            return Stepped::Worked;
+        }
+        let work = self.work.lock();
+        let lacks = work.memory.lacking().is_some() && work.has_step(Worker::Background);
+        if lacks { Stepped::Lacked } else { Stepped::Nothing }
     }
 
     /// The profiler has let go of it, for there was nothing to do. It gets it again when there is.
@@ -102,6 +129,11 @@ impl Gathering {
         }
     }
 
+    /// Whether it is to be settled with an error.
+    pub(super) fn has_failed(&self) -> bool {
+        self.work.lock().failed.is_some()
+    }
+
     /// Row groups that nobody has begun with.
     pub(super) fn groups_waiting(&self) -> usize {
         self.work.lock().waiting.len()
@@ -120,7 +152,9 @@ impl Gathering {
 
     /// Leaves what is to do to whoever waits for it.
     pub(super) fn add_waiter(&self, waiter: Arc<Waiter>) {
-        self.work.lock().waiters.push(waiter);
+        let mut work = self.work.lock();
+        work.waiters.push(waiter);
+        work.memory.try_again();
     }
 
     /// `waiter` no longer waits.
@@ -134,6 +168,31 @@ impl Gathering {
         self.work.lock().has_step(Worker::Waiting)
     }
 
+    /// Bytes of memory that it lacks, for somebody who waits for it to wait for them.
+    pub(super) fn bytes_lacking(&self) -> Option<usize> {
+        self.work.lock().memory.lacking()
+    }
+
+    /// Goes on with `memory`, of the tenant's account, that somebody has waited for.
+    pub(super) fn give(self: &Arc<Self>, memory: Reservation) {
+        let back = self.work.lock().memory.give(memory);
+        drop(back);
+        self.announce();
+    }
+
+    /// There is to be no profile, unless it is there, or nearly.
+    pub(super) fn give_up(self: &Arc<Self>, why: &Error) {
+        let held = {
+            let mut work = self.work.lock();
+            match work.stage {
+                Stage::Open | Stage::Complete { .. } => work.fail_with(why.clone()),
+                Stage::Settling(_) | Stage::Settled(_) => return,
+            }
+        };
+        drop(held);
+        self.announce();
+    }
+
     /// Lets go of everything: nobody wants the profile any more.
     pub(super) fn abandon(&self) {
         self.abandoned.store(true, Ordering::Relaxed);
@@ -145,16 +204,32 @@ impl Gathering {
         drop(held);
     }
 
-    /// What came of it, once it is settled. The calling thread works on it until then.
-    pub(super) fn work_until_settled(self: &Arc<Self>) {
+    /// The calling thread works on it until it is settled, or somebody has `refused` to wait for more memory: this
+    /// thread, if it has waited for long.
+    pub(super) fn work_until_settled(self: &Arc<Self>, refused: &OnceLock<Error>) {
         loop {
             while self.work_on(Worker::Waiting, &|| true) {}
             let mut work = self.work.lock();
-            if matches!(work.stage, Stage::Settled(_)) {
+            if matches!(work.stage, Stage::Settled(_)) || refused.get().is_some() {
                 return;
             }
-            if !work.has_step(Worker::Waiting) {
+            if work.has_step(Worker::Waiting) {
+                continue;
+            }
+            let Some((account, bytes)) = work.memory.wait_wanted() else {
                 self.changed.wait(&mut work);
+                continue;
+            };
+            drop(work);
+            let memory = account.reserve_blocking(bytes, PATIENCE);
+            self.work.lock().memory.has_waited();
+            match memory {
+                Ok(memory) => self.give(memory),
+                Err(error) => {
+                    // Of several threads one is enough to say so.
+                    drop(refused.set(error));
+                    self.announce();
+                }
             }
         }
     }

@@ -9,6 +9,7 @@
 
 mod awaited;
 mod gathering;
+mod memory;
 mod observe;
 mod part;
 mod settling;
@@ -18,8 +19,9 @@ use super::Profiler;
 use arrow_schema::SchemaRef;
 pub use awaited::AwaitedProfile;
 use farpool_columns::{Encoder, RowGroup};
+use farpool_memory::Account;
 use farpool_model::{ColumnStates, Error, MomentsState, Result, Spread, TenantName};
-pub use gathering::Gathering;
+pub use gathering::{Gathering, Stepped};
 use std::sync::Arc;
 
 /// What whoever has the rows owns: a load, and then the version of the table. See the file's comment.
@@ -42,9 +44,15 @@ type Outcome = Result<Arc<Gathered>>;
 
 impl Tap {
     /// A tap on rows of `schema`, which is canonical, of a table of `tenant`; `number` says which comes first in the
-    /// background.
-    pub fn new(number: u64, tenant: TenantName, schema: SchemaRef, profiler: Arc<dyn Profiler>) -> Arc<Tap> {
-        Arc::new(Tap(Arc::new(Gathering::new(number, tenant, schema, profiler))))
+    /// background. What is gathered is reserved from `account`.
+    pub fn new(
+        number: u64,
+        tenant: TenantName,
+        schema: SchemaRef,
+        profiler: Arc<dyn Profiler>,
+        account: Option<Account>,
+    ) -> Arc<Tap> {
+        Arc::new(Tap(Arc::new(Gathering::new(number, tenant, schema, profiler, account))))
     }
 
     /// Has the rows of a row group added to the profile.
@@ -65,9 +73,10 @@ impl Tap {
         self.0.settled()
     }
 
-    /// Whether it is settled, and nothing could be gathered.
+    /// Whether nothing could be gathered, or can be: of it, or of one that it waits for.
     pub fn has_failed(&self) -> bool {
-        self.settled().is_some_and(|outcome| outcome.is_err())
+        let fails = |tap: &Tap| tap.settled().map_or_else(|| tap.0.has_failed(), |outcome| outcome.is_err());
+        fails(self) || std::iter::successors(self.0.base(), |tap| tap.0.base()).any(|tap| fails(&tap))
     }
 
     /// Rows that are in the profile, or in one before it that goes into it.

@@ -1,5 +1,6 @@
 //! A part of a profile: what one worker at a time has found out about row groups, one after the other.
 
+use super::memory::{self, Held};
 use super::observe;
 use arrow_schema::SchemaRef;
 use farpool_columns::RowGroup;
@@ -18,12 +19,18 @@ pub(super) struct Part {
     /// Columns of the row group that are in the profile, and rows whose moments are.
     columns_done: usize,
     rows_done: usize,
+    held: Held,
 }
 
 impl Part {
-    /// A part that begins with `group`.
-    pub fn new(group: Arc<RowGroup>) -> Part {
-        Part { profile: None, group: Some(group), columns_done: 0, rows_done: 0 }
+    /// A part that begins with `group`, for which it has `held`.
+    pub fn new(group: Arc<RowGroup>, held: Held) -> Part {
+        Part { profile: None, group: Some(group), columns_done: 0, rows_done: 0, held }
+    }
+
+    /// What it holds.
+    pub fn held(&self) -> &Held {
+        &self.held
     }
 
     /// Whether it is in the middle of a row group.
@@ -31,14 +38,18 @@ impl Part {
         self.group.is_some()
     }
 
-    /// Goes on with another row group; the one before is finished.
-    pub fn begin(&mut self, group: Arc<RowGroup>) {
+    /// Goes on with another row group, for which it takes `more`; the one before is finished.
+    pub fn begin(&mut self, group: Arc<RowGroup>, more: Held) {
         (self.group, self.columns_done, self.rows_done) = (Some(group), 0, 0);
+        match (&mut self.held, more) {
+            (Some(held), Some(more)) => held.join(more),
+            (held, more) => *held = more.or(held.take()),
+        }
     }
 
-    /// The profile of the rows of all row groups that it was at.
-    pub fn into_profile(self) -> Option<Profile> {
-        self.profile.map(|profile| *profile)
+    /// The profile of the rows of all row groups that it was at, and what is held for it.
+    pub fn into_profile(self) -> Option<(Profile, Held)> {
+        self.profile.map(|profile| (*profile, self.held))
     }
 
     /// Looks at one column after the other, and then at the moments, as long as `go_on`; one at least. How many rows
@@ -58,6 +69,7 @@ impl Part {
             }
             if self.columns_done == group.chunks.len() && self.rows_done == group.rows {
                 self.group = None;
+                memory::settle(&mut self.held, profile);
                 return Ok(u64_from(group.rows));
             }
             if !go_on() {

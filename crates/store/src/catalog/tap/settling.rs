@@ -2,6 +2,7 @@
 //! placed in the pool.
 
 use super::Gathered;
+use super::memory::{self, Held};
 use farpool_columns::Encoder;
 use farpool_model::{Result, Spread};
 use farpool_statistics::Profile;
@@ -12,7 +13,9 @@ use std::sync::Arc;
 pub(super) struct Settling {
     base: Option<Arc<Gathered>>,
     whole: Profile,
-    parts: Vec<Profile>,
+    whole_held: Held,
+    /// Each with what is held for it.
+    parts: Vec<(Profile, Held)>,
     encoder: Encoder,
     /// What is to be placed in the pool, of the columns that are done.
     states: Vec<Vec<u8>>,
@@ -23,13 +26,13 @@ pub(super) struct Settling {
 impl Settling {
     /// Of a profile in `parts` and the first of them, `whole`, behind `base`.
     pub fn new(
-        whole: Profile,
-        parts: Vec<Profile>,
+        (whole, whole_held): (Profile, Held),
+        parts: Vec<(Profile, Held)>,
         base: Option<Arc<Gathered>>,
         encoder: Encoder,
     ) -> Settling {
         let (states, distinct, spreads) = Default::default();
-        Settling { base, whole, parts, encoder, states, distinct, spreads }
+        Settling { base, whole, whole_held, parts, encoder, states, distinct, spreads }
     }
 
     /// Goes on as long as `go_on`, by a column at least; what comes of it at the end.
@@ -44,10 +47,11 @@ impl Settling {
     }
 
     fn settle_column(&mut self, column: usize) -> Result<()> {
-        self.parts.iter().try_for_each(|part| self.whole.merge_column(column, part))?;
+        self.parts.iter().try_for_each(|(part, _)| self.whole.merge_column(column, part))?;
         if let Some(base) = &self.base {
             self.whole.put_column_behind(column, &base.columns[column])?;
         }
+        memory::settle(&mut self.whole_held, &self.whole);
         self.states.extend(self.whole.column_states(column));
         let profile = &self.whole.columns()[column];
         self.distinct.push(profile.sketch.distinct().map(|estimate| estimate.value as u64));
@@ -56,7 +60,7 @@ impl Settling {
     }
 
     fn keep(&mut self) -> Result<Arc<Gathered>> {
-        self.parts.iter().try_for_each(|part| self.whole.merge_moments(part))?;
+        self.parts.iter().try_for_each(|(part, _)| self.whole.merge_moments(part))?;
         if let Some(base) = &self.base {
             self.whole.put_moments_behind(base.moments.as_ref())?;
         }

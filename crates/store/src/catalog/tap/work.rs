@@ -1,5 +1,6 @@
 //! What is to be done of a profile, and what has been: plain data behind the lock of a gathering.
 
+use super::memory::{Held, PartMemory};
 use super::part::Part;
 use super::settling::Settling;
 use super::{Gathered, Gathering, Outcome, Tap};
@@ -26,6 +27,9 @@ pub(super) struct Work {
     pub failed: Option<Error>,
     pub waiters: Vec<Arc<Waiter>>,
     pub stage: Stage,
+    pub memory: PartMemory,
+    /// No further parts are begun: there was no memory for one.
+    pub parts_refused: bool,
     /// What comes behind this one and waits for it.
     pub next: Option<Arc<Gathering>>,
 }
@@ -59,6 +63,8 @@ pub(super) enum Step {
     /// All rows were looked at, and what is before them is known.
     Combine {
         parts: Vec<Part>,
+        /// For the whole, where there are no parts.
+        held: Held,
         base: Option<Arc<Gathered>>,
         encoder: Encoder,
         /// Let go by the worker.
@@ -108,9 +114,9 @@ impl Step {
                 let rows = part.run(schema, go_on)?;
                 Ok(Done::Observed(part, rows))
             }
-            Step::Combine { parts, base, encoder, .. } => {
+            Step::Combine { parts, held, base, encoder, .. } => {
                 let mut parts = parts.into_iter().filter_map(Part::into_profile);
-                let whole = parts.next().map_or_else(|| Profile::new(schema), Ok)?;
+                let whole = parts.next().map_or_else(|| Ok((Profile::new(schema)?, held)), Ok)?;
                 Ok(Done::Settling(Box::new(Settling::new(whole, parts.collect(), base, encoder))))
             }
             Step::Settle(mut settling) => Ok(match settling.run(go_on)? {
@@ -146,27 +152,31 @@ impl Work {
         if worker == Worker::Background && !self.waiters.is_empty() {
             return false;
         }
+        // Who waits is told when there is memory; in the background it is tried again.
+        let may_reserve = worker == Worker::Background || self.memory.lacking().is_none();
         match (&self.stage, self.before()) {
             (Stage::Settled(_), _) => false,
             (Stage::Settling(settling), _) => settling.is_some(),
-            (Stage::Open, Before::Unsettled) => self.has_group(),
-            (Stage::Complete { .. }, Before::Known(_)) => self.has_group() || self.is_observed(),
+            (Stage::Open, Before::Unsettled) => self.has_group(may_reserve),
+            (Stage::Complete { .. }, Before::Known(_)) => {
+                self.has_group(may_reserve) || self.is_observed() && (may_reserve || !self.idle.is_empty())
+            }
             (Stage::Complete { .. }, Before::Nothing(_)) => self.busy == 0,
             _ => false,
         }
     }
 
-    fn has_group(&self) -> bool {
-        let parts = self.idle.len() + self.busy;
-        let may_begin = !self.idle.is_empty() || parts < limits::PROFILE_PARTS_MAX;
-        self.idle.iter().any(Part::is_unfinished) || !self.waiting.is_empty() && may_begin
+    fn has_group(&self, may_reserve: bool) -> bool {
+        let parts_max = if self.parts_refused { 1 } else { limits::PROFILE_PARTS_MAX };
+        let may_begin = !self.idle.is_empty() || self.busy < parts_max;
+        self.idle.iter().any(Part::is_unfinished) || !self.waiting.is_empty() && may_begin && may_reserve
     }
 
     fn is_observed(&self) -> bool {
         self.busy == 0 && self.waiting.is_empty() && !self.idle.iter().any(Part::is_unfinished)
     }
 
-    /// What to do next.
+    /// What to do next; nothing where it lacks memory for that, too.
     pub fn take(&mut self, worker: Worker) -> Option<Step> {
         if !self.has_step(worker) {
             return None;
@@ -185,12 +195,14 @@ impl Work {
     }
 
     fn combine(&mut self, base: Option<Arc<Gathered>>) -> Option<Step> {
+        let held = if self.idle.is_empty() { self.memory.for_no_rows()? } else { None };
         // The rows before these count as part of them from now on.
         self.rows_seen += self.base().map_or(0, |base| base.rows_seen());
         let complete = mem::replace(&mut self.stage, Stage::Settling(None));
         let Stage::Complete { encoder, .. } = &complete else { return None };
         Some(Step::Combine {
             parts: mem::take(&mut self.idle),
+            held,
             base,
             encoder: encoder.clone(),
             _complete: complete,
@@ -206,13 +218,23 @@ impl Work {
         if let Some(unfinished) = self.idle.iter().position(Part::is_unfinished) {
             return Some(self.idle.swap_remove(unfinished));
         }
+        let group = self.waiting.front()?;
+        let more = match self.idle.last() {
+            Some(part) => self.memory.for_group(group, part.held()),
+            None if self.busy == 0 => self.memory.for_group(group, &None),
+            None => {
+                let held = self.memory.for_further_part(group);
+                self.parts_refused = held.is_none();
+                held
+            }
+        }?;
         let group = self.waiting.pop_front()?;
         Some(match self.idle.pop() {
             Some(mut part) => {
-                part.begin(group);
+                part.begin(group, more);
                 part
             }
-            None => Part::new(group),
+            None => Part::new(group, more),
         })
     }
 
@@ -228,11 +250,14 @@ impl Work {
             Done::Failed(error) if matches!(self.stage, Stage::Settling(_)) => {
                 self.stage = Stage::Settled(Err(error));
             }
-            Done::Failed(error) => {
-                self.failed = Some(error);
-                return Some((mem::take(&mut self.waiting), mem::take(&mut self.idle)));
-            }
+            Done::Failed(error) => return Some(self.fail_with(error)),
         }
         None
+    }
+
+    /// Nothing more comes of the rows. What is to be let go without the lock.
+    pub fn fail_with(&mut self, error: Error) -> (VecDeque<Arc<RowGroup>>, Vec<Part>) {
+        self.failed = Some(error);
+        (mem::take(&mut self.waiting), mem::take(&mut self.idle))
     }
 }

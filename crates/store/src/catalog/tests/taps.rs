@@ -9,7 +9,7 @@ use std::sync::atomic::AtomicUsize;
 
 /// Keeps what is submitted until a test works on it.
 #[derive(Debug, Default)]
-struct Held(Mutex<Vec<Arc<Gathering>>>);
+pub(super) struct Held(Mutex<Vec<Arc<Gathering>>>);
 
 impl Profiler for Held {
     fn submit(&self, gathering: Arc<Gathering>) {
@@ -26,13 +26,20 @@ impl Held {
     }
 
     /// A step of one that was submitted, as long as `go_on`; false when there is none.
-    fn step(&self, go_on: &dyn Fn() -> bool) -> bool {
+    pub fn step(&self, go_on: &dyn Fn() -> bool) -> bool {
         let Some(gathering) = self.0.lock().pop() else { return false };
         match gathering.step(go_on) {
-            true => self.0.lock().push(gathering),
-            false => gathering.leave(),
+            Stepped::Worked => self.0.lock().push(gathering),
+            Stepped::Lacked | Stepped::Nothing => gathering.leave(),
         }
         true
+    }
+
+    /// The one whose load began first.
+    pub fn take_oldest(&self) -> Arc<Gathering> {
+        let mut held = self.0.lock();
+        held.sort_by_key(|gathering| std::cmp::Reverse(gathering.number()));
+        held.pop().unwrap()
     }
 
     fn is_idle(&self) -> bool {
@@ -41,7 +48,7 @@ impl Held {
 }
 
 /// Rows of all types that are looked at in different ways, `spread` of which differ.
-fn mixed(rows: usize, spread: i64, seed: i64) -> RecordBatch {
+pub(super) fn mixed(rows: usize, spread: i64, seed: i64) -> RecordBatch {
     let number = |row: usize| (row as i64 + seed).wrapping_mul(7_919_191_919_191).rem_euclid(spread);
     let unless_seventh = |row: usize| Some(number(row)).filter(|number| number % 7 != 3);
     let text = |row| unless_seventh(row).map(|number| format!("a text that is not short {number}"));
@@ -56,7 +63,7 @@ fn mixed(rows: usize, spread: i64, seed: i64) -> RecordBatch {
         .unwrap()
 }
 
-fn load_batch(catalog: &Arc<Catalog>, mode: LoadMode, rows: &RecordBatch) {
+pub(super) fn load_batch(catalog: &Arc<Catalog>, mode: LoadMode, rows: &RecordBatch) {
     let mut load = catalog.begin_load(&tenant(), &name("t"), &rows.schema(), mode, None).unwrap();
     load.push(rows).unwrap();
     load.commit().unwrap();

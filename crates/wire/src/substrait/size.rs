@@ -1,0 +1,121 @@
+//! How much memory reading a plan may take, from its bytes alone: nothing is read before that is known.
+//!
+//! Messages lie in one another, and which bytes are messages only the reader knows. Here every field that has a length
+//! is walked into as if it were one, as far as it can be, so that no fewer fields are counted than the reader may meet.
+//!
+//! Invariant: each byte is looked at once, and nothing but the ends of the open messages is held.
+
+/// Bytes for each field: the largest element of a list that is read, while the list moves to twice its room.
+const FIELD_BYTES: usize = 3 * 40;
+
+/// Bytes for each byte: the copy that is read from, strings, and packed numbers, of which a byte becomes four and the
+/// list has up to twice the room.
+const BYTE_BYTES: usize = 8;
+
+/// Messages within one another that are walked into: more than the levels of relations and expressions that are read.
+const LEVELS_MAX: usize = 1024;
+
+/// The most bytes that the messages of `plan` take once they are read, without the expressions that are made of them.
+pub(super) fn bytes_to_read(plan: &[u8]) -> usize {
+    BYTE_BYTES * plan.len() + FIELD_BYTES * fields(plan)
+}
+
+/// Fields of the messages in `plan`, at most.
+fn fields(plan: &[u8]) -> usize {
+    let (mut count, mut at) = (0, 0);
+    let mut ends = vec![plan.len()];
+    while let Some(end) = ends.last().copied() {
+        let field = if at < end { field(&plan[..end], at) } else { None };
+        let Some((start, length)) = field else {
+            // Its end, or no message after all.
+            at = end;
+            ends.pop();
+            continue;
+        };
+        count += 1;
+        at = start;
+        if ends.len() < LEVELS_MAX {
+            ends.push(start + length);
+        } else {
+            at += length;
+        }
+    }
+    count
+}
+
+/// Where the field at `at` has its content, and how long that is, for fields that may be messages; 0 for others.
+/// `None` where there can be no field.
+fn field(bytes: &[u8], at: usize) -> Option<(usize, usize)> {
+    let (tag, start) = varint(bytes, at)?;
+    if tag >> 3 == 0 {
+        return None;
+    }
+    let (start, length) = match tag & 7 {
+        0 => (varint(bytes, start)?.1, 0),
+        1 => (start + 8, 0),
+        2 => {
+            let (length, start) = varint(bytes, start)?;
+            (start, usize::try_from(length).ok()?)
+        }
+        // A group: its fields are passed over by the reader, and counted here.
+        3 | 4 => (start, 0),
+        5 => (start + 4, 0),
+        _ => return None,
+    };
+    (length <= bytes.len().checked_sub(start)?).then_some((start, length))
+}
+
+/// The number at `at`, and where it ends.
+fn varint(bytes: &[u8], at: usize) -> Option<(u64, usize)> {
+    let mut number = 0;
+    for (place, byte) in bytes.get(at..)?.iter().take(10).enumerate() {
+        number |= u64::from(byte & 0x7f) << (7 * place);
+        if byte & 0x80 == 0 {
+            return Some((number, at + place + 1));
+        }
+    }
+    None
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::proto;
+    use super::*;
+    use bytes::Bytes;
+    use prost::Message;
+
+    fn list(options: Vec<Bytes>) -> Vec<u8> {
+        proto::SingularOrList { value: Bytes::from_static(&[0xff; 3]), options }.encode_to_vec()
+    }
+
+    #[test]
+    fn fields_are_counted_on_all_levels() {
+        assert_eq!(fields(&[]), 0);
+        assert_eq!(fields(&list(vec![Bytes::new(); 5])), 6);
+        let inner = Bytes::from(list(vec![Bytes::new(); 2]));
+        assert_eq!(fields(&list(vec![inner; 3])), 1 + 3 * (1 + 3));
+        let plan = proto::Plan {
+            relations: vec![Bytes::from(vec![8, 1, 0x0d, 1, 2, 3, 4])],
+            ..proto::Plan::default()
+        };
+        assert_eq!(fields(&plan.encode_to_vec()), 3);
+    }
+
+    #[test]
+    fn what_is_no_message_is_passed_over() {
+        // Numbers without an end, field 0, a kind that there is not, a length beyond the end.
+        for bad in [&[0xff; 12][..], &[0, 0], &[0x0f, 1], &[0x0a, 5, 1], &[0x09, 1], &[0x0d]] {
+            let options = vec![Bytes::copy_from_slice(bad), Bytes::new()];
+            assert_eq!(fields(&list(options)), 3, "{bad:?}");
+        }
+    }
+
+    #[test]
+    fn messages_within_one_another_are_not_walked_into_without_end() {
+        let mut nested = Vec::new();
+        for _ in 0..2 * LEVELS_MAX {
+            nested = list(vec![Bytes::from(nested)]);
+        }
+        assert!((LEVELS_MAX - 2..=2 * LEVELS_MAX).contains(&fields(&nested)), "{}", fields(&nested));
+    }
+}
