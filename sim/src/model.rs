@@ -3,7 +3,8 @@
 //!
 //! A load whose client was cut off may have been committed or not, and only the node knows. So versions are observed
 //! as they appear, and their rows are those of a load that could have made them: usually one, and at most a few until
-//! an answer says which.
+//! an answer says which. A version may be made of several appends: which, and in which order, is told by the rows that
+//! it has behind those of the version before, each of which must belong to one of them.
 
 use crate::rows::Row;
 use farpool_model::{LoadMode, Version};
@@ -100,9 +101,9 @@ impl Model {
         let Some(state) = made.into_iter().find(|state| state.version == version) else {
             return Err(format!("{version} of {table}, which a load has made, was never seen"));
         };
-        // Its rows are the last ones of a version that it made.
+        // Its rows are together in the version, perhaps before and behind those of others.
         let is_own = |rows: &Rows| match mode {
-            LoadMode::Append => rows.ends_with(own),
+            LoadMode::Append => own.is_empty() || rows.windows(own.len()).any(|part| part == &own[..]),
             LoadMode::Create | LoadMode::Replace => rows == own,
         };
         state.rows.retain(is_own);
@@ -113,11 +114,17 @@ impl Model {
     }
 
     /// At event `step` the newest version of a table has become `now`, with so many rows, or there is no such table
-    /// any more.
+    /// any more. `rows_from` reads its rows from a place on.
     ///
     /// # Errors
     /// When no client has asked for that.
-    pub fn observe(&mut self, step: u64, table: &str, now: Option<(Version, u64)>) -> Result<(), String> {
+    pub fn observe(
+        &mut self,
+        step: u64,
+        table: &str,
+        now: Option<(Version, u64)>,
+        rows_from: &dyn Fn(usize) -> Result<Vec<Row>, String>,
+    ) -> Result<(), String> {
         let before = self.newest(table);
         let state = match now {
             None => {
@@ -134,6 +141,7 @@ impl Model {
                 let requests = self.requests.iter().filter(|request| request.may_change(table));
                 let mut rows: Vec<Rows> = requests.flat_map(|r| r.results(before.as_ref())).collect();
                 rows.retain(|rows| rows.len() as u64 == count);
+                rows.extend(self.appended(table, before.as_ref(), count, rows_from)?);
                 if rows.is_empty() {
                     return Err(format!("{version} of {table} has {count} rows, which nobody has loaded"));
                 }
@@ -142,6 +150,29 @@ impl Model {
         };
         self.tables.entry(table.to_string()).or_default().push(Change { step, state });
         Ok(())
+    }
+
+    /// What the rows are if they are those of the version before with those of appends behind them.
+    fn appended(
+        &self,
+        table: &str,
+        before: Option<&State>,
+        count: u64,
+        rows_from: &dyn Fn(usize) -> Result<Vec<Row>, String>,
+    ) -> Result<Vec<Rows>, String> {
+        let pending = self.requests.iter().filter(|request| request.may_change(table));
+        let pending: Vec<&[Row]> = pending.filter_map(Request::appends).collect();
+        let mut results = Vec::new();
+        for base in before.iter().flat_map(|before| &before.rows) {
+            if base.len() as u64 > count || pending.is_empty() {
+                continue;
+            }
+            let behind = rows_from(base.len())?;
+            if is_made_of(&behind, &pending) {
+                results.push(Arc::new(base.iter().chain(&behind).copied().collect()));
+            }
+        }
+        Ok(results)
     }
 
     /// The newest version of a table.
@@ -191,18 +222,32 @@ impl Request {
         !self.is_over && self.table == table
     }
 
-    /// What the rows may be that this makes of those that there are `before`.
-    fn results(&self, before: Option<&State>) -> Vec<Rows> {
+    /// What the rows may be that this makes of those that there are `before`, if it is not an append.
+    fn results(&self, before: Option<&State>) -> Option<Rows> {
         match (&self.kind, before) {
-            (Kind::Load(LoadMode::Create, Some(rows)), None) => vec![rows.clone()],
-            (Kind::Load(LoadMode::Replace, Some(rows)), _) => vec![rows.clone()],
-            (Kind::Load(LoadMode::Append, Some(rows)), Some(before)) => {
-                let all = |base: &Rows| Arc::new(base.iter().chain(&**rows).copied().collect());
-                before.rows.iter().map(all).collect()
-            }
-            _ => Vec::new(),
+            (Kind::Load(LoadMode::Create, Some(rows)), None) => Some(rows.clone()),
+            (Kind::Load(LoadMode::Replace, Some(rows)), _) => Some(rows.clone()),
+            _ => None,
         }
     }
+
+    /// The rows that this appends.
+    fn appends(&self) -> Option<&[Row]> {
+        match &self.kind {
+            Kind::Load(LoadMode::Append, Some(rows)) => Some(rows),
+            _ => None,
+        }
+    }
+}
+
+/// Whether `rows` are those of some of the `parts`, each of them once, one behind the other.
+fn is_made_of(rows: &[Row], parts: &[&[Row]]) -> bool {
+    rows.is_empty()
+        || (0..parts.len()).any(|first| {
+            let rest: Vec<&[Row]> = parts[..first].iter().chain(&parts[first + 1..]).copied().collect();
+            !parts[first].is_empty()
+                && rows.strip_prefix(parts[first]).is_some_and(|behind| is_made_of(behind, &rest))
+        })
 }
 
 #[cfg(test)]
@@ -212,6 +257,11 @@ mod tests {
 
     fn rows(ids: std::ops::Range<i64>) -> Rows {
         Arc::new(ids.map(|id| [Cell::Int(id), Cell::Null, Cell::Null, Cell::Null]).collect())
+    }
+
+    /// Of a version whose rows nobody reads.
+    fn unread(_: usize) -> Result<Vec<Row>, String> {
+        Err("read".to_string())
     }
 
     fn load(model: &mut Model, mode: LoadMode, rows: Rows) -> RequestId {
@@ -224,10 +274,10 @@ mod tests {
     fn a_version_counts_while_it_was_the_newest() {
         let mut model = Model::default();
         load(&mut model, LoadMode::Replace, rows(0..3));
-        model.observe(10, "t", Some((Version(1), 3))).unwrap();
-        model.observe(20, "t", Some((Version(2), 3))).unwrap();
+        model.observe(10, "t", Some((Version(1), 3)), &unread).unwrap();
+        model.observe(20, "t", Some((Version(2), 3)), &unread).unwrap();
         model.drop_begins("t");
-        model.observe(30, "t", None).unwrap();
+        model.observe(30, "t", None, &unread).unwrap();
         let found =
             |version, first, last| model.rows_within("t", Version(version), Span { first, last }).is_some();
         assert!(found(1, 12, 13) && found(1, 5, 11) && found(1, 15, 40));
@@ -242,27 +292,38 @@ mod tests {
     #[test]
     fn versions_that_nobody_has_made_are_found() {
         let mut model = Model::default();
-        assert!(model.observe(1, "t", Some((Version(1), 0))).is_err());
+        assert!(model.observe(1, "t", Some((Version(1), 0)), &unread).is_err());
         let incomplete = model.load_begins("t", LoadMode::Create);
-        assert!(model.observe(2, "t", Some((Version(1), 0))).is_err(), "its rows are not all there");
+        assert!(model.observe(2, "t", Some((Version(1), 0)), &unread).is_err(), "its rows are not all there");
         model.load_is_complete(incomplete, rows(0..2));
-        assert!(model.observe(3, "t", Some((Version(1), 1))).is_err(), "of another number");
-        model.observe(4, "t", Some((Version(1), 2))).unwrap();
-        assert!(model.observe(5, "t", Some((Version(2), 2))).is_err(), "Create of a table that is there");
-        assert!(model.observe(6, "t", None).is_err(), "nobody has dropped it");
+        assert!(model.observe(3, "t", Some((Version(1), 1)), &unread).is_err(), "of another number");
+        model.observe(4, "t", Some((Version(1), 2)), &unread).unwrap();
+        assert!(
+            model.observe(5, "t", Some((Version(2), 2)), &unread).is_err(),
+            "Create of a table that is there"
+        );
+        assert!(model.observe(6, "t", None, &unread).is_err(), "nobody has dropped it");
     }
 
     #[test]
-    fn the_answer_of_a_load_says_which_rows_its_version_has() {
+    fn several_appends_may_make_a_version_in_any_order() {
         let mut model = Model::default();
         load(&mut model, LoadMode::Create, rows(0..2));
-        model.observe(1, "t", Some((Version(1), 2))).unwrap();
+        model.observe(1, "t", Some((Version(1), 2)), &unread).unwrap();
         let one = load(&mut model, LoadMode::Append, rows(7..8));
-        let other = load(&mut model, LoadMode::Append, rows(8..9));
-        model.observe(2, "t", Some((Version(2), 3))).unwrap();
-        assert_eq!(model.newest("t").unwrap().rows.len(), 2);
+        let other = load(&mut model, LoadMode::Append, rows(8..10));
+        let last = load(&mut model, LoadMode::Append, rows(8..9));
+        let behind = |ids: &[i64]| ids.iter().map(|id| rows(*id..id + 1)[0]).collect::<Vec<Row>>();
+        let wrong = |_: usize| Ok(behind(&[8, 7, 9]));
+        assert!(model.observe(2, "t", Some((Version(2), 5)), &wrong).is_err(), "rows of an append are apart");
+        let right = |from: usize| Ok(behind(&[8, 9, 7]).split_off(from - 2));
+        model.observe(2, "t", Some((Version(2), 5)), &right).unwrap();
+        assert_eq!(
+            model.newest("t").unwrap().rows,
+            [Arc::new([&rows(0..2)[..], &behind(&[8, 9, 7])].concat())]
+        );
         model.load_made(one, Version(2)).unwrap();
-        assert_eq!(model.newest("t").unwrap().rows[0].last(), rows(7..8).last());
-        assert!(model.load_made(other, Version(2)).is_err());
+        model.load_made(other, Version(2)).unwrap();
+        model.load_made(last, Version(1)).unwrap_err();
     }
 }

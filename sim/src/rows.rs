@@ -5,6 +5,7 @@ use arrow_array::cast::AsArray;
 use arrow_array::types::Int64Type;
 use arrow_array::{Array, ArrayRef, Int64Array, RecordBatch, StringViewArray};
 use arrow_schema::{DataType, Field, Schema, SchemaRef};
+use farpool_columns::{Chunk, RowGroup};
 use std::sync::Arc;
 
 /// The strings that tables hold. One is long: results with it overrun windows sooner.
@@ -81,6 +82,30 @@ pub fn batch(rows: &[Row]) -> RecordBatch {
 pub fn rows_of(batch: &RecordBatch) -> Result<Vec<Vec<Cell>>, String> {
     let columns = batch.columns().iter().map(cells_of).collect::<Result<Vec<_>, _>>()?;
     Ok((0..batch.num_rows()).map(|row| columns.iter().map(|cells| cells[row]).collect()).collect())
+}
+
+/// The rows of a table from a place on, as they lie in the node.
+///
+/// # Errors
+/// What is in them that no table holds.
+pub fn rows_behind<'a>(
+    groups: impl Iterator<Item = &'a Arc<RowGroup>>,
+    place: usize,
+) -> Result<Vec<Row>, String> {
+    let (mut rows, mut skipped) = (Vec::new(), 0);
+    for group in groups {
+        let first = (place - skipped).min(group.rows);
+        skipped += first;
+        if first == group.rows {
+            continue;
+        }
+        let decode = |chunk: &Arc<Chunk>| chunk.decode(first..group.rows).map_err(|error| error.to_string());
+        let columns = group.chunks.iter().map(decode).collect::<Result<Vec<_>, _>>()?;
+        let batch = RecordBatch::try_new(schema(), columns).map_err(|error| error.to_string())?;
+        let cells = rows_of(&batch)?.into_iter();
+        rows.extend(cells.filter_map(|row| Row::try_from(row).ok()));
+    }
+    Ok(rows)
 }
 
 fn cells_of(column: &ArrayRef) -> Result<Vec<Cell>, String> {

@@ -28,7 +28,7 @@ async fn join_beside_a_writer(pool: Arc<dyn Pool>, writer: Arc<dyn Pool>) {
         while !stopped.load(Ordering::Relaxed) {
             load(&*writer, LoadMode::Append, rows(next..next + 1)).await;
             next += 1;
-            // Each append is a row group of its own; a million of them is another test.
+            // The joins are to get a part of the machine.
             tokio::time::sleep(std::time::Duration::from_millis(1)).await;
         }
         next

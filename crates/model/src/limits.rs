@@ -21,6 +21,32 @@ pub const ROW_GROUP_BYTES_MAX: usize = MESSAGE_BYTES_MAX;
 /// batches have a header for each column and buffer, and strings may lie in buffers of which they are a small part.
 pub const PLAIN_EXCESS_BYTES_MAX: usize = 1 << 20;
 
+/// Rows from which on a row group is large enough: it is not merged with others any more, and its rows are profiled. Two
+/// smaller ones always fit one row group.
+pub const LARGE_GROUP_ROWS: usize = ROW_GROUP_ROWS / 2;
+
+/// Bytes of plain values from which on a row group is large enough, however few rows it has; a merge has at most twice
+/// as many in hand, and those of one column at a time decoded.
+pub const LARGE_GROUP_BYTES: usize = 16 << 20;
+
+/// Small row groups that are left alone at the end of a table: a scan takes some microseconds for each.
+pub const SMALL_GROUPS_MAX: usize = 8;
+
+/// How many times the rows behind it a small row group may have and be merged with them. The more, the fewer row groups
+/// there are and the more often a row is written: with 4 at most 7 sizes below a large one, and some 30 times.
+pub const MERGE_RATIO: usize = 4;
+
+/// Small row groups from which on each append does a step of a merge itself, so that they do not become ever more where
+/// there is always something that comes before work in the background.
+pub const MERGES_BEHIND_MAX: usize = 64;
+
+/// Rows of an append that are encoded together with those of other appends that come at the same time. More are worth a
+/// row group of their own, which is encoded as they come in.
+pub const SMALL_APPEND_ROWS: usize = 1024;
+
+/// Bytes that these rows may hold.
+pub const SMALL_APPEND_BYTES: usize = 1 << 20;
+
 /// Rows that the operators work on at a time, if these are cheap: a handful of 64-bit columns of it stay in
 /// the L2 cache.
 pub const BATCH_ROWS: usize = 8 * BLOCK_ROWS;
@@ -270,6 +296,9 @@ pub const PONG_MS_MAX: u64 = 30_000;
 pub const UNREAD_MS_MAX: u64 = 600_000;
 
 const _: () = assert!(ROW_GROUP_ROWS.is_multiple_of(BATCH_ROWS));
+const _: () = assert!(SMALL_APPEND_ROWS < LARGE_GROUP_ROWS && LARGE_GROUP_ROWS < ROW_GROUP_ROWS);
+const _: () = assert!(SMALL_APPEND_BYTES < LARGE_GROUP_BYTES && 2 * LARGE_GROUP_BYTES <= ROW_GROUP_BYTES_MAX);
+const _: () = assert!(SMALL_GROUPS_MAX < MERGES_BEHIND_MAX);
 const _: () = assert!(WORK_BYTES_MIN <= WORK_BYTES_DEFAULT);
 const _: () = assert!(BATCH_ROWS.is_multiple_of(BLOCK_ROWS));
 const _: () = assert!(PLAN_BYTES_MAX <= MESSAGE_BYTES_MAX);

@@ -22,8 +22,8 @@ pub struct TableInfo {
     pub bytes_encoded: u64,
     /// Statistics, a column each, in the order of the schema.
     pub columns: Vec<ColumnStatistics>,
-    /// As long as the profile of the version is being made: how many rows have gone into it. `None` when it is
-    /// there, or nobody makes one.
+    /// As long as not all rows are in the profile of the version: how many are. `None` when all are, or nobody makes
+    /// one. The last rows of a table that grows by small appends are looked at when these are merged, or somebody asks.
     pub rows_profiled: Option<u64>,
 }
 

@@ -9,6 +9,7 @@
 mod admission;
 mod background;
 mod caller;
+mod chores;
 pub mod clock;
 mod job;
 mod kept;

@@ -1,15 +1,13 @@
-//! Profiles as tasks of the scheduler: those that nobody waits for in the background (`line.rs`), and those of clients
-//! that wait. Whoever does not want to wait for the others asks, and has it made within his own share; for the memory
-//! that this takes he waits in line, for a bounded time (`memory.rs`).
+//! Profiles that clients wait for, as tasks of the scheduler. Whoever does not want to wait for what the background does
+//! (`chores.rs`) asks, and has a profile made within his own share; for the memory that this takes he waits in line, for
+//! a bounded time (`memory.rs`).
 
-mod line;
 mod memory;
 
 use crate::turns::Turn;
 use farpool_model::{Clock, Error, Result, TableStatistics, limits};
 use farpool_pipeline::{Cancel, End, Progress, Readiness, Task};
 use farpool_store::{AwaitedProfile, AwaitedStatistics};
-pub(crate) use line::{Lines, ProfileLine};
 pub(crate) use memory::ProfileMemory;
 use parking_lot::Mutex;
 use std::sync::Arc;
@@ -40,7 +38,7 @@ pub(crate) fn step(
 }
 
 /// Whether a step that begins now may go on.
-fn within_step(clock: &dyn Clock) -> impl Fn() -> bool {
+pub(crate) fn within_step(clock: &dyn Clock) -> impl Fn() -> bool {
     let begun_ns = clock.now_ns();
     move || clock.now_ns().saturating_sub(begun_ns) < limits::STEP_NS
 }

@@ -1,12 +1,12 @@
-//! What each tenant has of the node: its share of the workers' time, the line of its profiles that nobody waits for,
-//! and its turns to have profiles made that somebody waits for.
+//! What each tenant has of the node: its share of the workers' time, the line of its work that nobody waits for, and its
+//! turns to have profiles made that somebody waits for.
 
 use crate::background::BackgroundThreads;
-use crate::profiles::{Lines, ProfileLine};
+use crate::chores::{ChoreLine, Lines};
 use crate::turns::Turns;
 use farpool_model::TenantName;
 use farpool_pipeline::{Region, Scheduler, TenantShare};
-use farpool_store::{Gathering, Profiler};
+use farpool_store::{Background, Chore};
 use parking_lot::Mutex;
 use std::collections::BTreeMap;
 use std::fmt;
@@ -25,7 +25,7 @@ pub(crate) struct Shares {
 #[derive(Clone)]
 struct Share {
     time: Arc<TenantShare>,
-    profiles: Arc<ProfileLine>,
+    chores: Arc<ChoreLine>,
     turns: Arc<Turns>,
 }
 
@@ -56,16 +56,16 @@ impl Shares {
         }
         let time = self.scheduler.add_tenant(self.weights.get(tenant).copied().unwrap_or(1));
         let region = self.scheduler.add_region(&time);
-        let profiles = Arc::new(ProfileLine::new(self.scheduler.clone(), region, self.lines.clone()));
-        let share = Share { time, profiles, turns: Arc::default() };
+        let chores = Arc::new(ChoreLine::new(self.scheduler.clone(), region, self.lines.clone()));
+        let share = Share { time, chores, turns: Arc::default() };
         shares.insert(tenant.clone(), share.clone());
         share
     }
 }
 
-impl Profiler for Shares {
-    fn submit(&self, gathering: Arc<Gathering>) {
-        self.share(gathering.tenant()).profiles.submit(gathering);
+impl Background for Shares {
+    fn submit(&self, chore: Chore) {
+        self.share(chore.tenant()).chores.submit(chore);
         if let Some(threads) = &self.threads {
             threads.call();
         }

@@ -64,6 +64,11 @@ impl<'r> StepPace<'r> {
         StepPace { clock, cost, is_stopped, begun_ns: clock.now_ns(), rows_begun_ns: None, last: None }
     }
 
+    /// The step goes on with another row group.
+    pub(crate) fn next_group(&mut self) {
+        (self.rows_begun_ns, self.last) = (None, None);
+    }
+
     fn learn(&mut self, now: u64, left: usize) {
         if let Some((then, before)) = self.last.replace((now, left)) {
             self.cost.learn(before - left, now.saturating_sub(then));

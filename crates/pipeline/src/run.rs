@@ -29,6 +29,9 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 
+/// Rows of a row group that take less than what is done once for each step.
+const FEW_ROWS: usize = limits::BLOCK_ROWS / 4;
+
 /// What came of lending a thread to a run.
 #[derive(Debug)]
 pub enum Step {
@@ -273,7 +276,12 @@ impl Run {
             match self.plan.verdict(group) {
                 Verdict::All if self.ships(group, &morsel) => return Ok(self.ship(group, &table)),
                 Verdict::Some | Verdict::All if !self.plan.is_beaten(group, &self.shared) => {
-                    return self.scan(morsel, &table, &mut pace);
+                    let step = self.scan(morsel, &table, &mut pace)?;
+                    // A step for each of many small row groups would cost more than they do.
+                    if group.rows > FEW_ROWS || !matches!(step, Step::Worked) {
+                        return Ok(step);
+                    }
+                    pace.next_group();
                 }
                 _ => {
                     self.leave_group(group, &morsel.progress);

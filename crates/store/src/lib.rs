@@ -12,5 +12,6 @@ mod catalog;
 pub mod source;
 
 pub use catalog::{
-    AwaitedProfile, AwaitedStatistics, Catalog, Gathering, Helpers, Load, Piece, PieceDone, Profiler, Stepped,
+    Append, AwaitedProfile, AwaitedStatistics, Background, Catalog, Chore, Helpers, Load, Piece, PieceDone,
+    Stepped,
 };

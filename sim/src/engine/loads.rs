@@ -12,6 +12,9 @@ use farpool_transfer::{BatchStream, Pool};
 use futures::stream;
 use std::sync::Arc;
 
+/// Rows of a batch of a small append.
+const TRICKLE_ROWS_MAX: usize = 4;
+
 /// What the source of a load says when it fails.
 const SOURCE_FAILS: &str = "the source of the load fails";
 
@@ -79,6 +82,17 @@ impl Engine {
             Err(error) if fails && error.message == SOURCE_FAILS => Ok("its source failed".into()),
             Err(error) => self.check_load_error(&error, table, mode, first),
         }
+    }
+
+    /// Appends a few rows, often enough for merges to begin.
+    pub(super) async fn trickle(&self, table: &str, random: &mut Random, first: u64) -> Checked<String> {
+        let count = 1 + random.below(12);
+        let mut told = Vec::new();
+        for _ in 0..count {
+            let random = Random::new(random.next());
+            told.push(self.load(table, LoadMode::Append, random, TRICKLE_ROWS_MAX, first).await?);
+        }
+        Ok(told.join(", "))
     }
 
     fn check_loaded(&self, id: RequestId, info: &TableInfo) -> Checked<String> {

@@ -68,6 +68,8 @@ pub enum Errand {
     Status,
     /// Load rows.
     Load(String, LoadMode),
+    /// Append a few rows, again and again.
+    Trickle(String),
     /// Drop a table.
     Drop(String),
 }
@@ -85,6 +87,7 @@ impl Errand {
             25..27 => Errand::Statistics(table),
             27 => Errand::Status,
             28 => Errand::Drop(table),
+            29..31 => Errand::Trickle(table),
             _ => {
                 let modes = [LoadMode::Create, LoadMode::Create, LoadMode::Append, LoadMode::Replace];
                 Errand::Load(table, random.pick(&modes))
@@ -156,6 +159,7 @@ impl Engine {
             Errand::Statistics(table) => self.statistics(table, &mut random, first).await,
             Errand::Status => self.status(first).await,
             Errand::Load(table, mode) => self.load(table, *mode, random, rows_max, first).await,
+            Errand::Trickle(table) => self.trickle(table, &mut random, first).await,
             Errand::Drop(table) => self.drop_table(table, first).await,
         };
         let told =

@@ -3,6 +3,7 @@
 use super::{TABLES, TENANTS, World, turns_of_others};
 use crate::checks::Checked;
 use crate::client::Client;
+use crate::rows::rows_behind;
 use farpool_model::TableName;
 use farpool_pipeline::{Attempt, Class};
 use futures::FutureExt;
@@ -40,11 +41,16 @@ impl World {
         for (tenant, owner) in self.owners[..TENANTS.len()].iter().enumerate() {
             for table in TABLES {
                 let name = TableName::new(table).map_err(|error| error.to_string())?;
-                let now = owner.source(&name).ok().map(|(version, table)| (version, table.rows));
+                let source = owner.source(&name).ok();
+                let now = source.as_ref().map(|(version, table)| (*version, table.rows));
                 let known = state.models[tenant].newest(table).map(|known| known.version);
                 if now.map(|(version, _)| version) != known {
                     state.log.event(format!("{table} of {} is now {now:?}", TENANTS[tenant]));
-                    state.models[tenant].observe(step, table, now)?;
+                    let rows_from = |place: usize| match &source {
+                        Some((_, table)) => rows_behind(table.row_groups.iter(), place),
+                        None => Ok(Vec::new()),
+                    };
+                    state.models[tenant].observe(step, table, now, &rows_from)?;
                 }
             }
         }

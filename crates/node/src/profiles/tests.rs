@@ -333,10 +333,10 @@ fn threads_make_profiles_that_nobody_asks_for() {
         let config = NodeConfig { memory_bytes: 256 << 20, workers, ..NodeConfig::default() };
         let node = Node::start(config).unwrap();
         let ann = caller(&node, "ann");
-        for mode in [LoadMode::Create, LoadMode::Append, LoadMode::Append] {
-            load(&ann, "t", mode, 5);
+        for table in ["t", "u", "v"] {
+            load(&ann, table, LoadMode::Create, 5);
         }
-        await_profile(&ann, "t");
+        ["t", "u", "v"].into_iter().for_each(|table| await_profile(&ann, table));
         node.shutdown();
     }
 }

@@ -2,8 +2,8 @@
 //! of a table when all are there.
 //!
 //! A load is a task of the scheduler. A step decodes one message, encodes one column of a row group, places a row
-//! group in the pool, works on the profiles of appends that this one would get too far ahead of, or makes the table
-//! visible; several workers may encode at once, one decodes. Credit goes back to
+//! group in the pool, works on the profiles of appends that this one would get too far ahead of, or makes the rows
+//! visible, those of an append with those of others that wait for it; several workers may encode at once, one decodes. Credit goes back to
 //! the client as its rows have been encoded, which is the whole of back-pressure: a client that falls silent occupies
 //! no thread. Rows that do not fill a row group yet cannot be encoded; there is one such row group for each load,
 //! whose bytes are bounded.
@@ -16,7 +16,7 @@ use arrow_schema::SchemaRef;
 use farpool_memory::Reservation;
 use farpool_model::{Clock, Error, Result, TableInfo, limits};
 use farpool_pipeline::{End, Progress, Readiness, Task};
-use farpool_store::{AwaitedProfile, Load, Piece};
+use farpool_store::{Append, AwaitedProfile, Load, Piece};
 use farpool_wire::{Message, Request, Response, bytes_to_decode};
 use parking_lot::Mutex;
 use std::collections::VecDeque;
@@ -91,6 +91,8 @@ enum Phase {
     Open(Box<Open>),
     /// All rows are encoded, but profiles are to be made before they are published.
     Behind(Box<Open>, Arc<Behind>),
+    /// The rows wait for a version that has them.
+    InLine(Arc<Append>),
     /// A worker decides how it goes on.
     Taken,
 }
@@ -120,6 +122,7 @@ enum Step {
     Encode(Piece),
     KeepUp(Arc<Behind>),
     Commit(Box<Open>),
+    Append(Arc<Append>),
     /// The client is gone: what was loaded is dropped.
     Abandon(Phase),
     /// All is in other workers' hands.
@@ -190,10 +193,23 @@ impl LoadTask {
             }
             Step::Commit(open) => match open.load.profile_before(self.connection.caller.waker()) {
                 Some(profile) => self.fall_behind(open, profile),
+                // Its own turn comes later: until then others get in line, for the same version.
+                None if open.load.is_append() => {
+                    let append = open.load.append(self.connection.caller.waker())?;
+                    self.state.lock().phase = Phase::InLine(Arc::new(append));
+                }
                 None => {
                     *self.outcome.lock() = Some(Ok(open.load.publish()?));
                     return Ok(Progress::Done);
                 }
+            },
+            Step::Append(append) => match append.try_commit() {
+                Some(outcome) => {
+                    *self.outcome.lock() = Some(Ok(outcome?));
+                    return Ok(Progress::Done);
+                }
+                None if append.has_step() => {}
+                None => return Ok(Progress::Busy),
             },
             Step::Abandon(phase) => {
                 drop(phase);
@@ -323,6 +339,7 @@ impl State {
                 let Behind { profile, memory } = &**behind;
                 return profile.has_step() || memory.has_come() || inbox.is_closed();
             }
+            Phase::InLine(append) => return append.has_step() || inbox.is_closed(),
             Phase::Taken => false,
         };
         has_piece || self.in_hand > 0 || inbox.has_news()
@@ -348,6 +365,10 @@ impl State {
             Phase::Behind(open, behind) => {
                 self.phase = Phase::Behind(open, behind.clone());
                 Step::KeepUp(behind)
+            }
+            Phase::InLine(append) => {
+                self.phase = Phase::InLine(append.clone());
+                Step::Append(append)
             }
             Phase::Taken => Step::Nothing,
         };

@@ -318,6 +318,16 @@ fn few_rows_leave_as_one_batch() {
 }
 
 #[test]
+fn row_groups_of_a_few_rows_share_a_step() {
+    let run = start(&table_of(50, 5), None, sum_and_count_by_k(), None);
+    run.step(&Standing).unwrap();
+    assert_eq!(run.receipt().rows_scanned, 250);
+    let run = start(&table_of(50, 5), None, sum_and_count_by_k(), None);
+    run.step(&Ticking::default()).unwrap();
+    assert!(run.receipt().rows_scanned < 250, "a step is about a millisecond");
+}
+
+#[test]
 fn cancelling_frees_the_table_and_every_later_step_says_so() {
     let table = table(5);
     let run = start(&table, None, rows(&[0]), None);

@@ -3,24 +3,25 @@
 //! A load is a state machine without threads of its own: rows are buffered until they fill a row group, which is then
 //! encoded in pieces (`pieces.rs`) that any thread may do, and added in the order in which the rows came. Who has a
 //! thread to spend calls [`Load::push`], which does the pieces itself, with [`Helpers`]; who has a scheduler calls
-//! [`Load::buffer`], [`Load::next_piece`], [`Load::done`] and, in the end, [`Load::complete`]. An append encodes its rows on their own and puts them behind
-//! whatever the newest version is when it commits, so that appends at the same time lose nothing.
+//! [`Load::buffer`], [`Load::next_piece`], [`Load::done`] and, in the end, [`Load::complete`]. An append puts its rows
+//! behind whatever the newest version is when it commits (`append.rs`), so that appends at the same time lose nothing.
 //!
-//! A tap is given the row groups and finds out behind the load what they hold; it stays with the version, and that of
-//! an append comes behind that of the version it extends.
+//! A tap is given the row groups of a new table and finds out behind the load what they hold; it stays with the version.
+//! Row groups that are appended have one once they are not merged any more.
 //!
 //! Invariant: a load that is dropped, for whatever reason, gives back all its pages: they belong to the
 //! row groups that it holds.
 
+use super::append::{Append, Rows};
 use super::pieces::{Piece, PieceDone, Pieces};
 use super::tap::{AwaitedProfile, Tap};
-use super::{Catalog, Current, Expected, Refused, Tapped};
+use super::{Catalog, Expected, Tapped};
 use arrow_array::RecordBatch;
 use arrow_schema::Schema;
-use farpool_columns::{Encoder, Table, TableBuilder};
+use farpool_columns::{Encoder, PlainGroup, RowGroup, Table, TableBuilder};
 use farpool_memory::Reservation;
-use farpool_model::cast::{u64_from, usize_saturating};
-use farpool_model::{Error, ErrorKind, LoadMode, Result, TableInfo, TableName, TenantName, limits, schema};
+use farpool_model::cast::u64_from;
+use farpool_model::{Error, LoadMode, Result, TableInfo, TableName, TenantName, limits, schema};
 use parking_lot::Mutex;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -37,8 +38,12 @@ pub struct Load {
     mode: LoadMode,
     builder: TableBuilder,
     encoder: Encoder,
-    /// None where nothing is to be found out about the rows.
+    /// None where nothing is to be found out about the rows, or only once they are in the table.
     tap: Option<Arc<Tap>>,
+    /// Of an append: the row groups that are in the pool.
+    appended: Vec<Arc<RowGroup>>,
+    /// All rows of a small append, which are encoded with those of others.
+    small: Option<PlainGroup>,
     /// Full row groups that are not in the table yet.
     pieces: Pieces,
     /// For what the row groups take outside the pool.
@@ -66,7 +71,7 @@ impl Load {
         let builder = TableBuilder::new(catalog.pool().clone(), tenant.clone(), &canonical, rows_hint)?;
         let encoder = builder.encoder();
         let closed = catalog.taps_closed.load(Ordering::Relaxed);
-        let tap = (!closed).then(|| catalog.tap(&tenant, builder.schema()));
+        let tap = (!closed && mode != LoadMode::Append).then(|| catalog.tap(&tenant, builder.schema()));
         let workers = catalog.helpers.threads_max().clamp(1, WORKERS_DEFAULT_MAX);
         Ok(Load {
             outside: catalog.outside(&tenant),
@@ -78,6 +83,8 @@ impl Load {
             builder,
             encoder,
             tap,
+            appended: Vec::new(),
+            small: None,
             rows_buffered: 0,
             rows_added: 0,
             workers,
@@ -116,18 +123,25 @@ impl Load {
     /// As [`Load::push`].
     pub fn buffer(&mut self, batch: &RecordBatch) -> Result<()> {
         self.check()?;
-        self.catalog.profiler.rows_came();
         let buffered = self.builder.buffer(batch);
         self.keep_failure(buffered)?;
         self.rows_buffered += u64_from(batch.num_rows());
+        if !self.is_small() {
+            self.catalog.background.rows_came();
+        }
         while let Some(group) = self.builder.take_full_row_group() {
             self.pieces.add(group);
         }
         Ok(())
     }
 
-    /// No more rows come: has those encoded, too, that do not fill a row group.
+    /// No more rows come: has those encoded, too, that do not fill a row group, unless they are encoded with those of
+    /// other appends.
     pub fn complete(&mut self) {
+        if self.is_small() {
+            self.small = self.builder.take_last_row_group();
+            return;
+        }
         while let Some(group) = self.builder.take_last_row_group() {
             self.pieces.add(group);
         }
@@ -143,7 +157,7 @@ impl Load {
         if self.failed.is_some() {
             return None;
         }
-        self.catalog.profiler.rows_came();
+        self.catalog.background.rows_came();
         self.pieces.next()
     }
 
@@ -153,7 +167,7 @@ impl Load {
     /// As [`Load::push`].
     pub fn done(&mut self, piece: Result<PieceDone>) -> Result<()> {
         self.check()?;
-        self.catalog.profiler.rows_came();
+        self.catalog.background.rows_came();
         let added = piece.and_then(|piece| {
             self.pieces.done(piece);
             self.add_placed()
@@ -171,6 +185,15 @@ impl Load {
         self.rows_added
     }
 
+    /// Whether it is an append of few rows.
+    fn is_small(&self) -> bool {
+        self.mode == LoadMode::Append
+            && self.rows_buffered <= u64_from(limits::SMALL_APPEND_ROWS)
+            && self.bytes_held() <= limits::SMALL_APPEND_BYTES
+            && self.rows_added == 0
+            && !self.is_encoding()
+    }
+
     /// Whether a full row group waits to be encoded, or is.
     pub fn is_encoding(&self) -> bool {
         self.pieces.groups_count() > 0
@@ -179,7 +202,8 @@ impl Load {
     /// Bytes of memory that the rows hold which wait to be encoded: up to a row group for each worker and the one that
     /// is not full yet, each of at most [`limits::ROW_GROUP_BYTES_MAX`] as plain values.
     pub fn bytes_held(&self) -> usize {
-        self.builder.bytes_held() + self.pieces.bytes_held()
+        let small = self.small.as_ref().map_or(0, PlainGroup::bytes_held);
+        self.builder.bytes_held() + self.pieces.bytes_held() + small
     }
 
     /// Makes the rows visible as the table's new version, all at once. What is left to encode is encoded first, as by
@@ -198,13 +222,21 @@ impl Load {
                 profile.give_up(&error);
             }
         }
-        self.publish()
+        match self.mode {
+            LoadMode::Append => self.append(Box::new(|| {}))?.commit(),
+            LoadMode::Create | LoadMode::Replace => self.publish(),
+        }
+    }
+
+    /// Whether the rows go behind those of a table: then they stand in line ([`Load::append`]) rather than be published.
+    pub fn is_append(&self) -> bool {
+        self.mode == LoadMode::Append
     }
 
     /// What is to be done before an append may be published, if too many profiles of others before it are unfinished.
     /// `wake` is called when there may be more to do of it, or nothing more.
     pub fn profile_before(&self, wake: Box<dyn Fn() + Send + Sync>) -> Option<AwaitedProfile> {
-        if self.mode != LoadMode::Append || self.tap.is_none() {
+        if !self.is_append() {
             return None;
         }
         // A table that is gone has no profile to wait for; the append will say so.
@@ -212,25 +244,38 @@ impl Load {
         (tap.unsettled() > limits::TAPS_WAITING_MAX).then(|| AwaitedProfile::new(tap, wake))
     }
 
-    /// Makes the rows visible as the table's new version, all at once, when all of them have been encoded.
+    /// Makes the rows of a new table visible, all at once, when all of them have been encoded.
     ///
     /// # Errors
     /// As [`Load::commit`].
     pub fn publish(self) -> Result<TableInfo> {
-        self.check()?;
-        if self.rows_added != self.rows_buffered {
-            return Err(Error::internal("a load that is not encoded cannot be committed"));
-        }
-        let Load { catalog, tenant, name, mode, builder, encoder, tap, outside, .. } = self;
-        let table = builder.finish()?;
-        let expected = match mode {
-            LoadMode::Append => return append(&catalog, &tenant, &name, &table, tap, &encoder),
-            LoadMode::Create => Expected::Nothing,
-            LoadMode::Replace => Expected::Anything,
-        };
+        self.check_encoded()?;
+        let Load { catalog, tenant, name, mode, builder, encoder, tap, .. } = self;
+        let expected = if mode == LoadMode::Create { Expected::Nothing } else { Expected::Anything };
         let tapped = tap.map(|tap| Tapped { tap, before: None, encoder });
-        let table = holding(table, outside)?;
-        catalog.put(&tenant, &name, table, tapped, expected).map_err(|refused| refused.error)
+        let table = catalog.holding(&tenant, builder.finish()?)?;
+        catalog.put(&tenant, &name, table, tapped, expected)
+    }
+
+    /// Puts the rows of an append in line, when all of them have been encoded that are not encoded with others. `wake` is
+    /// called when [`Append::try_commit`] may have more to say.
+    ///
+    /// # Errors
+    /// `NotFound` when the table was dropped meanwhile.
+    pub fn append(self, wake: Box<dyn Fn() + Send + Sync>) -> Result<Append> {
+        self.check_encoded()?;
+        let Load { catalog, tenant, name, builder, appended, small, outside, .. } = self;
+        let rows = Rows { schema: builder.schema().clone(), groups: appended, small };
+        Append::stand_in_line(catalog, tenant, name, rows, outside, wake)
+    }
+
+    fn check_encoded(&self) -> Result<()> {
+        self.check()?;
+        let small = self.small.as_ref().map_or(0, |small| u64_from(small.rows()));
+        match self.rows_added + small == self.rows_buffered {
+            true => Ok(()),
+            false => Err(Error::internal("a load that is not encoded cannot be committed")),
+        }
     }
 
     fn add_placed(&mut self) -> Result<()> {
@@ -241,7 +286,9 @@ impl Load {
                 outside.try_grow(group.bytes_outside_pool())?;
             }
             self.builder.add_row_group(group.clone())?;
-            if let Some(tap) = &self.tap {
+            if self.is_append() {
+                self.appended.push(group);
+            } else if let Some(tap) = &self.tap {
                 tap.add(group);
             }
         }
@@ -285,46 +332,8 @@ impl Load {
     }
 }
 
-/// Puts the row groups of `rows` behind those of the newest version, as often as another load is faster.
-fn append(
-    catalog: &Catalog,
-    tenant: &TenantName,
-    name: &TableName,
-    rows: &Table,
-    tap: Option<Arc<Tap>>,
-    encoder: &Encoder,
-) -> Result<TableInfo> {
-    loop {
-        let Current { version, table: base, tap: before } = catalog.current(tenant, name)?;
-        check_agree(name, &base.schema, &rows.schema)?;
-        check_nulls(name, &base, rows)?;
-        let mut builder = TableBuilder::append_to(catalog.pool().clone(), &base, tenant.clone(), None)?;
-        for group in &rows.row_groups {
-            builder.add_row_group(group.clone())?;
-        }
-        // Of rows behind others that nothing is known of, too little is known.
-        let taps = before.zip(tap.clone());
-        let tapped = taps.map(|(before, tap)| Tapped { tap, before: Some(before), encoder: encoder.clone() });
-        let table = holding(builder.finish()?, catalog.outside(tenant))?;
-        match catalog.put(tenant, name, table, tapped, Expected::Version(version)) {
-            Ok(info) => return Ok(info),
-            Err(Refused { error, .. }) if error.kind == ErrorKind::Unavailable => {}
-            Err(Refused { error, .. }) => return Err(error),
-        }
-    }
-}
-
-/// The table with what it takes outside the pool reserved. Versions share most of that, but each may be the last one.
-fn holding(table: Table, outside: Option<Reservation>) -> Result<Table> {
-    let Some(mut outside) = outside else { return Ok(table) };
-    let bytes = usize_saturating(table.bytes_outside_pool);
-    outside.try_grow(bytes.saturating_sub(outside.bytes()))?;
-    outside.set(bytes);
-    Ok(table.holding(outside))
-}
-
 /// Names and types must be the same, in the same order.
-fn check_agree(name: &TableName, table: &Schema, rows: &Schema) -> Result<()> {
+pub(super) fn check_agree(name: &TableName, table: &Schema, rows: &Schema) -> Result<()> {
     let differ = |what: String| {
         Error::invalid(format!("these rows do not fit table {:?}: {what}", name.as_str()))
             .advise("to append, the columns must have the same names and types in the same order")
@@ -347,10 +356,11 @@ fn check_agree(name: &TableName, table: &Schema, rows: &Schema) -> Result<()> {
     Ok(())
 }
 
-fn check_nulls(name: &TableName, base: &Table, rows: &Table) -> Result<()> {
-    let columns = base.schema.fields().iter().zip(&rows.statistics);
-    match columns.into_iter().find(|(field, statistics)| !field.is_nullable() && statistics.null_count > 0) {
-        Some((field, _)) => Err(Error::invalid(format!(
+/// Columns that may not be NULL must not be.
+pub(super) fn check_nulls(name: &TableName, table: &Schema, has_nulls: impl Fn(usize) -> bool) -> Result<()> {
+    let mut fields = table.fields().iter().enumerate();
+    match fields.find(|(column, field)| !field.is_nullable() && has_nulls(*column)) {
+        Some((_, field)) => Err(Error::invalid(format!(
             "these rows do not fit table {:?}: column {:?} may not be NULL",
             name.as_str(),
             field.name()

@@ -6,28 +6,34 @@
 //! Invariant: version numbers only grow over the life of a catalog, over all tables, so that a version
 //! names one state of one table for ever.
 
+mod append;
+mod background;
 mod helpers;
 mod load;
+mod merge;
 mod names;
 mod pieces;
-mod profiler;
 mod statistics;
 mod tap;
 
+pub use append::Append;
+pub use background::{Background, Chore};
 pub use helpers::Helpers;
 pub use load::Load;
 pub use pieces::{Piece, PieceDone};
-pub use profiler::Profiler;
 pub use statistics::AwaitedStatistics;
-pub use tap::{AwaitedProfile, Gathering, Stepped};
+pub use tap::{AwaitedProfile, Stepped};
 
+use append::Line;
 use arrow_schema::Schema;
 use farpool_columns::{Encoder, Table};
 use farpool_memory::{Pool, Reservation, WorkMemory};
+use farpool_model::cast::{u64_from, usize_saturating};
 use farpool_model::{
     ColumnStates, Error, ErrorKind, LoadMode, Result, TableInfo, TableName, TableStatistics, TenantName,
     Version, limits,
 };
+use merge::Merges;
 use parking_lot::RwLock;
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -42,8 +48,9 @@ pub struct Catalog {
     work: Option<Arc<WorkMemory>>,
     tenants: RwLock<Tenants>,
     taps_closed: AtomicBool,
-    taps_made: AtomicU64,
-    profiler: Arc<dyn Profiler>,
+    /// Taps and tables whose row groups are merged.
+    chores_made: AtomicU64,
+    background: Arc<dyn Background>,
     helpers: Arc<dyn Helpers>,
 }
 
@@ -57,8 +64,16 @@ struct Tenants {
 struct Current {
     version: Version,
     table: Arc<Table>,
-    /// What finds out about the rows, or did.
+    /// Row groups, the first ones, that are not merged any more, and their rows.
+    settled: usize,
+    rows_settled: u64,
+    /// What finds out about the rows of these, or did.
     tap: Option<Arc<Tap>>,
+    /// What finds out about all rows, or did, where somebody has asked and the other does not.
+    whole: Option<Arc<Tap>>,
+    /// Appends that wait for the next version, and merges: those of the table, from version to version.
+    line: Arc<Line>,
+    merges: Arc<Merges>,
 }
 
 /// A tap that has been given all rows of a version.
@@ -70,21 +85,28 @@ struct Tapped {
     encoder: Encoder,
 }
 
+impl Tapped {
+    /// The tap, which knows from now on that these are all rows.
+    fn complete(self) -> Arc<Tap> {
+        self.tap.complete(self.before, self.encoder);
+        self.tap
+    }
+}
+
 /// What must hold of a table's current state for a load to take its place.
 #[derive(Clone, Copy, Debug)]
 enum Expected {
     Anything,
     Nothing,
-    Version(Version),
 }
 
 impl Catalog {
     /// A catalog without tables, whose loads take their memory from `pool` and have `helpers` encode with them;
-    /// `profiler` makes profiles behind them.
-    pub fn new(pool: Arc<Pool>, helpers: Arc<dyn Helpers>, profiler: Arc<dyn Profiler>) -> Self {
-        let (taps_closed, taps_made) = (AtomicBool::new(false), AtomicU64::new(0));
+    /// `background` makes profiles and merges small row groups behind them.
+    pub fn new(pool: Arc<Pool>, helpers: Arc<dyn Helpers>, background: Arc<dyn Background>) -> Self {
+        let (taps_closed, chores_made) = (AtomicBool::new(false), AtomicU64::new(0));
         let tenants = RwLock::default();
-        Catalog { pool, work: None, tenants, taps_closed, taps_made, profiler, helpers }
+        Catalog { pool, work: None, tenants, taps_closed, chores_made, background, helpers }
     }
 
     /// The same, whose tables reserve from `work` what they take outside the pool.
@@ -187,41 +209,111 @@ impl Catalog {
         Load::begin(self.clone(), tenant.clone(), name.clone(), schema, mode, rows_hint, base)
     }
 
-    /// Makes `table` the current version if what is there is as `expected`; gives it back if not.
+    /// Makes `table`, a new one with all its row groups, the current version if what is there is as `expected`.
     fn put(
-        &self,
+        self: &Arc<Self>,
         tenant: &TenantName,
         name: &TableName,
         table: Table,
         tapped: Option<Tapped>,
         expected: Expected,
-    ) -> Result<TableInfo, Refused> {
+    ) -> Result<TableInfo> {
+        let merges = Merges::new(self, self.next_chore(), tenant, name);
+        let (settled, rows_settled, table) = (table.row_groups.len(), table.rows, Arc::new(table));
         let mut tenants = self.tenants.write();
         if let Err(error) = tenants.check(tenant, name, expected) {
-            return Err(Refused { error, table: Box::new(table) });
+            // Freeing many pages takes a while: not under the lock.
+            drop(tenants);
+            return Err(error);
         }
-        tenants.versions_made += 1;
-        let version = Version(tenants.versions_made);
-        let tap = tapped.map(|Tapped { tap, before, encoder }| {
-            // Nobody sees a version whose tap does not know yet what comes before it.
-            tap.complete(before, encoder);
-            tap
-        });
-        let current = Current { version, table: Arc::new(table), tap };
+        let version = tenants.next_version();
+        // Nobody sees a version whose tap does not know yet what comes before it.
+        let tap = tapped.map(Tapped::complete);
+        let (line, whole) = (Arc::default(), None);
+        let current = Current { version, table, settled, rows_settled, tap, whole, line, merges };
         let info = current.info(name);
         let before = tenants.tables.entry(tenant.clone()).or_default().insert(name.clone(), current);
         drop(tenants);
         drop(before);
         Ok(info)
     }
-}
 
-/// A table that did not get into the catalog; its pages are freed outside the lock.
-#[derive(Debug)]
-struct Refused {
-    error: Error,
-    #[expect(dead_code, reason = "held so that it is dropped by the caller")]
-    table: Box<Table>,
+    /// Makes `table`, which has more rows behind those of `current`, the current version, if `current` still is.
+    fn put_behind(
+        &self,
+        tenant: &TenantName,
+        name: &TableName,
+        current: &Current,
+        table: Table,
+    ) -> Option<TableInfo> {
+        self.swap(tenant, name, current, table, false)
+    }
+
+    /// Makes `table`, which has the same rows as `current` in other row groups, take its place, if it is still there.
+    fn put_merged(&self, tenant: &TenantName, name: &TableName, current: &Current, table: Table) -> bool {
+        self.swap(tenant, name, current, table, true).is_some()
+    }
+
+    fn swap(
+        &self,
+        tenant: &TenantName,
+        name: &TableName,
+        current: &Current,
+        table: Table,
+        is_same_version: bool,
+    ) -> Option<TableInfo> {
+        let table = Arc::new(table);
+        let (settled, tapped) = self.settle(tenant, current, &table);
+        let fresh = table.row_groups.from(current.settled).take(settled - current.settled);
+        let rows_settled = current.rows_settled + fresh.map(|group| u64_from(group.rows)).sum::<u64>();
+        let mut tenants = self.tenants.write();
+        let newest = tenants.find(tenant, name)?;
+        if !Arc::ptr_eq(&newest.table, &current.table) {
+            return None;
+        }
+        // A tap may have been made of this version meanwhile.
+        let (tap, whole) = (newest.tap.clone(), newest.whole.clone().filter(|_| is_same_version));
+        let version = if is_same_version { current.version } else { tenants.next_version() };
+        let tap = match tapped {
+            Some(tapped) => Some(tapped.complete()),
+            None => tap.filter(|_| settled == current.settled),
+        };
+        let (line, merges) = (current.line.clone(), current.merges.clone());
+        let next = Current { version, table, settled, rows_settled, tap, whole, line, merges };
+        let info = next.info(name);
+        let before = tenants.tables.get_mut(tenant)?.insert(name.clone(), next.clone());
+        drop(tenants);
+        drop(before);
+        next.merges.announce(&next);
+        Some(info)
+    }
+
+    /// How many row groups of `table`, which comes behind `current`, are settled, and what finds out about those that
+    /// were not.
+    fn settle(&self, tenant: &TenantName, current: &Current, table: &Table) -> (usize, Option<Tapped>) {
+        let settled = merge::settled(table, current.settled);
+        // Of rows behind others that nothing is known of, too little is known.
+        let Some(before) = current.tap.clone().filter(|_| settled > current.settled) else {
+            return (settled, None);
+        };
+        let tap = self.tap(tenant, &table.schema);
+        let fresh = table.row_groups.from(current.settled).take(settled - current.settled);
+        fresh.for_each(|group| tap.add(group.clone()));
+        let encoder = Encoder::new(self.pool.clone(), tenant.clone(), table.schema.clone());
+        (settled, Some(Tapped { tap, before: Some(before), encoder }))
+    }
+
+    /// The table with what it takes outside the pool reserved. Versions share most of that, but each may be the last
+    /// one.
+    fn holding(&self, tenant: &TenantName, table: Table) -> Result<Table> {
+        let Some(mut outside) = self.outside(tenant) else { return Ok(table) };
+        outside.try_grow(usize_saturating(table.bytes_outside_pool))?;
+        Ok(table.holding(outside))
+    }
+
+    fn next_chore(&self) -> u64 {
+        self.chores_made.fetch_add(1, Ordering::Relaxed)
+    }
 }
 
 impl Tenants {
@@ -231,6 +323,11 @@ impl Tenants {
 
     fn find_mut(&mut self, tenant: &TenantName, name: &TableName) -> Option<&mut Current> {
         self.tables.get_mut(tenant)?.get_mut(name)
+    }
+
+    fn next_version(&mut self) -> Version {
+        self.versions_made += 1;
+        Version(self.versions_made)
     }
 
     fn current(&self, tenant: &TenantName, name: &TableName) -> Result<&Current> {
@@ -246,14 +343,8 @@ impl Tenants {
                 Err(Error::new(ErrorKind::Exists, format!("there is a table {:?} already", name.as_str()))
                     .advise("choose another name, or replace it (--replace) or append to it (--append)"))
             }
-            (Expected::Version(version), Some(current)) if current.version != version => Err(Error::new(
-                ErrorKind::Unavailable,
-                format!("table {:?} changed meanwhile", name.as_str()),
-            )
-            .advise("try again")),
-            (Expected::Version(_), None) => self.current(tenant, name).map(|_| ()),
+            (Expected::Anything, Some(_)) => Ok(()),
             (Expected::Anything | Expected::Nothing, None) => self.check_count(tenant),
-            (_, Some(_)) => Ok(()),
         }
     }
 
@@ -270,8 +361,12 @@ impl Tenants {
 impl Current {
     /// What is known by now.
     fn info(&self, name: &TableName) -> TableInfo {
-        let (mut info, gathered) = self.describe(name);
-        let spreads = gathered.iter().flat_map(|gathered| &gathered.spreads);
+        self.told(name, &self.found())
+    }
+
+    fn told(&self, name: &TableName, found: &Found) -> TableInfo {
+        let mut info = self.describe(name, found);
+        let spreads = found.gathered.iter().flat_map(|gathered| &gathered.spreads);
         for (column, spread) in info.columns.iter_mut().zip(spreads) {
             column.spread.clone_from(spread);
         }
@@ -280,34 +375,56 @@ impl Current {
 
     /// What a list of many tables has room for.
     fn brief(&self, name: &TableName) -> TableInfo {
-        self.describe(name).0
+        self.describe(name, &self.found())
     }
 
     fn statistics(&self, name: &TableName) -> TableStatistics {
-        // In this order: where the description says that all is there, the states are.
-        let table = self.info(name);
-        let gathered = self.tap.as_ref().and_then(|tap| tap.settled()?.ok());
+        // What both are told of is the same.
+        let found = self.found();
+        let table = self.told(name, &found);
         let unknown = || vec![ColumnStates::default(); table.columns.len()];
         TableStatistics {
-            columns: gathered.as_ref().map_or_else(unknown, |gathered| gathered.columns.clone()),
-            moments: gathered.and_then(|gathered| gathered.moments.clone()),
+            columns: found.gathered.as_ref().map_or_else(unknown, |gathered| gathered.columns.clone()),
+            moments: found.gathered.and_then(|gathered| gathered.moments.clone()),
             table,
         }
     }
 
-    /// Without the spreads; with what these are found in.
-    fn describe(&self, name: &TableName) -> (TableInfo, Option<Arc<Gathered>>) {
-        let (gathered, rows_profiled) = match self.tap.as_ref().map(|tap| (tap.settled(), tap.rows_seen())) {
-            Some((Some(outcome), _)) => (outcome.ok(), None),
-            Some((None, rows)) => (None, Some(rows)),
-            None => (None, None),
+    /// What finds out about all rows, if anything does.
+    fn tap_of_all(&self) -> Option<&Arc<Tap>> {
+        let is_whole = self.settled == self.table.row_groups.len();
+        self.whole.as_ref().or_else(|| self.tap.as_ref().filter(|_| is_whole))
+    }
+
+    /// What was found out by now: about all rows or, while that is not there, about enough of them.
+    fn found(&self) -> Found {
+        let all = self.tap_of_all();
+        let outcome = all.and_then(|tap| tap.settled());
+        if let Some(outcome) = outcome {
+            return Found { gathered: outcome.ok(), rows_profiled: None };
+        }
+        let settled = self.tap.as_ref().map(|tap| tap.settled());
+        let gathered = match &settled {
+            Some(Some(Ok(gathered))) if is_most(self.rows_settled, self.table.rows) => Some(gathered.clone()),
+            _ => None,
         };
+        let rows_profiled = match (all, settled) {
+            (Some(tap), _) => Some(tap.rows_seen()),
+            (None, Some(None)) => self.tap.as_ref().map(|tap| tap.rows_seen()),
+            (None, Some(Some(Ok(_)))) => Some(self.rows_settled),
+            (None, Some(Some(Err(_))) | None) => None,
+        };
+        Found { gathered, rows_profiled }
+    }
+
+    /// Without the spreads.
+    fn describe(&self, name: &TableName, found: &Found) -> TableInfo {
         let mut columns = self.table.statistics.clone();
-        let estimates = gathered.iter().flat_map(|gathered| &gathered.distinct);
+        let estimates = found.gathered.iter().flat_map(|gathered| &gathered.distinct);
         for (column, estimate) in columns.iter_mut().zip(estimates) {
             column.distinct_estimate = estimate.filter(|_| column.distinct_count.is_none());
         }
-        let info = TableInfo {
+        TableInfo {
             name: name.clone(),
             version: self.version,
             schema: self.table.schema.clone(),
@@ -315,10 +432,21 @@ impl Current {
             bytes_plain: self.table.bytes_plain,
             bytes_encoded: self.table.bytes_encoded,
             columns,
-            rows_profiled,
-        };
-        (info, gathered)
+            rows_profiled: found.rows_profiled,
+        }
     }
+}
+
+/// What was found out about the rows of a version by now.
+struct Found {
+    gathered: Option<Arc<Gathered>>,
+    /// As in [`TableInfo::rows_profiled`].
+    rows_profiled: Option<u64>,
+}
+
+/// Whether what holds for so many of the rows may stand for all of them: estimates are seldom better than that.
+fn is_most(rows: u64, of: u64) -> bool {
+    of - rows <= of / 8
 }
 
 #[cfg(test)]

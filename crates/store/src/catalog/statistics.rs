@@ -3,10 +3,9 @@
 use super::tap::{AwaitedProfile, Tap};
 use super::{Catalog, Current};
 use arrow_schema::SchemaRef;
-use farpool_columns::TableBuilder;
+use farpool_columns::Encoder;
 use farpool_model::{Error, Result, TableName, TableStatistics, TenantName};
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 
 /// What the rows of a version of a table hold, for somebody who waits for it.
 #[derive(Debug)]
@@ -82,31 +81,46 @@ impl Catalog {
 
     /// A tap on rows of `schema` of a table of `tenant`.
     pub(super) fn tap(&self, tenant: &TenantName, schema: &SchemaRef) -> Arc<Tap> {
-        let number = self.taps_made.fetch_add(1, Ordering::Relaxed);
         let account = self.work.as_ref().map(|work| work.account(tenant));
-        Tap::new(number, tenant.clone(), schema.clone(), self.profiler.clone(), account)
+        Tap::new(self.next_chore(), tenant.clone(), schema.clone(), self.background.clone(), account)
     }
 
-    /// The current version with its tap: with a new one over all rows, if there is none that can tell anything.
+    /// The current version with a tap over all its rows: a new one, if there is none that can tell anything.
     fn tapped(&self, tenant: &TenantName, name: &TableName) -> Result<(Current, Arc<Tap>)> {
         let mut current = self.current(tenant, name)?;
-        if let Some(tap) = current.tap.clone().filter(|tap| !tap.has_failed()) {
+        if let Some(tap) = current.tap_of_all().filter(|tap| !tap.has_failed()) {
+            let tap = tap.clone();
             return Ok((current, tap));
         }
         let table = current.table.clone();
-        let builder = TableBuilder::append_to(self.pool.clone(), &table, tenant.clone(), None)?;
+        let encoder = Encoder::new(self.pool.clone(), tenant.clone(), table.schema.clone());
         let tap = self.tap(tenant, &table.schema);
+        // Behind what is known of the first rows, if they are not all.
+        let is_part = current.settled < table.row_groups.len();
+        let before = current.tap.clone().filter(|before| is_part && !before.has_failed());
+        let first = if before.is_some() { current.settled } else { 0 };
         if let Some(newest) = self.tenants.write().find_mut(tenant, name)
             && newest.version == current.version
         {
-            match &newest.tap {
-                Some(other) if !other.has_failed() => return Ok((newest.clone(), other.clone())),
-                _ => newest.tap = Some(tap.clone()),
+            if let Some(other) = newest.tap_of_all().filter(|tap| !tap.has_failed()) {
+                let other = other.clone();
+                return Ok((newest.clone(), other));
             }
+            newest.keep_tap(tap.clone());
         }
-        table.row_groups.iter().for_each(|group| tap.add(group.clone()));
-        tap.complete(None, builder.encoder());
-        current.tap = Some(tap.clone());
+        current.keep_tap(tap.clone());
+        table.row_groups.from(first).for_each(|group| tap.add(group.clone()));
+        tap.complete(before, encoder);
         Ok((current, tap))
+    }
+}
+
+impl Current {
+    /// Takes in a tap over all rows.
+    fn keep_tap(&mut self, tap: Arc<Tap>) {
+        match self.settled == self.table.row_groups.len() {
+            true => self.tap = Some(tap),
+            false => self.whole = Some(tap),
+        }
     }
 }

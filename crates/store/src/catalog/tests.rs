@@ -1,5 +1,6 @@
 //! Loads and versions, and that memory comes back whatever happens.
 
+mod appends;
 mod lacking;
 mod taps;
 
@@ -14,19 +15,19 @@ fn catalog(bytes_limit: usize) -> Arc<Catalog> {
     profiled_by(bytes_limit, Arc::new(Threads))
 }
 
-fn profiled_by(bytes_limit: usize, profiler: Arc<dyn Profiler>) -> Arc<Catalog> {
-    Arc::new(Catalog::new(Pool::new(PoolConfig { bytes_limit }).unwrap(), Arc::new(Two), profiler))
+fn profiled_by(bytes_limit: usize, background: Arc<dyn Background>) -> Arc<Catalog> {
+    Arc::new(Catalog::new(Pool::new(PoolConfig { bytes_limit }).unwrap(), Arc::new(Two), background))
 }
 
-/// Makes profiles at once, with a thread for each.
+/// Does at once what is to be done in the background, with a thread for each chore.
 #[derive(Debug)]
 struct Threads;
 
-impl Profiler for Threads {
-    fn submit(&self, gathering: Arc<Gathering>) {
+impl Background for Threads {
+    fn submit(&self, chore: Chore) {
         let work = move || {
-            while gathering.step(&|| true) == Stepped::Worked {}
-            gathering.leave();
+            while chore.step(&|| true) == Stepped::Worked {}
+            chore.leave();
         };
         std::thread::Builder::new().spawn(work).unwrap();
     }

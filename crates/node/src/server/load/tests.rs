@@ -181,7 +181,8 @@ fn an_append_too_far_ahead_of_profiles_works_on_them_before_it_is_published() {
     let append = |stream, mode| {
         let (table, schema) = (table.clone(), rows(0).schema());
         send(&connection, stream, &Request::LoadBegin { table, mode, schema, rows_hint: None });
-        send(&connection, stream, &Request::LoadBatch(rows(1)));
+        // Fewer would not be profiled before they are merged.
+        send(&connection, stream, &Request::LoadBatch(rows(limits::LARGE_GROUP_ROWS)));
         send(&connection, stream, &Request::LoadEnd);
     };
     let loaded = || received(&client).iter().filter(|answer| matches!(answer, Response::Loaded(_))).count();
@@ -201,10 +202,8 @@ fn an_append_too_far_ahead_of_profiles_works_on_them_before_it_is_published() {
     send(&connection, 1_000, &Request::Cancel);
     work(&node);
     let info = connection.caller.table(&table, None).unwrap().unwrap();
-    assert_eq!(
-        (loaded(), info.rows, info.rows_profiled),
-        (1, u64::from(ahead) + 2, Some(u64::from(ahead) + 1))
-    );
+    let rows = |loads: u32| u64::from(loads) * limits::LARGE_GROUP_ROWS as u64;
+    assert_eq!((loaded(), info.rows, info.rows_profiled), (1, rows(ahead + 2), Some(rows(ahead + 1))));
     while node.scheduler().try_work(Class::Background) != Attempt::Idle(None) {}
     assert_eq!((profiled(), node.scheduler().running()), (None, 0));
 }

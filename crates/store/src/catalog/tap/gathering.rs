@@ -10,7 +10,8 @@
 
 use super::memory::PartMemory;
 use super::work::{Done, Stage, Waiter, Work, Worker};
-use super::{Outcome, Profiler, Tap, defect};
+use super::{Outcome, Tap, defect};
+use crate::catalog::{Background, Chore};
 use arrow_schema::SchemaRef;
 use farpool_columns::{Encoder, RowGroup};
 use farpool_memory::{Account, Reservation};
@@ -43,12 +44,12 @@ pub struct Gathering {
     number: u64,
     tenant: TenantName,
     schema: SchemaRef,
-    profiler: Arc<dyn Profiler>,
+    background: Arc<dyn Background>,
     work: Mutex<Work>,
     /// Signals threads that wait that there may be more to do, or that it is settled.
     changed: Condvar,
     abandoned: AtomicBool,
-    /// Whether the profiler has it.
+    /// Whether the background has it.
     submitted: AtomicBool,
 }
 
@@ -57,7 +58,7 @@ impl Gathering {
         number: u64,
         tenant: TenantName,
         schema: SchemaRef,
-        profiler: Arc<dyn Profiler>,
+        background: Arc<dyn Background>,
         account: Option<Account>,
     ) -> Gathering {
         // A schema that has no profile fails it when it is begun.
@@ -67,7 +68,7 @@ impl Gathering {
             number,
             tenant,
             schema,
-            profiler,
+            background,
             work: Mutex::new(Work { memory, ..Work::default() }),
             changed: Condvar::new(),
             abandoned: AtomicBool::new(false),
@@ -85,7 +86,7 @@ impl Gathering {
         &self.tenant
     }
 
-    /// Works on it for the profiler, as long as `go_on` and by a column at least.
+    /// Works on it in the background, as long as `go_on` and by a column at least.
     pub fn step(self: &Arc<Self>, go_on: &dyn Fn() -> bool) -> Stepped {
         if self.work_on(Worker::Background, go_on) {
             return Stepped::Worked;
@@ -95,7 +96,7 @@ impl Gathering {
         if lacks { Stepped::Lacked } else { Stepped::Nothing }
     }
 
-    /// The profiler has let go of it, for there was nothing to do. It gets it again when there is.
+    /// The background has let go of it, for there was nothing to do. It gets it again when there is.
     pub fn leave(self: &Arc<Self>) {
         self.submitted.store(false, Ordering::SeqCst);
         // What has changed meanwhile was not announced.
@@ -260,14 +261,14 @@ impl Gathering {
 
     /// Tells everybody that there may be something to do.
     fn announce(self: &Arc<Self>) {
-        let (waiters, is_for_profiler) = {
+        let (waiters, is_for_background) = {
             let work = self.work.lock();
             (work.waiters.clone(), work.has_step(Worker::Background))
         };
         self.changed.notify_all();
         waiters.iter().for_each(|waiter| (waiter.wake)());
-        if is_for_profiler && !self.submitted.swap(true, Ordering::SeqCst) {
-            self.profiler.submit(self.clone());
+        if is_for_background && !self.submitted.swap(true, Ordering::SeqCst) {
+            self.background.submit(Chore::Profile(self.clone()));
         }
     }
 }

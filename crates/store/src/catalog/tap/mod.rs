@@ -1,7 +1,7 @@
 //! A tap: the profile of a table's rows, made from their row groups as soon as these are in the pool.
 //!
 //! A load goes as fast as its rows come and are encoded. Their profile is made behind it, in steps, by the
-//! [`super::Profiler`] when nothing else is to be done, and by whoever waits for it. The profile of an append comes
+//! [`super::Background`] when nothing else is to be done, and by whoever waits for it. The profile of an append comes
 //! behind that of the version which it extends.
 //!
 //! Invariants: a tap never keeps a load from going on; one that nobody owns any more stops within a column; what a
@@ -15,7 +15,7 @@ mod part;
 mod settling;
 mod work;
 
-use super::Profiler;
+use super::Background;
 use arrow_schema::SchemaRef;
 pub use awaited::AwaitedProfile;
 use farpool_columns::{Encoder, RowGroup};
@@ -49,10 +49,10 @@ impl Tap {
         number: u64,
         tenant: TenantName,
         schema: SchemaRef,
-        profiler: Arc<dyn Profiler>,
+        background: Arc<dyn Background>,
         account: Option<Account>,
     ) -> Arc<Tap> {
-        Arc::new(Tap(Arc::new(Gathering::new(number, tenant, schema, profiler, account))))
+        Arc::new(Tap(Arc::new(Gathering::new(number, tenant, schema, background, account))))
     }
 
     /// Has the rows of a row group added to the profile.

@@ -7,6 +7,8 @@ use farpool_statistics::Profile;
 
 const LIMIT: usize = 64 << 20;
 const ROWS: usize = 5_000;
+/// Fewer would not be profiled before they are merged.
+const APPENDED: usize = limits::LARGE_GROUP_ROWS;
 
 struct Bench {
     held: Arc<Held>,
@@ -21,7 +23,7 @@ impl Bench {
         let pool = Pool::new(PoolConfig { bytes_limit: 512 << 20 }).unwrap();
         let catalog = Arc::new(Catalog::new(pool, Arc::new(Two), held.clone()).within(work.clone()));
         load_batch(&catalog, LoadMode::Create, &mixed(ROWS, 3_000, 0));
-        load_batch(&catalog, LoadMode::Append, &mixed(1_000, 100, 1));
+        load_batch(&catalog, LoadMode::Append, &mixed(APPENDED, 100, 1));
         Bench { held, catalog, account: work.account(&tenant()) }
     }
 
@@ -122,7 +124,10 @@ fn a_thread_waits_for_memory_with_those_that_help_it() {
             std::thread::yield_now();
         }
         drop(others);
-        assert_eq!(Profile::read(&statistics.join().unwrap()).unwrap().unwrap().rows(), ROWS as u64 + 1_000);
+        assert_eq!(
+            Profile::read(&statistics.join().unwrap()).unwrap().unwrap().rows(),
+            (ROWS + APPENDED) as u64
+        );
     });
 }
 
@@ -130,7 +135,7 @@ fn a_thread_waits_for_memory_with_those_that_help_it() {
 fn appends_do_not_wait_without_end_for_profiles_that_lack_memory() {
     let bench = Bench::new();
     let append = || {
-        let rows = mixed(1, 1, 0);
+        let rows = mixed(APPENDED, 1, 0);
         let begun = bench.catalog.begin_load(&tenant(), &name("t"), &rows.schema(), LoadMode::Append, None);
         let mut load = begun.unwrap();
         load.push(&rows).unwrap();
@@ -151,7 +156,7 @@ fn appends_do_not_wait_without_end_for_profiles_that_lack_memory() {
     drop(held);
     load.commit().unwrap();
     // Who asks has it made all the same.
-    let rows = ROWS as u64 + 1_000 + limits::TAPS_WAITING_MAX as u64;
+    let rows = (ROWS + APPENDED * (1 + limits::TAPS_WAITING_MAX)) as u64;
     let statistics = bench.catalog.statistics(&tenant(), &name("t")).unwrap();
     assert_eq!(Profile::read(&statistics).unwrap().unwrap().rows(), rows);
 }

@@ -9,36 +9,36 @@ use std::sync::atomic::AtomicUsize;
 
 /// Keeps what is submitted until a test works on it.
 #[derive(Debug, Default)]
-pub(super) struct Held(Mutex<Vec<Arc<Gathering>>>);
+pub(super) struct Held(Mutex<Vec<Chore>>);
 
-impl Profiler for Held {
-    fn submit(&self, gathering: Arc<Gathering>) {
-        self.0.lock().push(gathering);
+impl Background for Held {
+    fn submit(&self, chore: Chore) {
+        self.0.lock().push(chore);
     }
 
     fn rows_came(&self) {}
 }
 
 impl Held {
-    fn catalog() -> (Arc<Held>, Arc<Catalog>) {
+    pub fn catalog() -> (Arc<Held>, Arc<Catalog>) {
         let held = Arc::new(Held::default());
         (held.clone(), profiled_by(512 << 20, held))
     }
 
     /// A step of one that was submitted, as long as `go_on`; false when there is none.
     pub fn step(&self, go_on: &dyn Fn() -> bool) -> bool {
-        let Some(gathering) = self.0.lock().pop() else { return false };
-        match gathering.step(go_on) {
-            Stepped::Worked => self.0.lock().push(gathering),
-            Stepped::Lacked | Stepped::Nothing => gathering.leave(),
+        let Some(chore) = self.0.lock().pop() else { return false };
+        match chore.step(go_on) {
+            Stepped::Worked => self.0.lock().push(chore),
+            Stepped::Lacked | Stepped::Nothing => chore.leave(),
         }
         true
     }
 
     /// The one whose load began first.
-    pub fn take_oldest(&self) -> Arc<Gathering> {
+    pub fn take_oldest(&self) -> Chore {
         let mut held = self.0.lock();
-        held.sort_by_key(|gathering| std::cmp::Reverse(gathering.number()));
+        held.sort_by_key(|chore| std::cmp::Reverse(chore.order()));
         held.pop().unwrap()
     }
 
@@ -117,13 +117,26 @@ proptest! {
             prop_assert!(!held.is_idle());
         }
         let [(at_once, first), (in_steps, second)] = &catalogs;
+        // What the background leaves to whoever asks: the rows of small appends.
+        let ask = |catalog: &Arc<Catalog>| {
+            catalog.await_statistics(&tenant(), &name("t"), Box::new(|| {})).unwrap()
+        };
         while at_once.step(&|| true) {}
-        let mut steps = 0;
+        let asked = ask(first);
+        while asked.profile().step(&|| true) {}
+        let steps = AtomicUsize::new(0);
         let left = AtomicUsize::new(0);
         let one_less = || left.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |left| left.checked_sub(1)).is_ok();
+        let next = || {
+            let step = steps.fetch_add(1, Ordering::Relaxed);
+            left.store(lengths[step % lengths.len()], Ordering::Relaxed);
+        };
         while in_steps.step(&one_less) {
-            left.store(lengths[steps % lengths.len()], Ordering::Relaxed);
-            steps += 1;
+            next();
+        }
+        let asked = ask(second);
+        while asked.profile().step(&one_less) {
+            next();
         }
         let told = |catalog: &Catalog| catalog.known_statistics(&tenant(), &name("t"), &[0, 1, 2, 3, 4]).unwrap();
         let (told, told_in_steps) = (told(first), told(second));
@@ -240,10 +253,13 @@ fn who_waits_has_it_alone_and_leaves_it_to_others_when_he_goes() {
 #[test]
 fn an_append_too_far_ahead_has_profiles_made_first() {
     let (held, catalog) = Held::catalog();
-    load(&catalog, "t", LoadMode::Create, 0..10).unwrap();
-    let append = |row: i64| {
-        let mut load = begin(&catalog, "t", LoadMode::Append).unwrap();
-        load.buffer(&batch(row..row + 1)).unwrap();
+    let rows: ArrayRef = Arc::new(Int64Array::from(vec![7; limits::LARGE_GROUP_ROWS]));
+    let rows = RecordBatch::try_from_iter([("seven", rows)]).unwrap();
+    load_batch(&catalog, LoadMode::Create, &rows);
+    let append = || {
+        let mut load =
+            catalog.begin_load(&tenant(), &name("t"), &rows.schema(), LoadMode::Append, None).unwrap();
+        load.buffer(&rows).unwrap();
         load.complete();
         while let Some(piece) = load.next_piece() {
             let done = piece.run();
@@ -251,27 +267,28 @@ fn an_append_too_far_ahead_has_profiles_made_first() {
         }
         load
     };
-    for row in 0..limits::TAPS_WAITING_MAX as i64 {
-        let load = append(row);
-        assert!(load.profile_before(Box::new(|| {})).is_none(), "{row}");
-        load.publish().unwrap();
+    for number in 0..limits::TAPS_WAITING_MAX {
+        let load = append();
+        assert!(load.profile_before(Box::new(|| {})).is_none(), "{number}");
+        load.append(Box::new(|| {})).unwrap().commit().unwrap();
     }
-    let load = append(100);
+    let load = append();
     let profile = load.profile_before(Box::new(|| {})).unwrap();
     while profile.step(&|| false) {}
     assert!(profile.is_settled());
     assert!(load.profile_before(Box::new(|| {})).is_none());
-    load.publish().unwrap();
+    load.append(Box::new(|| {})).unwrap().commit().unwrap();
     while held.step(&|| true) {}
     let info = catalog.info(&tenant(), &name("t")).unwrap();
-    assert_eq!((info.rows, info.rows_profiled), (11 + limits::TAPS_WAITING_MAX as u64, None));
+    let groups = limits::TAPS_WAITING_MAX + 2;
+    assert_eq!((info.rows, info.rows_profiled), ((groups * limits::LARGE_GROUP_ROWS) as u64, None));
 }
 
 #[test]
 fn an_append_holds_no_profile_before_its_turn() {
     let (held, catalog) = Held::catalog();
     load_batch(&catalog, LoadMode::Create, &mixed(1_000, 100, 0));
-    load_batch(&catalog, LoadMode::Append, &mixed(1_000, 100, 1));
+    load_batch(&catalog, LoadMode::Append, &mixed(limits::LARGE_GROUP_ROWS, 100, 1));
     let rows_profiled = || catalog.info(&tenant(), &name("t")).unwrap().rows_profiled;
     // The append was looked at last, hence first of all, if only its rows were there.
     let mut seen = vec![rows_profiled()];
@@ -279,7 +296,8 @@ fn an_append_holds_no_profile_before_its_turn() {
         seen.push(rows_profiled());
     }
     seen.dedup();
-    assert_eq!(seen, [Some(0), Some(1_000), Some(2_000), None]);
+    let all = limits::LARGE_GROUP_ROWS as u64 + 1_000;
+    assert_eq!(seen, [Some(0), Some(1_000), Some(all), None]);
 }
 
 /// Loads `rows` in `mode` and gives what was gathered.

@@ -1,14 +1,14 @@
-//! Profiles that nobody waits for: those of a tenant's tables are made in the order in which their loads began, as one
-//! task within the tenant's share. Did its connections take turns, or its tables, all profiles would be begun at once, and
-//! each holds some 100 KiB for a column until it is settled.
+//! What nobody waits for: merges of small row groups, and profiles. Those of a tenant's tables are done one after the
+//! other, in their order ([`Chore::order`]), as one task within the tenant's share. Did its connections take turns, or its
+//! tables, all profiles would be begun at once, and each holds some 100 KiB for a column until it is settled.
 //!
-//! A profile for which there is too little memory is set aside, so that those go on that hold some. When all are, they
+//! A chore for which there is too little memory is set aside, so that those go on that hold some. When all are, they
 //! are tried once more; where nothing else is done in the background, not before that has rested for a moment.
 
-use super::within_step;
+use crate::profiles::within_step;
 use farpool_model::Clock;
 use farpool_pipeline::{Class, End, Progress, Readiness, Region, Scheduler, Task};
-use farpool_store::{Gathering, Stepped};
+use farpool_store::{Chore, Stepped};
 use parking_lot::Mutex;
 use std::collections::BTreeMap;
 use std::mem;
@@ -20,12 +20,12 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 pub(crate) struct Lines {
     /// Lines that have a task.
     active: AtomicUsize,
-    /// Times in a row that all profiles of a line lacked memory.
+    /// Times in a row that all chores of a line lacked memory.
     futile: AtomicUsize,
 }
 
 impl Lines {
-    /// All profiles of a line lack memory. Whether those of all lines do.
+    /// All chores of a line lack memory. Whether those of all lines do.
     fn all_lack(&self) -> bool {
         let futile = self.futile.fetch_add(1, Ordering::Relaxed) + 1;
         let all = futile >= self.active.load(Ordering::Relaxed);
@@ -36,8 +36,8 @@ impl Lines {
     }
 }
 
-/// The profiles of a tenant's tables that nobody waits for.
-pub(crate) struct ProfileLine {
+/// The chores of a tenant's tables.
+pub(crate) struct ChoreLine {
     scheduler: Arc<Scheduler>,
     region: Arc<Region>,
     lines: Arc<Lines>,
@@ -46,24 +46,24 @@ pub(crate) struct ProfileLine {
 
 #[derive(Default)]
 struct LineState {
-    /// Those that have something to do, by their numbers: one that comes back has its place again.
-    gatherings: BTreeMap<u64, Arc<Gathering>>,
+    /// Those that have something to do, in their order: one that comes back has its place again.
+    chores: BTreeMap<(bool, u64), Chore>,
     /// The same, for which there was too little memory.
-    lacking: BTreeMap<u64, Arc<Gathering>>,
+    lacking: BTreeMap<(bool, u64), Chore>,
     has_task: bool,
 }
 
-impl ProfileLine {
+impl ChoreLine {
     /// One of `lines`, whose work is done within the share of `region`.
     pub fn new(scheduler: Arc<Scheduler>, region: Arc<Region>, lines: Arc<Lines>) -> Self {
-        ProfileLine { scheduler, region, lines, state: Mutex::default() }
+        ChoreLine { scheduler, region, lines, state: Mutex::default() }
     }
 
-    /// Takes in a profile that has something to do.
-    pub fn submit(self: &Arc<Self>, gathering: Arc<Gathering>) {
+    /// Takes in a chore that has something to do.
+    pub fn submit(self: &Arc<Self>, chore: Chore) {
         let has_task = {
             let mut state = self.state.lock();
-            state.gatherings.insert(gathering.number(), gathering);
+            state.chores.insert(chore.order(), chore);
             mem::replace(&mut state.has_task, true)
         };
         if !has_task {
@@ -74,16 +74,16 @@ impl ProfileLine {
     }
 
     /// The first in line; `None` when there is none, and the next one takes another task.
-    fn first(&self) -> Option<Arc<Gathering>> {
+    fn first(&self) -> Option<Chore> {
         let mut state = self.state.lock();
         let state = &mut *state;
-        if state.gatherings.is_empty() && !state.lacking.is_empty() {
-            mem::swap(&mut state.gatherings, &mut state.lacking);
+        if state.chores.is_empty() && !state.lacking.is_empty() {
+            mem::swap(&mut state.chores, &mut state.lacking);
             if self.lines.all_lack() {
                 self.scheduler.rest_in_background();
             }
         }
-        let first = state.gatherings.first_key_value().map(|(_, gathering)| gathering.clone());
+        let first = state.chores.first_key_value().map(|(_, chore)| chore.clone());
         if first.is_none() && mem::take(&mut state.has_task) {
             self.lines.active.fetch_sub(1, Ordering::Relaxed);
         }
@@ -96,11 +96,11 @@ impl ProfileLine {
             Stepped::Worked => self.lines.futile.store(0, Ordering::Relaxed),
             Stepped::Lacked => {
                 let mut state = self.state.lock();
-                state.gatherings.remove(&first.number());
-                state.lacking.insert(first.number(), first);
+                state.chores.remove(&first.order());
+                state.lacking.insert(first.order(), first);
             }
             Stepped::Nothing => {
-                self.state.lock().gatherings.remove(&first.number());
+                self.state.lock().chores.remove(&first.order());
                 first.leave();
             }
         }
@@ -109,7 +109,7 @@ impl ProfileLine {
 }
 
 /// Ends when the line is empty.
-struct LineTask(Arc<ProfileLine>);
+struct LineTask(Arc<ChoreLine>);
 
 impl Task for LineTask {
     fn readiness(&self) -> Readiness {
@@ -122,7 +122,7 @@ impl Task for LineTask {
 
     fn finish(&self, end: End) {
         if end.error.is_some() {
-            // The node ends: what is left is made only for those who wait.
+            // The node ends: what is left is done only for those who wait.
             let left = mem::take(&mut *self.0.state.lock());
             drop(left);
         }

@@ -1,0 +1,142 @@
+//! Which small row groups at the end of a table are merged next.
+//!
+//! The sizes fall towards the end, like those of the levels of a log-structured merge tree (O'Neil et al., *The
+//! Log-Structured Merge-Tree*, Acta Informatica 1996): as soon as there are more small row groups than are left alone,
+//! those are merged from the first one on that has at most a few times the rows behind it. So a row is written again a
+//! number of times that grows with the logarithm of the rows of a large row group, and no more than a few sizes wait.
+//! Rows never change places: only neighbours are merged.
+
+use farpool_columns::RowGroup;
+use farpool_model::limits::{
+    LARGE_GROUP_BYTES, LARGE_GROUP_ROWS, MERGE_RATIO, ROW_GROUP_ROWS, SMALL_GROUPS_MAX,
+};
+use std::ops::Range;
+
+/// How large a row group is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Size {
+    pub rows: usize,
+    pub bytes_plain: usize,
+}
+
+impl Size {
+    pub fn of(group: &RowGroup) -> Size {
+        Size { rows: group.rows, bytes_plain: group.bytes_plain() }
+    }
+
+    fn is_large(&self) -> bool {
+        self.rows >= LARGE_GROUP_ROWS || self.bytes_plain >= LARGE_GROUP_BYTES
+    }
+}
+
+/// How many of these row groups, from the first on, stay as they are whatever comes behind them: the large ones, and a
+/// small one that has no small neighbour.
+pub(super) fn settled(sizes: &[Size]) -> usize {
+    let (mut settled, mut small) = (0, 0);
+    for (place, size) in sizes.iter().enumerate() {
+        small = if size.is_large() { 0 } else { small + 1 };
+        match small {
+            0 => settled = place + 1,
+            1 => {}
+            _ => break,
+        }
+    }
+    settled
+}
+
+/// Which of these row groups, none of which is settled, become one next.
+pub(super) fn next(sizes: &[Size]) -> Option<Range<usize>> {
+    // What large ones follow is not going to get small neighbours any more.
+    let behind = sizes.iter().position(Size::is_large).filter(|large| *large >= 2);
+    if let Some(large) = behind {
+        return Some(0..fitting(&sizes[..large]));
+    }
+    let first = sizes.iter().rposition(Size::is_large).map_or(0, |large| large + 1);
+    let small = &sizes[first..];
+    let mut rows_behind: usize = small.iter().map(|size| size.rows).sum();
+    if small.len() <= SMALL_GROUPS_MAX && rows_behind < ROW_GROUP_ROWS {
+        return None;
+    }
+    let is_dwarfed = |size: &Size| {
+        rows_behind -= size.rows;
+        size.rows <= MERGE_RATIO * rows_behind
+    };
+    let start = small.iter().position(is_dwarfed)?;
+    let count = fitting(&small[start..]);
+    (count > 1).then(|| first + start..first + start + count)
+}
+
+/// How many of these row groups, from the first on, fit one.
+fn fitting(sizes: &[Size]) -> usize {
+    let (mut rows, mut bytes) = (0, 0);
+    let fits = |size: &&Size| {
+        rows += size.rows;
+        bytes += size.bytes_plain;
+        rows <= ROW_GROUP_ROWS && bytes <= 2 * LARGE_GROUP_BYTES
+    };
+    sizes.iter().take_while(fits).count()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn sizes(rows: &[usize]) -> Vec<Size> {
+        rows.iter().map(|rows| Size { rows: *rows, bytes_plain: rows * 100 }).collect()
+    }
+
+    #[test]
+    fn neighbours_are_merged_that_are_small_and_close_in_size() {
+        const LARGE: usize = LARGE_GROUP_ROWS;
+        type Case<'a> = (&'a [usize], usize, Option<Range<usize>>);
+        let cases: [Case<'_>; 8] = [
+            (&[], 0, None),
+            (&[1; SMALL_GROUPS_MAX], 0, None),
+            (&[1; SMALL_GROUPS_MAX + 1], 0, Some(0..SMALL_GROUPS_MAX + 1)),
+            (&[1_000, 1, 1, 1, 1, 1, 1, 1, 1], 0, Some(1..9)),
+            (&[LARGE, 5, LARGE, 7, 1], 3, None),
+            (&[3, 4, LARGE], 0, Some(0..2)),
+            (&[30_000, 30_000, 3_000, 3_000], 0, Some(0..3)),
+            (&[LARGE - 1, LARGE - 1, 3, 1], 0, Some(0..2)),
+        ];
+        for (rows, stay, merged) in cases {
+            let sizes = sizes(rows);
+            assert_eq!(settled(&sizes), stay, "{rows:?}");
+            assert_eq!(next(&sizes[stay..]), merged, "{rows:?}");
+        }
+        let wide = [Size { rows: 10, bytes_plain: LARGE_GROUP_BYTES }];
+        assert_eq!(settled(&wide), 1);
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(16))]
+
+        #[test]
+        fn few_are_left_and_rows_are_written_a_few_times(
+            seed in 1..50_usize, appends in 1..4_000_usize, large_every in 50..2_000_usize,
+        ) {
+            let (mut groups, mut kept, mut rows, mut written) = (Vec::new(), 0, 0, 0);
+            for append in 1..=appends {
+                let size = if append % large_every == 0 { LARGE_GROUP_ROWS } else { 1 + append * seed % 77 };
+                groups.push(Size { rows: size, bytes_plain: size * 8 });
+                rows += size;
+                while let Some(merged) = next(&groups[kept..]) {
+                    prop_assert!(merged.len() > 1);
+                    let merged = kept + merged.start..kept + merged.end;
+                    let sum: usize = groups[merged.clone()].iter().map(|size| size.rows).sum();
+                    prop_assert!(sum <= ROW_GROUP_ROWS);
+                    written += sum;
+                    groups.splice(merged, [Size { rows: sum, bytes_plain: sum * 8 }]);
+                    kept += settled(&groups[kept..]);
+                }
+                kept += settled(&groups[kept..]);
+                prop_assert!(groups.len() - kept <= SMALL_GROUPS_MAX, "{:?}", &groups[kept..]);
+            }
+            prop_assert_eq!(groups.iter().map(|size| size.rows).sum::<usize>(), rows);
+            prop_assert!(written <= 40 * rows, "{} times", written / rows);
+            // One of two neighbours is large.
+            prop_assert!(groups[..kept].windows(2).all(|pair| pair.iter().any(Size::is_large)));
+        }
+    }
+}
