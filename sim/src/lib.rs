@@ -1,7 +1,7 @@
 //! A simulation of a node and its clients on one thread, in which a seed decides everything: who asks for what,
 //! how many bytes pass at a time, when the node works, what time it is, which allocations fail and which connections
 //! break. Every answer is checked against a model of the tables, the node's accounts at every event, shares of its time
-//! at every step, and in the end nothing may be left. (FoundationDB, SIGMOD 2021, section 4; TigerBeetle's VOPR.)
+//! and its memory for work at every step, and in the end nothing may be left. (FoundationDB, SIGMOD 2021, section 4; TigerBeetle's VOPR.)
 //!
 //! The clients are the real ones of `farpool-transfer`, as engines use them; others that take the protocol frame by
 //! frame; and some that keep to none of its rules.

@@ -27,4 +27,4 @@ pub use huge::HugePages;
 pub use pool::{Failures, Pool, PoolConfig, PoolUsage};
 pub use size::size_text;
 pub use table::PageId;
-pub use work::{Account, Reservation, Waiting, WorkMemory, WorkUsage};
+pub use work::{Account, Reservation, Waiting, WorkLine, WorkMemory, WorkUsage};

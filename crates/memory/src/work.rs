@@ -15,13 +15,15 @@ use farpool_model::{Error, Result, TenantName};
 use parking_lot::Mutex;
 use std::collections::{BTreeMap, VecDeque};
 use std::fmt;
-use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::task::{Context, Poll, Waker};
+use std::task::Waker;
 use std::time::Duration;
 
 mod blocking;
+mod waiting;
+
+pub use waiting::Waiting;
 
 /// The part of the limit that stays free for other tenants.
 const FREE_FOR_OTHERS: usize = 8;
@@ -41,6 +43,8 @@ pub struct WorkMemory {
 #[derive(Default)]
 struct State {
     used: usize,
+    /// Bytes of these that were there whether there was room or not.
+    taken: usize,
     most_used: usize,
     /// Bytes in use by each tenant; changed with the lock held only.
     tenants: BTreeMap<TenantName, Arc<AtomicUsize>>,
@@ -65,8 +69,27 @@ pub struct WorkUsage {
     pub bytes_used: u64,
     /// The most bytes that ever were.
     pub bytes_used_most: u64,
+    /// Bytes in use that were accounted for whether there was room or not. Others never exceed the limit.
+    pub bytes_taken: u64,
     /// Bytes in use by each tenant, in the order of their names.
     pub tenants: Vec<(TenantName, u64)>,
+}
+
+/// Who waits, for whoever checks that nobody does in vain.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct WorkLine {
+    /// Numbers of those that wait, which are never used again.
+    pub waiting: Vec<u64>,
+    /// Somebody waits for memory that could be given to him now: a defect.
+    pub is_stuck: bool,
+}
+
+/// How far a look at the line has come.
+#[derive(Default)]
+struct Look {
+    place: usize,
+    /// Somebody waits for more than is free: what comes behind is for that, but for what is small.
+    keeps: bool,
 }
 
 impl WorkMemory {
@@ -91,6 +114,14 @@ impl WorkMemory {
         self.state.lock().waiting.iter().any(|waiter| !waiter.granted)
     }
 
+    /// Who waits now.
+    pub fn line(&self) -> WorkLine {
+        let state = self.state.lock();
+        let waiting = state.waiting.iter().filter(|waiter| !waiter.granted).map(|waiter| waiter.ticket);
+        let is_stuck = self.next_to_serve(&state, &mut Look::default()).is_some();
+        WorkLine { waiting: waiting.collect(), is_stuck }
+    }
+
     /// What is in use now.
     pub fn usage(&self) -> WorkUsage {
         let state = self.state.lock();
@@ -99,6 +130,7 @@ impl WorkMemory {
             bytes_limit: u64_from(self.limit),
             bytes_used: u64_from(state.used),
             bytes_used_most: u64_from(state.most_used),
+            bytes_taken: u64_from(state.taken),
             tenants: state.tenants.iter().map(|(name, bytes)| (name.clone(), used(bytes))).collect(),
         }
     }
@@ -130,27 +162,39 @@ impl WorkMemory {
 
     /// Gives what is free to those that wait, and wakes them.
     fn serve(&self) {
-        let mut state = self.state.lock();
-        let mut woken = Vec::new();
-        // Somebody waits for more than is free: what comes behind is for that, but for what is small.
-        let mut keeps = false;
-        for place in 0..state.waiting.len() {
-            let waiter = &state.waiting[place];
-            if waiter.granted {
+        let woken = self.grant(&mut self.state.lock());
+        woken.into_iter().for_each(Waker::wake);
+    }
+
+    /// Gives what is free to those that wait. They are to be woken without the lock.
+    fn grant(&self, state: &mut State) -> Vec<Waker> {
+        let (mut woken, mut look) = (Vec::new(), Look::default());
+        while let Some(place) = self.next_to_serve(state, &mut look) {
+            let waiter = &mut state.waiting[place];
+            waiter.granted = true;
+            woken.extend(waiter.waker.take());
+            let (bytes, used) = (waiter.bytes, waiter.used_by_tenant.clone());
+            state.add(&used, bytes);
+        }
+        woken
+    }
+
+    /// The next one in line, from where `look` is, that can be given what he waits for.
+    fn next_to_serve(&self, state: &State, look: &mut Look) -> Option<usize> {
+        while let Some(Waiter { bytes, used_by_tenant, granted, .. }) = state.waiting.get(look.place) {
+            look.place += 1;
+            if *granted {
                 continue;
             }
-            let (bytes, used) = (waiter.bytes, waiter.used_by_tenant.clone());
-            if bytes > self.limit.saturating_sub(state.used) {
-                keeps = true;
-            } else if !(keeps && bytes > self.limit / SMALL_PART) && bytes <= self.free(&state, &used) {
-                state.add(&used, bytes);
-                let waiter = &mut state.waiting[place];
-                waiter.granted = true;
-                woken.extend(waiter.waker.take());
+            if *bytes > self.limit.saturating_sub(state.used) {
+                look.keeps = true;
+            } else if !(look.keeps && *bytes > self.limit / SMALL_PART)
+                && *bytes <= self.free(state, used_by_tenant)
+            {
+                return Some(look.place - 1);
             }
         }
-        drop(state);
-        woken.into_iter().for_each(Waker::wake);
+        None
     }
 
     fn refused(&self, state: &State, used: &AtomicUsize, bytes: usize) -> Error {
@@ -223,7 +267,7 @@ impl Account {
 
     /// A reservation of nothing.
     pub fn empty(&self) -> Reservation {
-        Reservation { account: self.clone(), bytes: 0 }
+        Reservation { account: self.clone(), bytes: 0, taken: 0 }
     }
 
     /// Bytes that could be reserved now.
@@ -241,6 +285,8 @@ impl Account {
 pub struct Reservation {
     account: Account,
     bytes: usize,
+    /// Of these, how many were taken whether there was room or not.
+    taken: usize,
 }
 
 impl Reservation {
@@ -274,23 +320,27 @@ impl Reservation {
         if let Some(less) = self.bytes.checked_sub(bytes) {
             return drop(self.split(less));
         }
-        let Account { memory, used } = &self.account;
-        memory.state.lock().add(used, bytes - self.bytes);
-        self.bytes = bytes;
+        let (Account { memory, used }, more) = (&self.account, bytes - self.bytes);
+        let mut state = memory.state.lock();
+        state.add(used, more);
+        state.taken += more;
+        (self.bytes, self.taken) = (bytes, self.taken + more);
     }
 
-    /// A reservation of `bytes` of these, at most of all.
+    /// A reservation of `bytes` of these, at most of all; first of those that were taken.
     #[must_use]
     pub fn split(&mut self, bytes: usize) -> Reservation {
         let bytes = bytes.min(self.bytes);
-        self.bytes -= bytes;
-        Reservation { account: self.account.clone(), bytes }
+        let taken = bytes.min(self.taken);
+        (self.bytes, self.taken) = (self.bytes - bytes, self.taken - taken);
+        Reservation { account: self.account.clone(), bytes, taken }
     }
 
     /// Adds the bytes of `other`, which is of the same account.
     pub fn join(&mut self, mut other: Reservation) {
         debug_assert!(Arc::ptr_eq(&self.account.used, &other.account.used), "reservations of two tenants");
         self.bytes += std::mem::take(&mut other.bytes);
+        self.taken += std::mem::take(&mut other.taken);
     }
 }
 
@@ -303,6 +353,7 @@ impl Drop for Reservation {
         let waits = {
             let mut state = memory.state.lock();
             state.used -= self.bytes;
+            state.taken -= self.taken;
             used.fetch_sub(self.bytes, Ordering::Relaxed);
             !state.waiting.is_empty()
         };
@@ -327,75 +378,6 @@ impl fmt::Debug for Account {
 impl fmt::Debug for WorkMemory {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("WorkMemory").field("usage", &self.usage()).finish_non_exhaustive()
-    }
-}
-
-/// A reservation to come. Dropped, it no longer stands in line.
-#[derive(Debug)]
-#[must_use = "nothing is reserved before it is awaited"]
-pub struct Waiting {
-    account: Account,
-    bytes: usize,
-    /// Its place in line, once it has one.
-    ticket: Option<u64>,
-}
-
-impl Future for Waiting {
-    /// `OverLimit` where so much is never to be had, or too many wait.
-    type Output = Result<Reservation>;
-
-    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Result<Reservation>> {
-        let this = &mut *self;
-        let Account { memory, used } = &this.account;
-        let mut state = memory.state.lock();
-        let Some(ticket) = this.ticket else {
-            if memory.fits(&state, used, this.bytes) {
-                state.add(used, this.bytes);
-                return Poll::Ready(Ok(Reservation { account: this.account.clone(), bytes: this.bytes }));
-            }
-            if this.bytes > memory.largest(&state) || state.waiting.len() >= WAITING_MAX {
-                return Poll::Ready(Err(memory.refused(&state, used, this.bytes)));
-            }
-            state.tickets += 1;
-            let waiter = Waiter {
-                ticket: state.tickets,
-                used_by_tenant: used.clone(),
-                bytes: this.bytes,
-                granted: false,
-                waker: Some(context.waker().clone()),
-            };
-            this.ticket = Some(waiter.ticket);
-            state.waiting.push_back(waiter);
-            return Poll::Pending;
-        };
-        let Some(place) = state.waiting.iter().position(|waiter| waiter.ticket == ticket) else {
-            return Poll::Pending;
-        };
-        if state.waiting[place].granted {
-            state.waiting.remove(place);
-            this.ticket = None;
-            return Poll::Ready(Ok(Reservation { account: this.account.clone(), bytes: this.bytes }));
-        }
-        state.waiting[place].waker = Some(context.waker().clone());
-        Poll::Pending
-    }
-}
-
-impl Drop for Waiting {
-    fn drop(&mut self) {
-        let Some(ticket) = self.ticket else { return };
-        let memory = &self.account.memory;
-        let left = {
-            let mut state = memory.state.lock();
-            let place = state.waiting.iter().position(|waiter| waiter.ticket == ticket);
-            place.and_then(|place| state.waiting.remove(place))
-        };
-        // What had been given to it is dropped, and those behind it may be served now.
-        if left.is_some_and(|waiter| waiter.granted) {
-            drop(Reservation { account: self.account.clone(), bytes: self.bytes });
-        } else {
-            memory.serve();
-        }
     }
 }
 

@@ -3,6 +3,7 @@
 //! Everything runs on one thread. Tasks of the runtime take turns in a fixed order; the runtime's time stands still
 //! until the simulation moves it, and nothing in a run waits for real time to pass.
 
+mod accounts;
 mod peers;
 mod watch;
 
@@ -16,6 +17,7 @@ use crate::log::Log;
 use crate::network::Network;
 use crate::random::Random;
 use crate::state::{Shared, State, Weather};
+use accounts::Patience;
 use farpool_memory::{Failures, WorkMemory};
 use farpool_model::{TenantName, limits};
 use farpool_node::{Caller, Environment, Node, NodeConfig, Tokens, server};
@@ -49,6 +51,7 @@ pub struct World {
     owners: Vec<Caller>,
     shared: Shared,
     fairness: Fairness,
+    patience: Patience,
     clients: Vec<Client>,
     hostiles: Vec<Hostile>,
     engines: Vec<Arc<Engine>>,
@@ -89,7 +92,7 @@ impl World {
         log.event(format!("a pool of {memory_bytes} bytes, loads of up to {rows_max} rows, {weather:?}"));
         let shared = Arc::new(Mutex::new(State { log, models, weather, is_ending: false }));
         let (clients, hostiles, engines, errands, network) = Default::default();
-        let (fairness, peers_seen, programs) = Default::default();
+        let (fairness, patience, peers_seen, programs) = Default::default();
         Ok(World {
             random,
             clock,
@@ -97,6 +100,7 @@ impl World {
             owners,
             shared,
             fairness,
+            patience,
             clients,
             hostiles,
             engines,

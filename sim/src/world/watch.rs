@@ -30,6 +30,7 @@ impl World {
                 return Ok(step > 0);
             }
             self.observe()?;
+            self.check_work()?;
         }
         Ok(steps > 0)
     }
@@ -72,24 +73,6 @@ impl World {
         Ok(())
     }
 
-    /// What must hold of the node's numbers at any moment.
-    pub(super) fn check_accounts(&self) -> Checked {
-        let status = self.node.status();
-        let of_tenants: u64 = status.tenants.iter().map(|tenant| tenant.memory_bytes_used).sum();
-        if of_tenants != status.memory_bytes_used || status.memory_bytes_used > status.memory_bytes_limit {
-            return Err(format!("the accounts of memory are wrong: {status:?}"));
-        }
-        let state = self.shared.lock();
-        for (model, name) in state.models.iter().zip(TENANTS) {
-            let tables = model.names().len() as u64;
-            let told = status.tenants.iter().find(|tenant| tenant.tenant == name).map_or(0, |of| of.tables);
-            if told != tables {
-                return Err(format!("{name} has {tables} tables, and by the node {told}"));
-            }
-        }
-        Ok(())
-    }
-
     /// Everybody reads, writes and works until all requests are answered.
     pub(super) async fn quiesce(&mut self) -> Checked {
         {
@@ -114,6 +97,7 @@ impl World {
             }
             turns_of_others(20).await;
             self.see_to_errands()?;
+            self.check_accounts()?;
         }
         let waiting = self.clients.iter().filter(|client| !client.is_done()).map(Client::waits_for);
         let told: Vec<String> = self.errands.iter().map(|(told, _)| told.clone()).chain(waiting).collect();
@@ -148,6 +132,7 @@ impl World {
             // Profiles rest after rows have come in.
             self.clock.jump(1 << 30);
             self.work(1000)?;
+            self.check_accounts()?;
         }
         self.check_programs()?;
         for owner in &self.owners {

@@ -3,8 +3,10 @@
 use super::*;
 use farpool_model::ErrorKind;
 use proptest::prelude::*;
+use std::pin::Pin;
 use std::sync::atomic::AtomicBool;
 use std::task::Wake;
+use std::task::{Context, Poll};
 
 const LIMIT: usize = 1 << 20;
 
@@ -125,11 +127,15 @@ fn one_that_waits_for_its_tenants_part_does_not_keep_others_waiting() {
     let (a, b) = (memory.account(&tenant("a")), memory.account(&tenant("b")));
     let held = a.try_reserve(LIMIT / 2).unwrap();
     let other = b.try_reserve(LIMIT / 4).unwrap();
-    let (mut of_a, mut of_b) = (Polled::new(&a, LIMIT / 4), Polled::new(&b, LIMIT / 4));
-    assert!(of_a.poll().is_pending() && of_b.poll().is_pending());
-    drop(other);
-    assert!(of_b.is_woken());
-    drop((held, of_a, of_b));
+    let (mut of_a, mut first, mut second) =
+        (Polled::new(&a, LIMIT / 4), Polled::new(&b, LIMIT / 4), Polled::new(&b, LIMIT / 4));
+    // What comes behind it has at once what it could have.
+    assert!(of_a.poll().is_pending() && first.poll().is_ready() && !memory.line().is_stuck);
+    let (taken, waiting) = (b.try_reserve(LIMIT / 128).unwrap(), second.poll());
+    assert!(waiting.is_pending() && memory.line().waiting.len() == 2);
+    drop((other, taken));
+    assert!(second.is_woken());
+    drop((held, of_a, first, second));
     assert_eq!(memory.usage().bytes_used, 0);
 }
 
@@ -160,7 +166,8 @@ proptest! {
             });
             let sum: usize = held.iter().map(Reservation::bytes).sum();
             prop_assert_eq!(memory.usage().bytes_used, sum as u64);
-            prop_assert!(sum <= LIMIT);
+            prop_assert!(sum <= LIMIT && memory.usage().bytes_taken == 0);
+            prop_assert!(!memory.line().is_stuck);
         }
         // Nobody is forgotten: when all is given back, everybody who waits gets a turn.
         held.clear();
@@ -191,4 +198,25 @@ fn a_thread_waits_for_memory_but_not_without_end() {
         assert_eq!(waiting.join().unwrap(), 50);
     });
     assert_eq!(account.reserve_blocking(100, Duration::ZERO).unwrap().bytes(), 100);
+}
+
+#[test]
+fn what_is_taken_is_told_apart_from_what_is_reserved() {
+    let account = WorkMemory::new(100).account(&TenantName::default());
+    let numbers = || {
+        let usage = account.memory().usage();
+        (usage.bytes_used, usage.bytes_taken)
+    };
+    let mut one = account.try_reserve(60).unwrap();
+    one.set(130);
+    assert_eq!(numbers(), (130, 70));
+    let split = one.split(80);
+    assert_eq!((one.bytes(), split.bytes(), numbers()), (50, 80, (130, 70)));
+    drop(split);
+    assert_eq!(numbers(), (50, 0));
+    one.join(account.take(70));
+    one.set(55);
+    assert_eq!(numbers(), (55, 5));
+    drop(one);
+    assert_eq!(numbers(), (0, 0));
 }

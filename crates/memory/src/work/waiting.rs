@@ -48,11 +48,16 @@ impl Future for Waiting {
             };
             this.ticket = Some(waiter.ticket);
             state.waiting.push_back(waiter);
-            // Those before it may wait for their tenants' parts only. Then it is woken at once.
+            // Those before it may wait for their tenants' parts only. Then it has what it wants at once.
             let woken = memory.grant(&mut state);
+            let granted = state.waiting.pop_back_if(|waiter| waiter.granted);
             drop(state);
             woken.into_iter().for_each(Waker::wake);
-            return Poll::Pending;
+            if granted.is_none() {
+                return Poll::Pending;
+            }
+            this.ticket = None;
+            return Poll::Ready(Ok(this.reserved()));
         };
         let Some(place) = state.waiting.iter().position(|waiter| waiter.ticket == ticket) else {
             return Poll::Pending;
