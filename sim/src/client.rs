@@ -295,7 +295,7 @@ pub fn random_request(random: &mut Random, table: String) -> Checked<(Asked, Req
     let plan = |query: &Query| substrait::encode_program(&query.program(), &schema()).map_err(told);
     let name = TableName::new(&table).map_err(told)?;
     Ok(match random.below(20) {
-        0 => (Asked::Tables, Request::Tables),
+        0 => (Asked::Tables, Request::Tables { tenant: None }),
         1 => (Asked::Table(table), Request::Table { name, known: None }),
         2 => (Asked::Status, Request::Status),
         3 => {

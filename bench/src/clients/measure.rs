@@ -7,12 +7,11 @@ use crate::machine::{self, Machine};
 use crate::{node, stats, suite, tables, text};
 use anyhow::{Context, Result, bail};
 use farpool::model::TenantName;
-use farpool::node::{Node, NodeConfig, Tokens};
+use farpool::node::{Access, Node, NodeConfig, Right, TenantLimits};
 use farpool::{EmbeddedPool, LoadMode, Pool, Receipt, Session, SessionOptions, TableName};
 use futures::future::try_join_all;
 use futures::stream;
 use serde::Serialize;
-use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
@@ -101,15 +100,14 @@ impl Served {
     /// A node for tenants with these weights: `t0`, `t1`, …, whose tokens are their names.
     fn start(threads: usize, weights: &[u32]) -> Result<Self> {
         let names: Vec<String> = (0..weights.len()).map(|i| format!("t{i}")).collect();
-        let lines: Vec<String> = names.iter().map(|name| format!("{name} {name}")).collect();
-        let tenants = names.iter().map(TenantName::new).collect::<Result<Vec<_>, _>>()?;
-        let config = NodeConfig {
-            memory_bytes: MEMORY_BYTES,
-            workers: threads,
-            tokens: Some(Tokens::parse(&lines.join("\n"))?),
-            weights: tenants.into_iter().zip(weights.iter().copied()).collect::<BTreeMap<_, _>>(),
-            ..NodeConfig::default()
-        };
+        let mut access = Access::of_nobody();
+        for (name, weight) in names.iter().zip(weights) {
+            let (tenant, limits) =
+                (TenantName::new(name)?, TenantLimits { weight: *weight, ..Default::default() });
+            access = access.with_token(name, tenant.clone(), Right::Write).with_limits(tenant, limits);
+        }
+        let config =
+            NodeConfig { memory_bytes: MEMORY_BYTES, workers: threads, access, ..NodeConfig::default() };
         let node = Node::start(config)?;
         let address = node::serve(node.clone(), threads)?;
         Ok(Served { node, url: format!("farpool://{address}") })

@@ -26,13 +26,13 @@ pub(crate) fn in_statement(error: DataFusionError, text: &str, line: u64) -> Err
     let Some(source) = usize::try_from(at_line - 1).ok().and_then(|n| text.lines().nth(n)) else {
         return error;
     };
-    let mut message = error.message;
+    let mut message = error.message.clone();
     let _ = write!(message, " (line {}, column {column})", at_line - 1 + line);
     let before: String = source.chars().take(usize::try_from(column - 1).unwrap_or(0)).collect();
     // The caret must stand below its character even where a tab is wider than one column.
     let blank: String = before.chars().map(|c| if c == '\t' { '\t' } else { ' ' }).collect();
     let _ = write!(message, "\n  {source}\n  {blank}^");
-    Error { kind: error.kind, message, advice: error.advice }
+    Error { message, ..error }
 }
 
 /// The error without DataFusion's wrappings.

@@ -8,8 +8,8 @@ use async_trait::async_trait;
 use farpool_columns::Table;
 use farpool_memory::WorkMemory;
 use farpool_model::{
-    Error, Expr, LoadMode, Program, Result, Status, TableInfo, TableName, TableStatistics, TenantName,
-    Version, limits,
+    Error, Expr, LoadMode, Program, QueryInfo, Result, Status, TableInfo, TableName, TableStatistics,
+    TenantName, Version, limits,
 };
 use farpool_node::{Caller, Node, NodeConfig, Shape};
 use farpool_pipeline::BoundProgram;
@@ -128,6 +128,10 @@ impl Pool for EmbeddedPool {
         self.caller.tables()
     }
 
+    async fn tables_of(&self, tenant: &TenantName) -> Result<Vec<TableInfo>> {
+        self.caller.tables_of(tenant)
+    }
+
     async fn table(&self, name: &TableName) -> Result<TableInfo> {
         let table = self.caller.table(name, None)?;
         table.ok_or_else(|| Error::internal(format!("table {:?} was not described", name.as_str())))
@@ -193,6 +197,18 @@ impl Pool for EmbeddedPool {
 
     async fn drop_table(&self, name: &TableName) -> Result<()> {
         self.caller.drop_table(name)
+    }
+
+    async fn drop_table_of(&self, tenant: &TenantName, name: &TableName) -> Result<()> {
+        self.caller.drop_table_of(tenant, name)
+    }
+
+    async fn queries(&self) -> Result<Vec<QueryInfo>> {
+        self.caller.queries()
+    }
+
+    async fn cancel_query(&self, id: u64) -> Result<()> {
+        self.caller.cancel_query(id)
     }
 
     async fn status(&self) -> Result<Status> {

@@ -42,8 +42,8 @@ pub use farpool_datafusion::{
 pub use farpool_memory::WorkMemory;
 pub use farpool_model as model;
 pub use farpool_model::{
-    Error, ErrorKind, LoadMode, Program, Receipt, Result, ResultForm, Status, TableInfo, TableName,
-    TenantName,
+    Error, ErrorKind, LoadMode, Program, QueryInfo, Receipt, Result, ResultForm, Status, TableInfo,
+    TableName, TenantName,
 };
 pub use farpool_node as node;
 pub use farpool_statistics as statistics;

@@ -298,16 +298,22 @@ fn a_second_signal_ends_a_node_at_once() {
 
 #[test]
 fn a_wrong_or_missing_token_is_refused() {
-    let tokens = file("tokens", b"s3cret alice\n");
-    let server = Server::start(&["--tokens", text(&tokens)]);
-    server.run(&["tables"]).fails(3, &["token", "--token", "FARPOOL_TOKEN"]);
+    let access = Tokens::new(FOLDER.path());
+    let token = access.add("ann", "read");
+    let server = Server::start(&["--access", text(&access.path)]);
+    server.run(&["tables"]).fails(3, &["token", "--token-file", "FARPOOL_TOKEN"]);
     let wrong = server.run(&["tables", "--token", "guess"]);
     wrong.fails(3, &["token"]);
     assert!(!wrong.stderr.contains("guess"), "a token does not belong on the screen: {}", wrong.stderr);
-    server.run(&["tables", "--token", "s3cret"]).ok();
-    let bad = file("bad-tokens", b"just-a-token\n");
-    farpool(&["serve", "--tokens", text(&bad)]).fails(1, &["bad-tokens", "line 1"]);
-    farpool(&["serve", "--tokens", "/nonexistent/tokens"]).fails(1, &["/nonexistent/tokens"]);
+    server.run(&["tables", "--token", &token]).ok();
+    let two = file("two-tokens", b"fp_one fp_two\n");
+    let wrong = server.run(&["tables", "--token-file", text(&two)]);
+    wrong.fails(1, &["two-tokens", "nothing else"]);
+    assert!(!wrong.stderr.contains("fp_one"), "{}", wrong.stderr);
+    server.run(&["tables", "--token-file", "/nonexistent/token"]).fails(1, &["/nonexistent/token"]);
+    let bad = file("bad-access", b"[tenant.ann]\nweigth = 2\n");
+    farpool(&["serve", "--access", text(&bad)]).fails(1, &["bad-access", "line 2", "weight"]);
+    farpool(&["serve", "--access", "/nonexistent/access"]).fails(1, &["/nonexistent/access"]);
 }
 
 #[test]

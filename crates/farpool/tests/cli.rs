@@ -15,7 +15,20 @@ fn folder() -> tempfile::TempDir {
 fn help_and_version_are_there_for_every_command() {
     assert!(farpool(&["--version"]).ok().starts_with("farpool 0."));
     let help = farpool(&["--help"]).ok();
-    for command in ["demo", "sql", "serve", "load", "profile", "tables", "drop", "status", "calibrate"] {
+    for command in [
+        "demo",
+        "sql",
+        "serve",
+        "load",
+        "profile",
+        "tables",
+        "drop",
+        "status",
+        "queries",
+        "cancel",
+        "token",
+        "calibrate",
+    ] {
         assert!(help.contains(command), "{command} is missing in:\n{help}");
         let own = farpool(&[command, "--help"]).ok();
         assert!(own.contains("Example"), "no example in:\n{own}");
@@ -300,27 +313,119 @@ fn a_node_stops_when_it_is_told_to() {
 }
 
 #[test]
-fn an_open_address_without_tokens_gets_a_warning() {
-    let server = Server::start(&["--listen", "0.0.0.0:0"]);
-    let (status, stderr) = server.stop("INT");
-    assert_eq!(status, Some(0));
-    assert!(stderr.contains("warning") && stderr.contains("--tokens"), "{stderr}");
+fn an_open_address_takes_a_word() {
+    farpool(&["serve", "--listen", "0.0.0.0:0"])
+        .fails(2, &["anyone who can reach", "--access FILE", "--open"]);
+    let server = Server::start(&["--listen", "0.0.0.0:0", "--open"]);
+    assert_eq!(server.stop("INT"), (Some(0), "stopped\n".to_string()));
 }
 
 #[test]
 fn tokens_keep_tenants_apart() {
     let folder = folder();
-    let tokens = folder.path().join("tokens");
-    std::fs::write(&tokens, "s3cret-a alice\ns3cret-b bob\n").unwrap();
+    let access = Tokens::new(folder.path());
+    let [ann, bob, reader, admin] = [("ann", "write"), ("bob", "write"), ("ann", "read"), ("ops", "admin")]
+        .map(|(t, r)| access.add(t, r));
     let file = trips_parquet(folder.path(), "t.parquet", 10);
-    let server = Server::start(&["--tokens", text(&tokens)]);
-    server.run(&["load", "--token", "s3cret-a", "t", text(&file)]).ok();
+    let server = Server::start(&["--access", text(&access.path), "--listen", "0.0.0.0:0"]);
+    let by = |token: &str, args: &[&str]| {
+        std::fs::write(folder.path().join("token"), format!("{token}\n")).unwrap();
+        server.run(&[args, &["--token-file", text(&folder.path().join("token"))]].concat())
+    };
     let count = ["sql", "--format", "csv", "-c", "select count(*) as n from t"];
-    assert_eq!(server.run(&[&count[..], &["--token", "s3cret-a"]].concat()).ok(), "n\n10\n");
-    server.run(&[&count[..], &["--token", "s3cret-b"]].concat()).fails(1, &["t"]);
+    by(&reader, &["load", "t", text(&file)]).fails(3, &["the right to write"]);
+    by(&ann, &["load", "t", text(&file)]).ok();
+    assert_eq!(by(&reader, &count).ok(), "n\n10\n");
+    by(&bob, &count).fails(1, &["t"]);
+    by(&bob, &["tables", "--tenant", "ann"]).fails(3, &["the right to admin"]);
+    assert!(by(&admin, &["tables", "--tenant", "ann"]).ok().contains('t'));
     let mut command = program(&["tables", "--pool", &server.url]);
-    command.env("FARPOOL_TOKEN", "s3cret-a");
+    command.env("FARPOOL_TOKEN", &reader);
     assert!(Running::start(command).wait().ok().contains('t'));
+    // What is written down anew counts while the node runs.
+    access.remove(&reader);
+    until("the end of a token", || by(&reader, &count).status == Some(3));
+    assert_eq!(by(&ann, &count).ok(), "n\n10\n");
+    std::fs::write(&access.path, "[tenant.ann").unwrap();
+    signal(&server.child, "HUP");
+    until("the mistake is named", || server.said().contains("line 1"));
+    assert_eq!(by(&ann, &count).ok(), "n\n10\n");
+    assert_eq!(by(&admin, &["drop", "--tenant", "ann", "t"]).ok(), "dropped t\n");
+    let (status, stderr) = server.stop("TERM");
+    assert_eq!(status, Some(0));
+    assert!(stderr.contains("who may connect stays as it was") && stderr.contains("line 1"), "{stderr}");
+    assert!([ann, bob, reader, admin].iter().all(|token| !stderr.contains(token.as_str())), "{stderr}");
+}
+
+#[test]
+fn queries_are_listed_and_cancelled() {
+    let folder = folder();
+    let access = Tokens::new(folder.path());
+    let [ann, reader, bob, admin] = [("ann", "write"), ("ann", "read"), ("bob", "write"), ("ops", "admin")]
+        .map(|(tenant, role)| access.add(tenant, role));
+    let file = trips_parquet(folder.path(), "t.parquet", 600_000);
+    let server = Server::start(&["--access", text(&access.path)]);
+    server.run(&["load", "--token", &ann, "t", text(&file)]).ok();
+    let listed = |token: &str| -> Vec<Value> {
+        let lines = server.run(&["queries", "--token", token, "--format", "json"]).ok();
+        lines.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
+    };
+    assert!(server.run(&["queries", "--token", &ann]).ok().is_empty());
+    // It runs for as long as nobody reads its rows.
+    let stuck = || {
+        let args =
+            ["sql", "--pool", &server.url, "--token", &reader, "--format", "csv", "-c", "select * from t"];
+        let child = program(&args).spawn().unwrap();
+        until("its rows wait", || listed(&ann).iter().any(|q| q["state"] == json!("waiting_for_reader")));
+        child
+    };
+    for (token, others) in [(&ann, 0), (&admin, 1)] {
+        let child = stuck();
+        let query = &listed(&admin)[0];
+        assert_eq!((&query["tenant"], &query["table"]), (&json!("ann"), &json!("t")));
+        assert!(query["rows"].as_u64().unwrap() > 0 && query["bytes"].as_u64().unwrap() > 0, "{query}");
+        assert!(query["peer"].as_str().unwrap().starts_with("127.0.0.1:"), "{query}");
+        let people = server.run(&["queries", "--token", token]).ok();
+        assert!(people.contains("waiting for its reader") && people.contains("ann"), "{people}");
+        let id = query["id"].to_string();
+        assert!(listed(&bob).is_empty());
+        server.run(&["cancel", "--token", &bob, &id]).fails(1, &["there is no query"]);
+        assert_eq!(server.run(&["cancel", "--token", token, &id]).ok(), format!("cancelled {id}\n"));
+        let done = Running::of(child).wait();
+        let by = if others == 1 { "tenant ops" } else { "tenant ann" };
+        done.fails(1, &["was cancelled by", by]);
+        until("it is gone", || listed(&admin).is_empty());
+    }
+    server.run(&["tables", "--token", "guessed"]).fails(3, &["token"]);
+    let (_, stderr) = server.stop("TERM");
+    assert!(stderr.contains("a connection was refused") && stderr.contains("127.0.0.1:"), "{stderr}");
+    assert!(!stderr.contains("guessed"), "{stderr}");
+}
+
+#[test]
+fn a_new_token_is_printed_once_and_its_lines_apart() {
+    let args =
+        ["token", "new", "--tenant", "sales", "--role", "read", "--name", "n", "--until", "2999-12-31"];
+    let (one, two) = (farpool(&args), farpool(&args));
+    let token = one.stdout.trim_end();
+    assert!(token.starts_with("fp_") && token.len() == 67 && one.stdout.lines().count() == 1, "{token}");
+    assert_ne!(one.stdout, two.stdout);
+    assert!(
+        one.stderr.contains("[tenant.sales]") && one.stderr.contains("until = 2999-12-31"),
+        "{}",
+        one.stderr
+    );
+    assert!(!one.stderr.contains(token), "{}", one.stderr);
+    for (wrong, part) in
+        [("--role", "read, write and admin"), ("--until", "2027-03-31"), ("--tenant", "empty")]
+    {
+        let mut args = args.map(str::to_string);
+        let place = args.iter().position(|arg| arg == wrong).unwrap();
+        args[place + 1] = String::new();
+        let done = farpool(&args.each_ref().map(String::as_str));
+        assert_eq!(done.status, Some(2));
+        assert!(done.stderr.contains(part), "{wrong}: {}", done.stderr);
+    }
 }
 
 #[test]

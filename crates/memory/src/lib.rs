@@ -25,6 +25,6 @@ pub mod working;
 pub use extent::{Extent, Lease, LeaseSlice};
 pub use huge::HugePages;
 pub use pool::{Failures, Pool, PoolConfig, PoolUsage};
-pub use size::size_text;
+pub use size::{parse_size, size_text};
 pub use table::PageId;
 pub use work::{Account, Reservation, Waiting, WorkLine, WorkMemory, WorkUsage};

@@ -47,14 +47,32 @@ struct State {
     taken: usize,
     most_used: usize,
     /// Bytes in use by each tenant; changed with the lock held only.
-    tenants: BTreeMap<TenantName, Arc<AtomicUsize>>,
+    tenants: BTreeMap<TenantName, Arc<Tenant>>,
+    /// Those that tenants have of their own, also before they use any.
+    limits: BTreeMap<TenantName, usize>,
     waiting: VecDeque<Waiter>,
     tickets: u64,
 }
 
+/// Bytes in use by a tenant, and how many may be; changed with the lock held only.
+struct Tenant {
+    used: AtomicUsize,
+    limit: AtomicUsize,
+}
+
+impl Tenant {
+    fn used(&self) -> usize {
+        self.used.load(Ordering::Relaxed)
+    }
+
+    fn limit(&self) -> usize {
+        self.limit.load(Ordering::Relaxed)
+    }
+}
+
 struct Waiter {
     ticket: u64,
-    used_by_tenant: Arc<AtomicUsize>,
+    tenant: Arc<Tenant>,
     bytes: usize,
     granted: bool,
     waker: Option<Waker>,
@@ -100,8 +118,25 @@ impl WorkMemory {
 
     /// The account of a tenant.
     pub fn account(self: &Arc<Self>, tenant: &TenantName) -> Account {
-        let used = self.state.lock().tenants.entry(tenant.clone()).or_default().clone();
-        Account { memory: self.clone(), used }
+        let mut state = self.state.lock();
+        let limit = state.limits.get(tenant).copied().unwrap_or(usize::MAX);
+        let new = || Arc::new(Tenant { used: AtomicUsize::new(0), limit: AtomicUsize::new(limit) });
+        let tenant = state.tenants.entry(tenant.clone()).or_insert_with(new).clone();
+        Account { memory: self.clone(), tenant }
+    }
+
+    /// Bounds what a tenant may have reserved; `None` lifts the bound. What it has already stays.
+    pub fn set_tenant_limit(&self, tenant: &TenantName, bytes: Option<usize>) {
+        let mut state = self.state.lock();
+        match bytes {
+            Some(bytes) => state.limits.insert(tenant.clone(), bytes),
+            None => state.limits.remove(tenant),
+        };
+        if let Some(tenant) = state.tenants.get(tenant) {
+            tenant.limit.store(bytes.unwrap_or(usize::MAX), Ordering::Relaxed);
+        }
+        drop(state);
+        self.serve();
     }
 
     /// Bytes that may be in use at once.
@@ -125,7 +160,7 @@ impl WorkMemory {
     /// What is in use now.
     pub fn usage(&self) -> WorkUsage {
         let state = self.state.lock();
-        let used = |used: &Arc<AtomicUsize>| u64_from(used.load(Ordering::Relaxed));
+        let used = |tenant: &Arc<Tenant>| u64_from(tenant.used());
         WorkUsage {
             bytes_limit: u64_from(self.limit),
             bytes_used: u64_from(state.used),
@@ -135,29 +170,31 @@ impl WorkMemory {
         }
     }
 
-    /// Bytes that a tenant which has `used` may have more.
-    fn free(&self, state: &State, used: &AtomicUsize) -> usize {
-        let free = self.limit.saturating_sub(state.used);
+    /// Bytes that a tenant may have more.
+    fn free(&self, state: &State, tenant: &Tenant) -> usize {
+        let of_all = self.limit.saturating_sub(state.used);
+        let free = of_all.min(tenant.limit().saturating_sub(tenant.used()));
         let tenants = state.tenants.len().max(1);
         if tenants == 1 {
             return free;
         }
-        let of_part = (self.limit / tenants).saturating_sub(used.load(Ordering::Relaxed));
-        free.min(of_part.max(free.saturating_sub(self.limit / FREE_FOR_OTHERS)))
+        let of_part = (self.limit / tenants).saturating_sub(tenant.used());
+        free.min(of_part.max(of_all.saturating_sub(self.limit / FREE_FOR_OTHERS)))
     }
 
     /// The most that one reservation may ever be.
-    fn largest(&self, state: &State) -> usize {
-        match state.tenants.len() {
+    fn largest(&self, state: &State, tenant: &Tenant) -> usize {
+        let of_all = match state.tenants.len() {
             0 | 1 => self.limit,
             tenants => (self.limit / tenants).max(self.limit - self.limit / FREE_FOR_OTHERS),
-        }
+        };
+        of_all.min(tenant.limit())
     }
 
     /// Whether `bytes` may be had at once.
-    fn fits(&self, state: &State, used: &AtomicUsize, bytes: usize) -> bool {
+    fn fits(&self, state: &State, tenant: &Tenant, bytes: usize) -> bool {
         let overtakes = bytes <= self.limit / SMALL_PART || state.waiting.iter().all(|waiter| waiter.granted);
-        overtakes && bytes <= self.free(state, used)
+        overtakes && bytes <= self.free(state, tenant)
     }
 
     /// Gives what is free to those that wait, and wakes them.
@@ -173,23 +210,22 @@ impl WorkMemory {
             let waiter = &mut state.waiting[place];
             waiter.granted = true;
             woken.extend(waiter.waker.take());
-            let (bytes, used) = (waiter.bytes, waiter.used_by_tenant.clone());
-            state.add(&used, bytes);
+            let (bytes, tenant) = (waiter.bytes, waiter.tenant.clone());
+            state.add(&tenant, bytes);
         }
         woken
     }
 
     /// The next one in line, from where `look` is, that can be given what he waits for.
     fn next_to_serve(&self, state: &State, look: &mut Look) -> Option<usize> {
-        while let Some(Waiter { bytes, used_by_tenant, granted, .. }) = state.waiting.get(look.place) {
+        while let Some(Waiter { bytes, tenant, granted, .. }) = state.waiting.get(look.place) {
             look.place += 1;
             if *granted {
                 continue;
             }
             if *bytes > self.limit.saturating_sub(state.used) {
                 look.keeps = true;
-            } else if !(look.keeps && *bytes > self.limit / SMALL_PART)
-                && *bytes <= self.free(state, used_by_tenant)
+            } else if !(look.keeps && *bytes > self.limit / SMALL_PART) && *bytes <= self.free(state, tenant)
             {
                 return Some(look.place - 1);
             }
@@ -197,10 +233,17 @@ impl WorkMemory {
         None
     }
 
-    fn refused(&self, state: &State, used: &AtomicUsize, bytes: usize) -> Error {
+    fn refused(&self, state: &State, tenant: &Tenant, bytes: usize) -> Error {
         let size = |bytes: usize| size_text(u64_from(bytes));
         let (limit, wanted) = (size(self.limit), size(bytes));
-        let largest = self.largest(state);
+        let largest = self.largest(state, tenant);
+        if bytes > tenant.limit().saturating_sub(tenant.used()) {
+            let (own, used) = (size(tenant.limit()), size(tenant.used()));
+            return Error::over_limit(format!(
+                "this takes {wanted} of memory for work, and the tenant has {used} of the {own} that it may have"
+            ))
+            .advise("try again later, ask for less at once, or have the tenant's work_memory raised");
+        }
         if bytes > largest {
             return Error::over_limit(format!(
                 "this takes {wanted} of memory for work, and one request may have {} of its {limit}",
@@ -210,17 +253,17 @@ impl WorkMemory {
         }
         Error::over_limit(format!(
             "this takes {wanted} of memory for work, of whose {limit} {} are free",
-            size(self.free(state, used))
+            size(self.free(state, tenant))
         ))
         .advise("try again later, or give the pool more memory for work (--work-memory)")
     }
 }
 
 impl State {
-    fn add(&mut self, used: &AtomicUsize, bytes: usize) {
+    fn add(&mut self, tenant: &Tenant, bytes: usize) {
         self.used += bytes;
         self.most_used = self.most_used.max(self.used);
-        used.fetch_add(bytes, Ordering::Relaxed);
+        tenant.used.fetch_add(bytes, Ordering::Relaxed);
     }
 }
 
@@ -228,7 +271,7 @@ impl State {
 #[derive(Clone)]
 pub struct Account {
     memory: Arc<WorkMemory>,
-    used: Arc<AtomicUsize>,
+    tenant: Arc<Tenant>,
 }
 
 impl Account {
@@ -272,7 +315,19 @@ impl Account {
 
     /// Bytes that could be reserved now.
     pub fn free(&self) -> usize {
-        self.memory.free(&self.memory.state.lock(), &self.used)
+        self.memory.free(&self.memory.state.lock(), &self.tenant)
+    }
+
+    /// Whether somebody waits for memory that this tenant has, or could give up: not another one that only waits for
+    /// what it has itself, up to a limit of its own.
+    pub fn is_short(&self) -> bool {
+        let state = self.memory.state.lock();
+        let waits = |waiter: &Waiter| {
+            let is_own = Arc::ptr_eq(&waiter.tenant, &self.tenant);
+            let has_limit_left = waiter.bytes <= waiter.tenant.limit().saturating_sub(waiter.tenant.used());
+            !waiter.granted && (is_own || has_limit_left)
+        };
+        state.waiting.iter().any(waits)
     }
 
     /// The memory that it is an account of.
@@ -305,12 +360,12 @@ impl Reservation {
     /// # Errors
     /// `OverLimit`, with sizes; it is as large as before then.
     pub fn try_grow(&mut self, more: usize) -> Result<()> {
-        let Account { memory, used } = &self.account;
+        let Account { memory, tenant } = &self.account;
         let mut state = memory.state.lock();
-        if !memory.fits(&state, used, more) {
-            return Err(memory.refused(&state, used, more));
+        if !memory.fits(&state, tenant, more) {
+            return Err(memory.refused(&state, tenant, more));
         }
-        state.add(used, more);
+        state.add(tenant, more);
         self.bytes += more;
         Ok(())
     }
@@ -320,9 +375,9 @@ impl Reservation {
         if let Some(less) = self.bytes.checked_sub(bytes) {
             return drop(self.split(less));
         }
-        let (Account { memory, used }, more) = (&self.account, bytes - self.bytes);
+        let (Account { memory, tenant }, more) = (&self.account, bytes - self.bytes);
         let mut state = memory.state.lock();
-        state.add(used, more);
+        state.add(tenant, more);
         state.taken += more;
         (self.bytes, self.taken) = (bytes, self.taken + more);
     }
@@ -338,7 +393,10 @@ impl Reservation {
 
     /// Adds the bytes of `other`, which is of the same account.
     pub fn join(&mut self, mut other: Reservation) {
-        debug_assert!(Arc::ptr_eq(&self.account.used, &other.account.used), "reservations of two tenants");
+        debug_assert!(
+            Arc::ptr_eq(&self.account.tenant, &other.account.tenant),
+            "reservations of two tenants"
+        );
         self.bytes += std::mem::take(&mut other.bytes);
         self.taken += std::mem::take(&mut other.taken);
     }
@@ -349,12 +407,12 @@ impl Drop for Reservation {
         if self.bytes == 0 {
             return;
         }
-        let Account { memory, used } = &self.account;
+        let Account { memory, tenant } = &self.account;
         let waits = {
             let mut state = memory.state.lock();
             state.used -= self.bytes;
             state.taken -= self.taken;
-            used.fetch_sub(self.bytes, Ordering::Relaxed);
+            tenant.used.fetch_sub(self.bytes, Ordering::Relaxed);
             !state.waiting.is_empty()
         };
         if waits {
@@ -371,7 +429,7 @@ impl fmt::Debug for Reservation {
 
 impl fmt::Debug for Account {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "Account({})", size_text(u64_from(self.used.load(Ordering::Relaxed))))
+        write!(f, "Account({})", size_text(u64_from(self.tenant.used())))
     }
 }
 

@@ -35,11 +35,13 @@ pub enum ErrorKind {
     Stale,
     /// It took longer than whoever asked allows: allow more, or ask for less.
     TimedOut,
+    /// Too much is under way for the caller: ask again after [`Error::retry_after_ms`].
+    Busy,
 }
 
 impl ErrorKind {
     /// Every kind, in the order of its number on the wire.
-    pub const ALL: [ErrorKind; 11] = [
+    pub const ALL: [ErrorKind; 12] = [
         ErrorKind::Invalid,
         ErrorKind::NotFound,
         ErrorKind::Exists,
@@ -51,13 +53,14 @@ impl ErrorKind {
         ErrorKind::Internal,
         ErrorKind::Stale,
         ErrorKind::TimedOut,
+        ErrorKind::Busy,
     ];
 
     /// The exit status of the program for an error of this kind: 1 when the query or the data is at
     /// fault, 3 when the pool is unreachable or failed.
     pub fn exit_status(self) -> u8 {
         match self {
-            ErrorKind::Unavailable | ErrorKind::Internal | ErrorKind::Denied => 3,
+            ErrorKind::Unavailable | ErrorKind::Internal | ErrorKind::Denied | ErrorKind::Busy => 3,
             _ => 1,
         }
     }
@@ -73,12 +76,14 @@ pub struct Error {
     pub message: String,
     /// What to do next, for a person.
     pub advice: Option<String>,
+    /// Of `Busy`: milliseconds after which the same request may succeed.
+    pub retry_after_ms: Option<u64>,
 }
 
 impl Error {
     /// An error of `kind`.
     pub fn new(kind: ErrorKind, message: impl Into<String>) -> Self {
-        Error { kind, message: cut(message.into()), advice: None }
+        Error { kind, message: cut(message.into()), advice: None, retry_after_ms: None }
     }
 
     /// The request, the query or the data is at fault.
@@ -109,6 +114,12 @@ impl Error {
     /// What was prepared is gone.
     pub fn stale(message: impl Into<String>) -> Self {
         Error::new(ErrorKind::Stale, message).advise("prepare the query again")
+    }
+
+    /// Too much is under way for the caller; the same request may succeed after `retry_after_ms`.
+    pub fn busy(message: impl Into<String>, retry_after_ms: u64) -> Self {
+        let busy = Error::new(ErrorKind::Busy, message).advise("try again later, or ask for less at once");
+        Error { retry_after_ms: Some(retry_after_ms), ..busy }
     }
 
     /// A defect in farpool.

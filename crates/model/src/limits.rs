@@ -257,6 +257,24 @@ pub const SPREAD_FREQUENT_MAX: usize = 16;
 /// Bytes of a value that goes with the description of its table as frequent: longer ones are seldom compared.
 pub const SPREAD_VALUE_BYTES_MAX: usize = 64;
 
+/// Bytes of the file that says who may connect: some twenty thousand tokens. It is read by those who run the node only,
+/// but one that names a device by mistake must not fill the memory.
+pub const ACCESS_FILE_BYTES_MAX: usize = 4 << 20;
+
+/// Programs of a tenant that may wait while as many run as it may have at once, unless the operator says otherwise.
+pub const PROGRAMS_WAITING_DEFAULT: usize = 64;
+
+/// Milliseconds that a program may wait for its turn among those of its tenant: as long as for memory, and less than
+/// clients wait for an answer.
+pub const PROGRAM_WAIT_MS_MAX: u64 = 30_000;
+
+/// Milliseconds after which a client that was told to come back later may do so: at least a round trip, at most what a
+/// person waits without a word.
+pub const RETRY_AFTER_MS: std::ops::RangeInclusive<u64> = 100..=10_000;
+
+/// Times that a client comes back when it is told to, before whoever asked hears of it.
+pub const RETRIES_MAX: u32 = 5;
+
 /// Milliseconds a peer may take to say hello, and to accept a connection.
 pub const HANDSHAKE_MS_MAX: u64 = 10_000;
 

@@ -4,21 +4,25 @@
 //! Invariant: no table, run or number of the node is reached but through a caller, whose right is checked first
 //! ([`crate::rights`]) and who sees the tables of its tenant only.
 
+use crate::access::TenantLimits;
 use crate::admission;
 use crate::job::Job;
 use crate::node::Node;
 use crate::profiles::{ProfileMemory, StatisticsTask};
 use crate::rights::{Right, Verb};
+use crate::server::Identity;
+use crate::turns::Turn;
 use arrow_array::RecordBatch;
 use arrow_schema::Schema;
 use farpool_columns::{RowGroup, Table};
 use farpool_memory::Account;
 use farpool_model::{
-    Clock, Expr, LoadMode, Program, Receipt, Result, Status, TableInfo, TableName, TableStatistics,
-    TenantName, Version,
+    Clock, Error, ErrorKind, Expr, LoadMode, Program, QueryInfo, Receipt, Result, Status, TableInfo,
+    TableName, TableStatistics, TenantName, Version, limits,
 };
 use farpool_pipeline::{BoundProgram, Cancel, Class, Region, Run, Sink, Task, TaskId};
 use farpool_store::{AwaitedStatistics, Load};
+use parking_lot::Mutex;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::runtime::Handle;
@@ -33,6 +37,7 @@ pub struct Caller {
     region: Arc<Region>,
     account: Account,
     timeout: Option<Duration>,
+    identity: Arc<Identity>,
     cancel: Cancel,
 }
 
@@ -49,7 +54,16 @@ impl Caller {
     pub(crate) fn new(node: Arc<Node>, tenant: TenantName, right: Right) -> Self {
         let region = node.shares().new_region(&tenant);
         let account = node.account(&tenant);
-        Caller { node, tenant, right, region, account, timeout: None, cancel: Cancel::new() }
+        Caller {
+            node,
+            tenant,
+            right,
+            region,
+            account,
+            timeout: None,
+            identity: Arc::default(),
+            cancel: Cancel::new(),
+        }
     }
 
     /// The same caller, none of whose requests is to take longer than `timeout`. Whoever serves it has them all in
@@ -57,6 +71,17 @@ impl Caller {
     #[must_use]
     pub fn with_timeout(self, timeout: Option<Duration>) -> Self {
         Caller { timeout, ..self }
+    }
+
+    /// The same caller, whom others who look at what it does know as this.
+    #[must_use]
+    pub(crate) fn known_as(self, identity: Identity) -> Self {
+        Caller { identity: Arc::new(identity), ..self }
+    }
+
+    /// Who it is, for people.
+    pub(crate) fn identity(&self) -> &Arc<Identity> {
+        &self.identity
     }
 
     /// The longest that a request of it may take.
@@ -87,6 +112,15 @@ impl Caller {
     pub fn tables(&self) -> Result<Vec<TableInfo>> {
         self.check(Verb::Describe)?;
         Ok(self.node.catalog().tables(&self.tenant))
+    }
+
+    /// The tables of `tenant`, by name.
+    ///
+    /// # Errors
+    /// `Denied` for whom may only see what its own tenant has.
+    pub fn tables_of(&self, tenant: &TenantName) -> Result<Vec<TableInfo>> {
+        self.check_reach(tenant, Verb::Describe, Verb::DescribeOfAll)?;
+        Ok(self.node.catalog().tables(tenant))
     }
 
     /// A table's newest version, unless the caller knows it.
@@ -199,6 +233,31 @@ impl Caller {
         admission::admit(&self.account, run).await
     }
 
+    /// What the caller's tenant may take.
+    pub(crate) fn limits(&self) -> TenantLimits {
+        self.node.shares().limits(&self.tenant)
+    }
+
+    /// A turn for a program among those of the caller's tenant, or a place in line for one; `wake` is called when it
+    /// has come.
+    ///
+    /// # Errors
+    /// `Busy` when too many wait already.
+    pub(crate) fn line_up(&self, wake: Box<dyn Fn() + Send + Sync>) -> Result<Turn> {
+        let programs = self.node.shares().programs(&self.tenant);
+        let turn = programs.turns.line_up_within(self.limits().programs_waiting_max, wake);
+        turn.ok_or_else(|| programs.busy(&self.tenant, "too many programs wait"))
+    }
+
+    /// The error of a program whose turn does not come.
+    pub(crate) fn turn_did_not_come(&self) -> Error {
+        let seconds = limits::PROGRAM_WAIT_MS_MAX / 1000;
+        self.node
+            .shares()
+            .programs(&self.tenant)
+            .busy(&self.tenant, &format!("no turn came within {seconds} s"))
+    }
+
     /// What the memory is reserved from that is used for it.
     pub fn account(&self) -> &Account {
         &self.account
@@ -206,7 +265,12 @@ impl Caller {
 
     /// Has the workers run `run` within the caller's share; `sink` gets its batches and in the end its receipt.
     pub fn submit(&self, run: Arc<Run>, sink: Arc<dyn Sink>) {
-        let accounted = self.accounted(&run, sink);
+        self.submit_in_turn(run, sink, None);
+    }
+
+    /// The same for a program that has a turn, which it gives back at its end.
+    pub(crate) fn submit_in_turn(&self, run: Arc<Run>, sink: Arc<dyn Sink>, turn: Option<Turn>) {
+        let accounted = self.accounted(&run, sink, turn);
         self.node.scheduler().submit_run(&self.region, run, Arc::new(accounted));
     }
 
@@ -239,6 +303,15 @@ impl Caller {
         self.node.catalog().drop_table(&self.tenant, name)
     }
 
+    /// Drops a table of `tenant`, as [`Caller::drop_table`] does one of the caller's.
+    ///
+    /// # Errors
+    /// `NotFound`; `Denied` for whom may only change what its own tenant has.
+    pub fn drop_table_of(&self, tenant: &TenantName, name: &TableName) -> Result<()> {
+        self.check_reach(tenant, Verb::Drop, Verb::DropOfAll)?;
+        self.node.catalog().drop_table(tenant, name)
+    }
+
     /// The state of the node, of other tenants only for whom may see them.
     ///
     /// # Errors
@@ -249,6 +322,41 @@ impl Caller {
             Ok(()) => self.node.status(),
             Err(_) => self.node.status_for(&self.tenant),
         })
+    }
+
+    /// The programs of clients that are under way, of other tenants only for whom may see them.
+    ///
+    /// # Errors
+    /// `Denied`.
+    pub fn queries(&self) -> Result<Vec<QueryInfo>> {
+        self.check(Verb::Queries)?;
+        let tenant = Verb::QueriesOfAll.check(self.right).is_err().then_some(&self.tenant);
+        Ok(self.node.queries().list(tenant, self.node.clock().now_ns()))
+    }
+
+    /// Ends a program that is under way; its client hears who did so.
+    ///
+    /// # Errors
+    /// `NotFound` when there is none with this number that the caller may end.
+    pub fn cancel_query(&self, id: u64) -> Result<()> {
+        self.check(Verb::CancelQuery)?;
+        let found =
+            self.node.queries().get(id).filter(|query| {
+                query.tenant == self.tenant || Verb::CancelQueryOfAll.check(self.right).is_ok()
+            });
+        let by = match &self.identity.token {
+            Some(token) => format!("token {token:?} of tenant {}", self.tenant),
+            None => format!("tenant {}", self.tenant),
+        };
+        let error = Error::new(ErrorKind::Cancelled, format!("query {id} was cancelled by {by}"));
+        match found.is_some_and(|query| query.stop(error)) {
+            true => {
+                self.node.queries().remove(id);
+                Ok(())
+            }
+            false => Err(Error::not_found(format!("there is no query {id} under way"))
+                .advise("`farpool queries` lists those that are")),
+        }
     }
 
     /// Has a worker do `work` within the caller's share; `then` gets what comes of it, or `Cancelled` if it was not
@@ -289,9 +397,12 @@ impl Caller {
         self.node.clock()
     }
 
-    #[cfg(test)]
     pub(crate) fn node(&self) -> &Arc<Node> {
         &self.node
+    }
+
+    fn check_reach(&self, tenant: &TenantName, of_own: Verb, of_all: Verb) -> Result<()> {
+        self.check(if *tenant == self.tenant { of_own } else { of_all })
     }
 
     fn check(&self, verb: Verb) -> Result<()> {
@@ -299,11 +410,12 @@ impl Caller {
         self.cancel.check()
     }
 
-    fn accounted(&self, run: &Arc<Run>, sink: Arc<dyn Sink>) -> Accounted {
+    fn accounted(&self, run: &Arc<Run>, sink: Arc<dyn Sink>, turn: Option<Turn>) -> Accounted {
         let node = self.node.clone();
         node.run_begins();
         let started_ns = node.clock().now_ns();
-        Accounted { sink, run: run.clone(), tenant: self.tenant.clone(), node, started_ns }
+        let (tenant, turn) = (self.tenant.clone(), Mutex::new(turn));
+        Accounted { sink, run: run.clone(), tenant, node, started_ns, turn }
     }
 }
 
@@ -314,6 +426,7 @@ struct Accounted {
     tenant: TenantName,
     node: Arc<Node>,
     started_ns: u64,
+    turn: Mutex<Option<Turn>>,
 }
 
 impl Sink for Accounted {
@@ -331,15 +444,16 @@ impl Sink for Accounted {
 
     fn finish(&self, result: Result<Receipt>) {
         let totals = self.node.totals();
-        let result = result.map(|mut receipt| {
-            receipt.elapsed_ns = self.node.clock().now_ns().saturating_sub(self.started_ns);
-            receipt
-        });
+        let elapsed_ns = self.node.clock().now_ns().saturating_sub(self.started_ns);
+        let result = result.map(|receipt| Receipt { elapsed_ns, ..receipt });
         match &result {
             Ok(receipt) => totals.add(&self.tenant, receipt, true),
             Err(_) => totals.add(&self.tenant, &self.run.receipt(), false),
         }
         self.node.run_ends();
+        self.node.shares().programs(&self.tenant).took(elapsed_ns);
+        // Before anybody hears of the end: what they then ask for is not in line behind it.
+        drop(self.turn.lock().take());
         self.sink.finish(result);
     }
 }

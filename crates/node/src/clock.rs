@@ -1,9 +1,10 @@
-//! The two clocks of the node: wall time for receipts and uptime, CPU time for what a step costs.
+//! The clocks of the node: elapsed time for receipts and uptime, CPU time for what a step costs, and the time of day for
+//! what ends on a date.
 
 #![expect(unsafe_code, reason = "the thread CPU clock is a system call that std does not offer")]
 
 use farpool_model::Clock;
-use std::time::Instant;
+use std::time::{Instant, SystemTime};
 
 /// CPU time that the calling thread has used, in nanoseconds.
 pub fn thread_cpu_ns() -> u64 {
@@ -14,6 +15,12 @@ pub fn thread_cpu_ns() -> u64 {
     let seconds = u64::try_from(time.tv_sec).unwrap_or(0);
     let nanoseconds = u64::try_from(time.tv_nsec).unwrap_or(0);
     seconds * 1_000_000_000 + nanoseconds
+}
+
+/// The time of day, in seconds since 1970 by UTC.
+#[expect(clippy::disallowed_methods, reason = "the node is where the clock lives")]
+pub(crate) fn unix_s() -> u64 {
+    SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).map_or(0, |since| since.as_secs())
 }
 
 /// The clocks of the system; wall time counts from when this was made.

@@ -6,6 +6,7 @@
 
 #![deny(unsafe_code)]
 
+pub mod access;
 mod admission;
 mod background;
 mod caller;
@@ -20,11 +21,10 @@ mod seats;
 pub mod server;
 mod shares;
 mod threads;
-pub mod tokens;
 mod totals;
 mod turns;
 
+pub use access::{Access, TenantLimits};
 pub use caller::{Caller, Shape};
 pub use node::{Environment, Node, NodeConfig};
 pub use rights::{Reach, Right, VERBS, Verb};
-pub use tokens::Tokens;

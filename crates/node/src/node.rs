@@ -4,27 +4,34 @@
 //! The workers hold nothing of the node but the scheduler, so that the node ends, and they with it, when
 //! its last owner lets go.
 
+use crate::access::{Access, Grant};
 use crate::background::BackgroundThreads;
 use crate::caller::Caller;
-use crate::clock::SystemClock;
+use crate::clock::{SystemClock, unix_s};
 use crate::rights::Right;
 use crate::seats::Seats;
-use crate::shares::Shares;
+use crate::server::Queries;
+use crate::shares::{ConnectionSeat, Shares};
 use crate::threads::ScopedThreads;
-use crate::tokens::Tokens;
 use crate::totals::Totals;
 use farpool_memory::{Account, Failures, Pool, PoolConfig, WorkMemory};
 use farpool_model::{Clock, Error, Result, Status, TenantName, cast, limits, status::TenantStatus};
 use farpool_pipeline::{Budget, HashKey, Scheduler, WorkerThread};
 use farpool_store::Catalog;
 use parking_lot::Mutex;
-use std::collections::BTreeMap;
+use std::collections::BTreeSet;
 use std::hash::{BuildHasher, RandomState};
 use std::num::NonZero;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread::JoinHandle;
+use std::time::Duration;
+use tokio::sync::watch;
+use tokio::time::sleep;
+
+/// How often it is looked whether the time of a token is over, while its client is connected.
+const PASS_TICK: Duration = Duration::from_millis(500);
 
 /// What a node is made of.
 #[derive(Clone, Debug)]
@@ -35,10 +42,8 @@ pub struct NodeConfig {
     pub work: Arc<WorkMemory>,
     /// Threads that run programs. None is allowed: then only runs that their owner steps make progress.
     pub workers: usize,
-    /// Who may connect; everyone, as the default tenant, when there are none.
-    pub tokens: Option<Tokens>,
-    /// How many times the share of another a tenant gets; 1 for those that are not here.
-    pub weights: BTreeMap<TenantName, u32>,
+    /// Who may connect, and what tenants may take.
+    pub access: Access,
 }
 
 impl Default for NodeConfig {
@@ -47,8 +52,7 @@ impl Default for NodeConfig {
             memory_bytes: 0,
             work: WorkMemory::new(limits::WORK_BYTES_DEFAULT),
             workers: 0,
-            tokens: None,
-            weights: BTreeMap::new(),
+            access: Access::of_everybody(),
         }
     }
 }
@@ -95,9 +99,10 @@ pub struct Node {
     workers: Mutex<Vec<JoinHandle<()>>>,
     workers_count: usize,
     budget: Budget,
-    tokens: Option<Tokens>,
+    access: watch::Sender<Arc<Access>>,
     shares: Arc<Shares>,
     totals: Totals,
+    queries: Arc<Queries>,
     connections: AtomicU64,
     programs: AtomicU64,
     clock: Arc<dyn Clock>,
@@ -143,8 +148,8 @@ impl Node {
             .inspect_err(|_| scheduler.shutdown())?;
         let threads = (config.workers == 0 && background_threads > 0)
             .then(|| BackgroundThreads::new(scheduler.clone(), background_threads));
-        let shares = Arc::new(Shares::new(scheduler.clone(), config.weights, threads));
-        Ok(Arc::new(Node {
+        let shares = Arc::new(Shares::new(scheduler.clone(), threads));
+        let node = Arc::new(Node {
             catalog: Arc::new(
                 Catalog::new(pool.clone(), Arc::new(ScopedThreads), shares.clone()).within(work.clone()),
             ),
@@ -154,14 +159,31 @@ impl Node {
             workers: Mutex::new(workers),
             workers_count: config.workers,
             budget: Budget { state_bytes_max, workers: workers_expected, hash_key: HashKey::new(hash_seed) },
-            tokens: config.tokens,
+            access: watch::Sender::new(Arc::new(Access::of_nobody())),
             shares,
             totals: Totals::default(),
+            queries: Arc::default(),
             connections: AtomicU64::new(0),
             programs: AtomicU64::new(0),
             started_ns: clock.now_ns(),
             clock,
-        }))
+        });
+        node.set_access(config.access);
+        Ok(node)
+    }
+
+    /// Has others connect from now on, and has tenants keep to other limits. Whoever came in by what is no longer
+    /// granted has to leave; what a tenant has beyond a limit stays until it ends.
+    pub fn set_access(&self, access: Access) {
+        let before = self.access.borrow().clone();
+        let tenants: BTreeSet<&TenantName> = before.tenants().chain(access.tenants()).collect();
+        for tenant in tenants {
+            let limits = access.limits(tenant);
+            self.pool.set_quota(tenant, limits.pool_bytes_max);
+            self.work.set_tenant_limit(tenant, limits.work_bytes_max);
+            self.shares.set_limits(tenant, limits);
+        }
+        self.access.send_replace(Arc::new(access));
     }
 
     /// The caller that a client is which shows `token`.
@@ -169,11 +191,17 @@ impl Node {
     /// # Errors
     /// `Denied` when the node asks for tokens and this is none of them.
     pub fn caller(self: &Arc<Self>, token: Option<&str>) -> Result<Caller> {
-        let (tenant, right) = match &self.tokens {
-            Some(tokens) => (tokens.tenant(token)?, Right::Write),
-            None => (TenantName::default(), Right::Admin),
-        };
-        Ok(Caller::new(self.clone(), tenant, right))
+        self.admit(token).map(|(caller, _)| caller)
+    }
+
+    /// The same, and for how long.
+    ///
+    /// # Errors
+    /// As [`Node::caller`].
+    pub(crate) fn admit(self: &Arc<Self>, token: Option<&str>) -> Result<(Caller, Pass)> {
+        let mut access = self.access.subscribe();
+        let grant = access.borrow_and_update().admit(token, unix_s())?;
+        Ok((Caller::new(self.clone(), grant.tenant.clone(), grant.right), Pass { access, grant }))
     }
 
     /// The caller that the owner of the node is when it acts for `tenant`.
@@ -211,6 +239,11 @@ impl Node {
 
     pub(crate) fn totals(&self) -> &Totals {
         &self.totals
+    }
+
+    /// The programs of clients that are under way.
+    pub(crate) fn queries(&self) -> &Arc<Queries> {
+        &self.queries
     }
 
     pub(crate) fn clock(&self) -> &Arc<dyn Clock> {
@@ -278,16 +311,17 @@ impl Node {
         }
     }
 
-    /// Counts a connection for as long as the guard lives.
+    /// Counts a connection of `tenant` for as long as the guard lives.
     ///
     /// # Errors
     /// `OverLimit` when there are too many.
-    pub(crate) fn connect(self: &Arc<Self>) -> Result<ConnectionGuard> {
+    pub(crate) fn connect(self: &Arc<Self>, tenant: &TenantName) -> Result<ConnectionGuard> {
+        let seat = self.shares.connect(tenant)?;
         let limit = cast::u64_from(limits::CONNECTIONS_MAX);
         let more = |open: u64| (open < limit).then_some(open + 1);
         let admitted = self.connections.fetch_update(Ordering::Relaxed, Ordering::Relaxed, more);
         match admitted {
-            Ok(_) => Ok(ConnectionGuard(self.clone())),
+            Ok(_) => Ok(ConnectionGuard { node: self.clone(), _seat: seat }),
             Err(_) => Err(Error::over_limit(format!("the pool serves {limit} connections at once"))
                 .advise("close some, or try again later")),
         }
@@ -331,12 +365,54 @@ impl std::fmt::Debug for Node {
     }
 }
 
+/// How long a client may stay that was let in.
+pub(crate) struct Pass {
+    access: watch::Receiver<Arc<Access>>,
+    grant: Grant,
+}
+
+impl Pass {
+    /// What the token is called by which the client came in.
+    pub fn token_name(&self) -> Option<&str> {
+        self.grant.name.as_deref()
+    }
+
+    /// Resolves when what was granted no longer is, with the reason.
+    pub async fn ended(&mut self) -> Error {
+        loop {
+            let confirmed = self.access.borrow_and_update().confirm(&self.grant, unix_s());
+            if let Err(error) = confirmed {
+                return error;
+            }
+            // The clock may be set: only a short time is slept through.
+            let tick = async {
+                match self.grant.until {
+                    Some(_) => sleep(PASS_TICK).await,
+                    None => std::future::pending().await,
+                }
+            };
+            tokio::select! {
+                () = tick => {}
+                changed = self.access.changed() => {
+                    if changed.is_err() {
+                        // Without a node nothing changes any more.
+                        std::future::pending::<()>().await;
+                    }
+                }
+            }
+        }
+    }
+}
+
 /// A connection that counts.
-pub(crate) struct ConnectionGuard(Arc<Node>);
+pub(crate) struct ConnectionGuard {
+    node: Arc<Node>,
+    _seat: ConnectionSeat,
+}
 
 impl Drop for ConnectionGuard {
     fn drop(&mut self) {
-        self.0.connections.fetch_sub(1, Ordering::Relaxed);
+        self.node.connections.fetch_sub(1, Ordering::Relaxed);
     }
 }
 

@@ -3,6 +3,7 @@
 //! Invariant: [`VERBS`] is the one place where this stands. [`crate::Caller`] looks here before it does anything.
 
 use farpool_model::{Error, ErrorKind, Result};
+use std::str::FromStr;
 
 /// What a caller may do. Each right includes those before it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -19,13 +20,23 @@ impl Right {
     /// Every right.
     pub const ALL: [Right; 3] = [Right::Read, Right::Write, Right::Admin];
 
-    /// As people write it.
+    /// As people write it, in the file of who may connect too.
     pub fn name(self) -> &'static str {
         match self {
             Right::Read => "read",
             Right::Write => "write",
             Right::Admin => "admin",
         }
+    }
+}
+
+impl FromStr for Right {
+    type Err = Error;
+
+    fn from_str(text: &str) -> Result<Self> {
+        let found = Right::ALL.into_iter().find(|right| right.name() == text);
+        // What stands there may be a token in the wrong place: it is not repeated.
+        found.ok_or_else(|| Error::invalid("a role is one of read, write and admin"))
     }
 }
 
@@ -48,6 +59,18 @@ pub enum Verb {
     Status,
     /// Tell the state of all tenants.
     StatusOfAll,
+    /// List the tables of another tenant.
+    DescribeOfAll,
+    /// Drop a table of another tenant.
+    DropOfAll,
+    /// Tell what is under way for the caller's tenant.
+    Queries,
+    /// Tell what is under way for all tenants.
+    QueriesOfAll,
+    /// End a program of the caller's tenant.
+    CancelQuery,
+    /// End a program of another tenant.
+    CancelQueryOfAll,
 }
 
 /// Whose things a verb shows or changes.
@@ -60,7 +83,7 @@ pub enum Reach {
 }
 
 /// The verbs, the least right for each, and its reach.
-pub const VERBS: [(Verb, Right, Reach); 8] = [
+pub const VERBS: [(Verb, Right, Reach); 14] = [
     (Verb::Describe, Right::Read, Reach::Own),
     (Verb::Statistics, Right::Read, Reach::Own),
     (Verb::Prepare, Right::Read, Reach::Own),
@@ -69,6 +92,12 @@ pub const VERBS: [(Verb, Right, Reach); 8] = [
     (Verb::Drop, Right::Write, Reach::Own),
     (Verb::Status, Right::Read, Reach::Own),
     (Verb::StatusOfAll, Right::Admin, Reach::All),
+    (Verb::DescribeOfAll, Right::Admin, Reach::All),
+    (Verb::DropOfAll, Right::Admin, Reach::All),
+    (Verb::Queries, Right::Read, Reach::Own),
+    (Verb::QueriesOfAll, Right::Admin, Reach::All),
+    (Verb::CancelQuery, Right::Read, Reach::Own),
+    (Verb::CancelQueryOfAll, Right::Admin, Reach::All),
 ];
 
 impl Verb {

@@ -1,21 +1,24 @@
-//! What each tenant has of the node: its share of the workers' time, the line of its work that nobody waits for, and its
-//! turns to have profiles made that somebody waits for.
+//! What each tenant has of the node: its share of the workers' time, the line of its work that nobody waits for, its turns
+//! to have profiles made that somebody waits for, its turns to run programs, and its connections.
 
+use crate::access::TenantLimits;
 use crate::background::BackgroundThreads;
 use crate::chores::{ChoreLine, Lines};
 use crate::turns::Turns;
-use farpool_model::TenantName;
+use farpool_model::{Error, Result, TenantName, limits};
 use farpool_pipeline::{Region, Scheduler, TenantShare};
 use farpool_store::{Background, Chore};
 use parking_lot::Mutex;
 use std::collections::BTreeMap;
 use std::fmt;
+use std::num::NonZero;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
 /// See the file's comment.
 pub(crate) struct Shares {
     scheduler: Arc<Scheduler>,
-    weights: BTreeMap<TenantName, u32>,
+    limits: Mutex<BTreeMap<TenantName, TenantLimits>>,
     /// Threads for work in the background where the node has no workers.
     threads: Option<Arc<BackgroundThreads>>,
     lines: Arc<Lines>,
@@ -27,16 +30,95 @@ struct Share {
     time: Arc<TenantShare>,
     chores: Arc<ChoreLine>,
     turns: Arc<Turns>,
+    programs: Arc<ProgramTurns>,
+    connections: Arc<AtomicUsize>,
+}
+
+/// The turns of a tenant's programs, and about how long one takes.
+pub(crate) struct ProgramTurns {
+    pub turns: Arc<Turns>,
+    /// Of the latest ones; each counts for an eighth.
+    mean_ns: AtomicU64,
+}
+
+impl ProgramTurns {
+    fn new(limits: &TenantLimits) -> Self {
+        let turns = Arc::new(Turns::new(at_once_max(limits)));
+        ProgramTurns { turns, mean_ns: AtomicU64::new(0) }
+    }
+
+    /// A program took so long, from the beginning to the end.
+    pub fn took(&self, ns: u64) {
+        let mean_ns = self.mean_ns.load(Ordering::Relaxed);
+        self.mean_ns.store(mean_ns - mean_ns / 8 + ns / 8, Ordering::Relaxed);
+    }
+
+    /// The error of a program for which there is no turn, or no place to wait for one.
+    pub fn busy(&self, tenant: &TenantName, why: &str) -> Error {
+        let (running, waiting) = self.turns.count();
+        let turn = self.mean_ns.load(Ordering::Relaxed) / 1_000_000 * (waiting as u64 + 1);
+        let retry_after_ms = (turn / running.max(1) as u64)
+            .clamp(*limits::RETRY_AFTER_MS.start(), *limits::RETRY_AFTER_MS.end());
+        let message = format!("{why}: tenant {tenant} has {running} programs running and {waiting} waiting");
+        Error::busy(message, retry_after_ms)
+    }
+}
+
+fn at_once_max(limits: &TenantLimits) -> usize {
+    limits.programs_max.map_or(usize::MAX, NonZero::get)
+}
+
+/// A connection of a tenant, counted as long as this lives.
+#[derive(Debug)]
+pub(crate) struct ConnectionSeat(Arc<AtomicUsize>);
+
+impl Drop for ConnectionSeat {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::Relaxed);
+    }
 }
 
 impl Shares {
-    /// Shares of `scheduler`; a tenant that is not in `weights` has weight 1.
-    pub fn new(
-        scheduler: Arc<Scheduler>,
-        weights: BTreeMap<TenantName, u32>,
-        threads: Option<Arc<BackgroundThreads>>,
-    ) -> Self {
-        Shares { scheduler, weights, threads, lines: Arc::default(), shares: Mutex::default() }
+    /// Shares of `scheduler`, in which no tenant has limits yet.
+    pub fn new(scheduler: Arc<Scheduler>, threads: Option<Arc<BackgroundThreads>>) -> Self {
+        let (limits, lines, shares) = Default::default();
+        Shares { scheduler, limits, threads, lines, shares }
+    }
+
+    /// Has other limits count for a tenant. What it has beyond them already stays until it ends.
+    pub fn set_limits(&self, tenant: &TenantName, limits: TenantLimits) {
+        // First: a share that is made meanwhile has them.
+        self.limits.lock().insert(tenant.clone(), limits.clone());
+        let share = self.shares.lock().get(tenant).cloned();
+        if let Some(share) = share {
+            self.scheduler.set_weight(&share.time, limits.weight);
+            share.programs.turns.set_at_once_max(at_once_max(&limits));
+        }
+    }
+
+    /// The limits of a tenant.
+    pub fn limits(&self, tenant: &TenantName) -> TenantLimits {
+        self.limits.lock().get(tenant).cloned().unwrap_or_default()
+    }
+
+    /// The turns of the programs of `tenant`.
+    pub fn programs(&self, tenant: &TenantName) -> Arc<ProgramTurns> {
+        self.share(tenant).programs
+    }
+
+    /// Counts one more connection of `tenant`.
+    ///
+    /// # Errors
+    /// `OverLimit` when it has as many as it may.
+    pub fn connect(&self, tenant: &TenantName) -> Result<ConnectionSeat> {
+        let most = self.limits(tenant).connections_max.map_or(usize::MAX, NonZero::get);
+        let connections = self.share(tenant).connections;
+        let more = |open: usize| (open < most).then_some(open + 1);
+        match connections.fetch_update(Ordering::Relaxed, Ordering::Relaxed, more) {
+            Ok(_) => Ok(ConnectionSeat(connections)),
+            Err(_) => Err(Error::over_limit(format!("tenant {tenant} may have {most} connections at once"))
+                .advise("close some, or have its limit raised")),
+        }
     }
 
     /// A share for one more client of `tenant`.
@@ -54,10 +136,17 @@ impl Shares {
         if let Some(share) = shares.get(tenant) {
             return share.clone();
         }
-        let time = self.scheduler.add_tenant(self.weights.get(tenant).copied().unwrap_or(1));
+        let limits = self.limits(tenant);
+        let time = self.scheduler.add_tenant(limits.weight);
         let region = self.scheduler.add_region(&time);
         let chores = Arc::new(ChoreLine::new(self.scheduler.clone(), region, self.lines.clone()));
-        let share = Share { time, chores, turns: Arc::default() };
+        let share = Share {
+            time,
+            chores,
+            turns: Arc::new(Turns::new(limits::PROFILES_AWAITED_MAX)),
+            programs: Arc::new(ProgramTurns::new(&limits)),
+            connections: Arc::default(),
+        };
         shares.insert(tenant.clone(), share.clone());
         share
     }
@@ -78,6 +167,6 @@ impl Background for Shares {
 
 impl fmt::Debug for Shares {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Shares").field("weights", &self.weights).finish_non_exhaustive()
+        f.debug_struct("Shares").field("limits", &self.limits).finish_non_exhaustive()
     }
 }

@@ -1,24 +1,25 @@
-//! Turns: so many requests of a tenant have profiles made at once, the others wait in line, first come first served.
+//! Turns: so many requests of a tenant are worked on at once, the others wait in line, first come first served.
 
-use farpool_model::limits;
 use parking_lot::Mutex;
 use std::collections::VecDeque;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
+/// Called when a turn has come.
+type Wake = Box<dyn Fn() + Send + Sync>;
+
 /// See the file's comment.
-#[derive(Default)]
 pub(crate) struct Turns(Mutex<Line>);
 
-#[derive(Default)]
 struct Line {
+    at_once_max: usize,
     taken: usize,
     waiting: VecDeque<Arc<Place>>,
 }
 
 struct Place {
     has_come: AtomicBool,
-    wake: Box<dyn Fn() + Send + Sync>,
+    wake: Wake,
 }
 
 /// A turn, or a place in the line for one. Dropped, it goes to the next.
@@ -28,16 +29,61 @@ pub(crate) struct Turn {
 }
 
 impl Turns {
-    /// A turn, or the last place in line; `wake` is called when its turn has come.
-    pub fn line_up(self: &Arc<Self>, wake: Box<dyn Fn() + Send + Sync>) -> Turn {
+    /// Turns of which `at_once_max` are taken at once.
+    pub fn new(at_once_max: usize) -> Self {
+        Turns(Mutex::new(Line { at_once_max, taken: 0, waiting: VecDeque::new() }))
+    }
+
+    /// Has another number be taken at once from now on. Turns beyond it are not taken away.
+    pub fn set_at_once_max(&self, at_once_max: usize) {
         let mut line = self.0.lock();
-        let is_free = line.taken < limits::PROFILES_AWAITED_MAX;
+        line.at_once_max = at_once_max;
+        let come = line.call();
+        drop(line);
+        come.iter().for_each(|place| (place.wake)());
+    }
+
+    /// A turn, or the last place in line; `wake` is called when its turn has come.
+    pub fn line_up(self: &Arc<Self>, wake: Wake) -> Turn {
+        let mut line = self.0.lock();
+        line.add(self.clone(), wake)
+    }
+
+    /// The same, but `None` when it would have to wait and `waiting_max` do so already.
+    pub fn line_up_within(self: &Arc<Self>, waiting_max: usize, wake: Wake) -> Option<Turn> {
+        let mut line = self.0.lock();
+        (line.is_free() || line.waiting.len() < waiting_max).then(|| line.add(self.clone(), wake))
+    }
+
+    /// How many turns are taken, and how many wait for one.
+    pub fn count(&self) -> (usize, usize) {
+        let line = self.0.lock();
+        (line.taken, line.waiting.len())
+    }
+}
+
+impl Line {
+    fn is_free(&self) -> bool {
+        self.taken < self.at_once_max
+    }
+
+    fn add(&mut self, turns: Arc<Turns>, wake: Wake) -> Turn {
+        let is_free = self.is_free();
         let place = Arc::new(Place { has_come: AtomicBool::new(is_free), wake });
         match is_free {
-            true => line.taken += 1,
-            false => line.waiting.push_back(place.clone()),
+            true => self.taken += 1,
+            false => self.waiting.push_back(place.clone()),
         }
-        Turn { turns: self.clone(), place }
+        Turn { turns, place }
+    }
+
+    /// Gives free turns to those that have waited longest, which are then to be woken.
+    fn call(&mut self) -> Vec<Arc<Place>> {
+        let free = self.at_once_max.saturating_sub(self.taken).min(self.waiting.len());
+        self.taken += free;
+        let come: Vec<_> = self.waiting.drain(..free).collect();
+        come.iter().for_each(|place| place.has_come.store(true, Ordering::Release));
+        come
     }
 }
 
@@ -55,13 +101,10 @@ impl Drop for Turn {
             line.waiting.retain(|place| !Arc::ptr_eq(place, &self.place));
             return;
         }
-        let Some(next) = line.waiting.pop_front() else {
-            line.taken -= 1;
-            return;
-        };
-        next.has_come.store(true, Ordering::Release);
+        line.taken -= 1;
+        let come = line.call();
         drop(line);
-        (next.wake)();
+        come.iter().for_each(|place| (place.wake)());
     }
 }
 
@@ -70,17 +113,21 @@ mod tests {
     use super::*;
     use std::sync::atomic::AtomicUsize;
 
+    const AT_ONCE: usize = 4;
+
+    fn lining_up(turns: &Arc<Turns>, woken: &Arc<AtomicUsize>, waiting_max: usize) -> Option<Turn> {
+        let woken = woken.clone();
+        let wake = move || {
+            woken.fetch_add(1, Ordering::SeqCst);
+        };
+        turns.line_up_within(waiting_max, Box::new(wake))
+    }
+
     #[test]
     fn a_turn_goes_to_whoever_has_waited_longest_and_still_does() {
-        let turns = Arc::new(Turns::default());
-        let woken = Arc::new(AtomicUsize::new(0));
-        let line_up = || {
-            let woken = woken.clone();
-            turns.line_up(Box::new(move || {
-                woken.fetch_add(1, Ordering::SeqCst);
-            }))
-        };
-        let mut taken: Vec<Turn> = (0..limits::PROFILES_AWAITED_MAX).map(|_| line_up()).collect();
+        let (turns, woken) = (Arc::new(Turns::new(AT_ONCE)), Arc::default());
+        let line_up = || lining_up(&turns, &woken, usize::MAX).unwrap();
+        let mut taken: Vec<Turn> = (0..AT_ONCE).map(|_| line_up()).collect();
         assert!(taken.iter().all(Turn::has_come));
         let [gives_up, first, second] = [line_up(), line_up(), line_up()];
         drop(gives_up);
@@ -91,6 +138,36 @@ mod tests {
         drop(first);
         assert!(second.has_come());
         drop((taken, second));
-        assert!((0..limits::PROFILES_AWAITED_MAX).map(|_| line_up()).all(|turn| turn.has_come()));
+        assert!((0..AT_ONCE).map(|_| line_up()).all(|turn| turn.has_come()));
+    }
+
+    #[test]
+    fn no_more_wait_than_may() {
+        let (turns, woken) = (Arc::new(Turns::new(1)), Arc::default());
+        let line_up = |waiting_max| lining_up(&turns, &woken, waiting_max);
+        let taken = line_up(0).unwrap();
+        assert!(line_up(0).is_none());
+        let waiting = line_up(1).unwrap();
+        assert!(line_up(1).is_none());
+        assert_eq!(turns.count(), (1, 1));
+        drop(taken);
+        assert!(waiting.has_come() && line_up(1).is_some_and(|turn| !turn.has_come()));
+    }
+
+    #[test]
+    fn a_lower_number_counts_for_those_to_come() {
+        let (turns, woken) = (Arc::new(Turns::new(2)), Arc::default());
+        let line_up = || lining_up(&turns, &woken, usize::MAX).unwrap();
+        let taken = [line_up(), line_up()];
+        let waiting = [line_up(), line_up()];
+        turns.set_at_once_max(1);
+        let [first, second] = taken;
+        drop(first);
+        assert!(waiting.iter().all(|turn| !turn.has_come()));
+        drop(second);
+        assert_eq!(waiting.iter().filter(|turn| turn.has_come()).count(), 1);
+        turns.set_at_once_max(9);
+        assert!(waiting.iter().all(Turn::has_come));
+        assert_eq!(woken.load(Ordering::SeqCst), 2);
     }
 }

@@ -125,7 +125,7 @@ async fn what_takes_longer_than_its_client_allows_is_ended() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_load_beyond_the_memory_is_refused_with_the_sizes() {
-    let server = Server::with(8 << 20, None).await;
+    let server = Server::with(8 << 20, Access::of_everybody()).await;
     let pool = server.connect().await;
     load(&pool, "small", LoadMode::Create, 1000).await.unwrap();
     let before = server.memory_used();
@@ -203,7 +203,7 @@ async fn a_server_that_dies_in_the_middle_is_an_error_and_its_successor_is_used(
     assert!(error.message.contains("nothing listens"), "{error}");
     assert_eq!(server.programs_running(), 0);
 
-    let successor = Server::at(&server.address.to_string(), 64 << 20, None).await;
+    let successor = Server::at(&server.address.to_string(), 64 << 20, Access::of_everybody()).await;
     assert_eq!(pool.tables().await.unwrap(), vec![]);
     load(&pool, "t", LoadMode::Create, 10).await.unwrap();
     assert_eq!(counted(&pool, "t", 100).await.unwrap().0, 10);
@@ -216,7 +216,7 @@ async fn an_idle_connection_that_broke_is_not_noticed_by_the_next_request() {
     let pool = server.connect().await;
     assert_eq!(pool.tables().await.unwrap(), vec![]);
     server.kill().await;
-    let _successor = Server::at(&server.address.to_string(), 64 << 20, None).await;
+    let _successor = Server::at(&server.address.to_string(), 64 << 20, Access::of_everybody()).await;
     assert_eq!(pool.tables().await.unwrap(), vec![]);
 }
 
@@ -234,14 +234,20 @@ async fn a_shutdown_lets_queries_finish() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn an_http_client_is_told_where_it_is() {
+async fn clients_of_other_servers_are_told_where_they_are() {
     let server = Server::start().await;
-    let mut socket = TcpStream::connect(server.address).await.unwrap();
-    socket.write_all(b"GET / HTTP/1.1\r\nHost: x\r\n\r\n").await.unwrap();
-    let mut reply = String::new();
-    socket.read_to_string(&mut reply).await.unwrap();
-    assert!(reply.starts_with("HTTP/1.1 400"), "{reply}");
-    assert!(reply.contains("farpool"), "{reply}");
+    for (first_words, answer) in [
+        (&b"GET / HTTP/1.1\r\nHost: x\r\n\r\n"[..], &b"HTTP/1.1 400 Bad Request\r\n"[..]),
+        (b"*1\r\n$7\r\nCOMMAND\r\n", b"-ERR "),
+        (b"SSH-2.0-OpenSSH_9.9\r\n", b"SSH-2.0-farpool\r\n"),
+        (b"\0\0\0\x08\x04\xd2\x16\x2f", b"NE\0\0\0"),
+        (b"\0\0\0\x14\0\x03\0\0user\0ann\0\0\0", b"E\0\0\0"),
+    ] {
+        let reply = say(&server, first_words).await;
+        assert!(reply.starts_with(answer), "{}", reply.escape_ascii());
+        let shown = String::from_utf8_lossy(&reply);
+        assert!(shown.contains("a farpool memory node"), "{shown}");
+    }
 }
 
 /// Says `bytes` to the server and reads until it closes the connection.
@@ -304,7 +310,7 @@ async fn a_client_that_breaks_the_rules_is_told() {
     let with_hello = |bytes: &[u8]| [&hello()[..], bytes].concat();
     for (bytes, expected) in [
         (with_hello(&[0xff; 12]), "damaged frame"),
-        (with_hello(&frames(0, &Request::Tables)), "stream 0"),
+        (with_hello(&frames(0, &Request::Tables { tenant: None })), "stream 0"),
         (
             with_hello(&frames(
                 3,
@@ -318,7 +324,7 @@ async fn a_client_that_breaks_the_rules_is_told() {
             )),
             "Hello",
         ),
-        ([&PREFACE[..], &frames(1, &Request::Tables)].concat(), "Hello"),
+        ([&PREFACE[..], &frames(1, &Request::Tables { tenant: None })].concat(), "Hello"),
         (
             [
                 &PREFACE[..],

@@ -102,7 +102,7 @@ async fn streams_of_one_connection_do_not_wait_for_one_another() {
     raw.execute(1, "t").await;
     raw.execute(2, "t").await;
     while raw.receive().await.is_some() {}
-    raw.send(3, &Request::Tables).await;
+    raw.send(3, &Request::Tables { tenant: None }).await;
     let message = raw.receive().await.expect("an answer");
     assert_eq!((message.kind, message.stream), (FrameKind::TableList, 3));
     raw.send(2, &Request::Cancel).await;

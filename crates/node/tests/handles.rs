@@ -168,7 +168,7 @@ async fn a_handle_outlives_its_connection_if_the_version_does() {
     load(&pool, "t", LoadMode::Create, 1000).await.unwrap();
     let handle = prepare(&pool, &scan("t")).await.unwrap();
     server.kill().await;
-    let anew = Server::at(&server.address.to_string(), 64 << 20, None).await;
+    let anew = Server::at(&server.address.to_string(), 64 << 20, Access::of_everybody()).await;
     assert_eq!(pool.execute_prepared(&handle, None, 1).await.unwrap_err().kind, ErrorKind::NotFound);
     load(&anew.connect().await, "t", LoadMode::Create, 3).await.unwrap();
     let found = ids(&pool, &handle, None).await;

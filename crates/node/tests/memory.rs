@@ -55,7 +55,7 @@ async fn a_program_waits_for_memory_and_runs_when_there_is_some() {
     let waiting = run(&pool, &program);
     tokio::pin!(waiting);
     assert!(timeout(Duration::from_millis(300), &mut waiting).await.is_err(), "there is no memory for it");
-    assert!(server.node.work().is_short());
+    assert!(account(&server).is_short());
     // What is small does not wait behind it.
     assert_eq!(server.connect().await.tables().await.unwrap().len(), 1);
     drop(held);
@@ -73,13 +73,13 @@ async fn whoever_no_longer_waits_is_out_of_the_way() {
     for end in ["cancel", "hang up"] {
         let mut raw = Raw::connect(&server).await;
         raw.execute(1, "t").await;
-        eventually("it waits", || server.node.work().is_short()).await;
+        eventually("it waits", || account(&server).is_short()).await;
         if end == "cancel" {
             raw.send(1, &Request::Cancel).await;
-            eventually("it does not wait any more", || !server.node.work().is_short()).await;
+            eventually("it does not wait any more", || !account(&server).is_short()).await;
         }
         drop(raw);
-        eventually("nobody waits", || !server.node.work().is_short()).await;
+        eventually("nobody waits", || !account(&server).is_short()).await;
     }
     drop(held);
 }

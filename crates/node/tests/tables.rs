@@ -149,7 +149,7 @@ async fn statistics_come_of_the_columns_that_are_asked_for() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn tenants_see_their_own_tables_only() {
-    let server = Server::with(256 << 20, Some("a-token alice\nb-token bob\n")).await;
+    let server = Server::with(256 << 20, tokens(&[("a-token", "alice"), ("b-token", "bob")])).await;
     let alice = server.connect_as("a-token").await.unwrap();
     let bob = server.connect_as("b-token").await.unwrap();
     load(&alice, "t", LoadMode::Create, 1000).await.unwrap();
@@ -178,7 +178,7 @@ async fn tenants_see_their_own_tables_only() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_token_is_asked_for_and_looked_at() {
-    let server = Server::with(64 << 20, Some("a-token alice\n")).await;
+    let server = Server::with(64 << 20, tokens(&[("a-token", "alice")])).await;
     for outcome in [
         RemotePool::connect(&server.url(), ClientOptions::default()).await,
         server.connect_as("a-toke").await,
@@ -189,7 +189,7 @@ async fn a_token_is_asked_for_and_looked_at() {
         assert!(!error.to_string().contains("a-token"));
     }
     // Where no tokens are asked for, one does no harm.
-    let open = Server::with(64 << 20, None).await;
+    let open = Server::with(64 << 20, Access::of_everybody()).await;
     open.connect_as("whatever").await.unwrap();
 }
 

@@ -6,7 +6,8 @@ use arrow_array::RecordBatch;
 use arrow_schema::SchemaRef;
 use async_trait::async_trait;
 use farpool_model::{
-    Expr, LoadMode, Prepared, Program, Result, Status, TableInfo, TableName, TableStatistics,
+    Expr, LoadMode, Prepared, Program, QueryInfo, Result, Status, TableInfo, TableName, TableStatistics,
+    TenantName,
 };
 use futures::Stream;
 use std::fmt;
@@ -27,6 +28,9 @@ pub trait Pool: Send + Sync + fmt::Debug {
 
     /// The tables that the caller's tenant can see, by name.
     async fn tables(&self) -> Result<Vec<TableInfo>>;
+
+    /// The same of any tenant, for callers that may see what others have.
+    async fn tables_of(&self, tenant: &TenantName) -> Result<Vec<TableInfo>>;
 
     /// One table; `NotFound` names similar ones.
     async fn table(&self, name: &TableName) -> Result<TableInfo>;
@@ -68,6 +72,16 @@ pub trait Pool: Send + Sync + fmt::Debug {
 
     /// Drops a table. Programs that are reading it finish undisturbed.
     async fn drop_table(&self, name: &TableName) -> Result<()>;
+
+    /// The same with a table of any tenant, for callers that may change what others have.
+    async fn drop_table_of(&self, tenant: &TenantName, name: &TableName) -> Result<()>;
+
+    /// The programs of clients that are under way at a node, in the order in which they were asked for; of other tenants
+    /// only for callers that may see what these do. Those of the caller's own process are not among them.
+    async fn queries(&self) -> Result<Vec<QueryInfo>>;
+
+    /// Ends one of these, whosever connection it came on; `NotFound` when it has ended.
+    async fn cancel_query(&self, id: u64) -> Result<()>;
 
     /// The state of the pool.
     async fn status(&self) -> Result<Status>;

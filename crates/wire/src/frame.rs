@@ -130,6 +130,10 @@ frame_kinds! {
     Statistics = 13,
     /// Are you there? Both ways, on stream 0.
     Ping = 14,
+    /// What is under way?
+    Queries = 15,
+    /// End a program of any connection.
+    CancelQuery = 16,
     /// Who the node is; answers `Hello`.
     Welcome = 129,
     /// The answers to a plan; answers `Prepare`, and comes first after `Execute`.
@@ -158,6 +162,10 @@ frame_kinds! {
     Unchanged = 141,
     /// Answers `Ping`. Both ways, on stream 0.
     Pong = 142,
+    /// Answers `Queries`.
+    QueryList = 143,
+    /// Answers `CancelQuery`.
+    QueryCancelled = 144,
 }
 
 impl FrameKind {
@@ -196,10 +204,11 @@ impl FrameKind {
     pub fn message_bytes_max(self) -> usize {
         match self {
             FrameKind::Hello | FrameKind::Welcome => 64 << 10,
-            FrameKind::Table | FrameKind::Drop | FrameKind::Statistics => 64 << 10,
-            FrameKind::Cancel | FrameKind::Credit | FrameKind::Tables => 64,
+            FrameKind::Tables | FrameKind::Table | FrameKind::Drop | FrameKind::Statistics => 64 << 10,
+            FrameKind::Cancel | FrameKind::Credit => 64,
             FrameKind::Ping | FrameKind::Pong => 64,
             FrameKind::LoadEnd | FrameKind::Status | FrameKind::Dropped | FrameKind::Unchanged => 64,
+            FrameKind::Queries | FrameKind::CancelQuery | FrameKind::QueryCancelled => 64,
             FrameKind::Error => limits::FRAME_BYTES_MAX,
             // The envelope around a plan or a schema is small.
             FrameKind::Prepare | FrameKind::Execute | FrameKind::LoadBegin => {
@@ -210,7 +219,7 @@ impl FrameKind {
             FrameKind::Prepared | FrameKind::TableInfo | FrameKind::Loaded | FrameKind::StatusInfo => {
                 16 << 20
             }
-            FrameKind::TableList | FrameKind::TableStatistics => 64 << 20,
+            FrameKind::TableList | FrameKind::TableStatistics | FrameKind::QueryList => 64 << 20,
             FrameKind::LoadBatch | FrameKind::Batch | FrameKind::Parcel => limits::MESSAGE_BYTES_MAX,
         }
     }

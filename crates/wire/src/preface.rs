@@ -21,10 +21,49 @@ pub fn check_preface(received: &[u8]) -> Result<bool> {
     Ok(compared == PREFACE.len())
 }
 
+/// What a node says to people whose programs took it for something else.
+const NO_SERVER: &str = "this is a farpool memory node: reach it with farpool://HOST:PORT";
+
 /// What a node answers, before it closes the connection, to a peer whose first bytes are not the preface:
 /// something that the peer shows to a person.
-pub fn reply_to_stranger(received: &[u8]) -> &'static [u8] {
+pub fn reply_to_stranger(received: &[u8]) -> Vec<u8> {
     match Stranger::of(received) {
+        Stranger::SshPeer => ssh_disconnect(),
+        // 'N': no encryption. The client then asks again without, and reads what stands behind it.
+        Stranger::Postgres { asks_for_encryption: true } => [b"N", &postgres_error()[..]].concat(),
+        Stranger::Postgres { asks_for_encryption: false } => postgres_error(),
+        other => plain_reply(other).to_vec(),
+    }
+}
+
+/// An ErrorResponse (PostgreSQL, "Message Formats"): fields with a letter each, all of which end in a zero byte.
+fn postgres_error() -> Vec<u8> {
+    let fields = format!("SFATAL\0VFATAL\0C08P01\0M{NO_SERVER}\0\0");
+    let length = (4 + fields.len()) as u32;
+    [b"E", &length.to_be_bytes()[..], fields.as_bytes()].concat()
+}
+
+/// An identification string (RFC 4253, section 4.2) and SSH_MSG_DISCONNECT (sections 6 and 11.1) with a description,
+/// which clients show.
+fn ssh_disconnect() -> Vec<u8> {
+    const DISCONNECT: u8 = 1;
+    const PROTOCOL_ERROR: u32 = 2;
+    let mut payload = vec![DISCONNECT];
+    payload.extend(PROTOCOL_ERROR.to_be_bytes());
+    payload.extend((NO_SERVER.len() as u32).to_be_bytes());
+    payload.extend(NO_SERVER.as_bytes());
+    // No language.
+    payload.extend(0_u32.to_be_bytes());
+    // The whole packet is a multiple of eight bytes, of which at least four are padding.
+    let unpadded = 4 + 1 + payload.len();
+    let padding = (unpadded + 4).next_multiple_of(8) - unpadded;
+    let length = (1 + payload.len() + padding) as u32;
+    let packet = [&length.to_be_bytes()[..], &[padding as u8], &payload, &vec![0; padding]].concat();
+    [&b"SSH-2.0-farpool\r\n"[..], &packet].concat()
+}
+
+fn plain_reply(stranger: Stranger) -> &'static [u8] {
+    match stranger {
         Stranger::HttpClient => {
             b"HTTP/1.1 400 Bad Request\r\nContent-Type: text/plain\r\nConnection: close\r\n\
               Content-Length: 64\r\n\r\nThis is a farpool memory node. It speaks farpool://, not HTTP.\r\n"
@@ -36,6 +75,9 @@ pub fn reply_to_stranger(received: &[u8]) -> &'static [u8] {
     }
 }
 
+/// The code of a request for encryption in place of a protocol's version: TLS, or GSSAPI.
+const POSTGRES_ENCRYPTION: [[u8; 4]; 2] = [80_877_103_u32.to_be_bytes(), 80_877_104_u32.to_be_bytes()];
+
 #[derive(Clone, Copy, PartialEq)]
 enum Stranger {
     HttpClient,
@@ -43,7 +85,8 @@ enum Stranger {
     RedisClient,
     RedisServer,
     Tls,
-    Ssh,
+    SshPeer,
+    Postgres { asks_for_encryption: bool },
     MariaDb,
     Unknown,
 }
@@ -59,10 +102,15 @@ impl Stranger {
                 Stranger::HttpClient
             }
             _ if starts(&["-ERR", "+PONG", "+OK", "-NOAUTH", "-DENIED"]) => Stranger::RedisServer,
-            _ if starts(&["SSH-"]) => Stranger::Ssh,
+            _ if starts(&["SSH-"]) => Stranger::SshPeer,
             [b'*', b'0'..=b'9', ..] | [b'P', b'I', b'N', b'G', ..] => Stranger::RedisClient,
             // A TLS record: handshake or alert, then the major version 3.
             [0x15 | 0x16, 0x03, ..] => Stranger::Tls,
+            // A startup packet: its length, then the version 3 or a code.
+            [0, 0, _, _, 0, 3, _, _, ..] => Stranger::Postgres { asks_for_encryption: false },
+            [0, 0, 0, 8, code @ ..] if POSTGRES_ENCRYPTION.iter().any(|known| code.starts_with(known)) => {
+                Stranger::Postgres { asks_for_encryption: true }
+            }
             // The greeting of MySQL's protocol: a 3-byte length, sequence 0, protocol version 10.
             [_, _, 0, 0, 10, ..] => Stranger::MariaDb,
             _ => Stranger::Unknown,
@@ -77,7 +125,8 @@ fn describe(received: &[u8]) -> String {
         Stranger::RedisServer => "it is a Redis server".into(),
         Stranger::RedisClient => "it is a Redis client".into(),
         Stranger::Tls => "it speaks TLS".into(),
-        Stranger::Ssh => "it is an SSH server".into(),
+        Stranger::SshPeer => "it speaks SSH".into(),
+        Stranger::Postgres { .. } => "it is a PostgreSQL client".into(),
         Stranger::MariaDb => "it is a MySQL or MariaDB server".into(),
         Stranger::Unknown => {
             let shown = &received[..received.len().min(16)];
@@ -99,6 +148,8 @@ mod tests {
             (b"*1\r\n$4", "Redis client"),
             (&[0x15, 3, 1, 0, 2, 2, 0x46], "TLS"),
             (b"SSH-2.0-", "SSH"),
+            (b"\0\0\0\x54\0\x03\0\0user", "PostgreSQL client"),
+            (b"\0\0\0\x08\x04\xd2\x16\x2f", "PostgreSQL client"),
             (b"\x4a\0\0\0\x0a8.0", "MariaDB"),
             (b"\0\xff", "\\x00\\xff"),
         ] {
@@ -118,8 +169,35 @@ mod tests {
     }
 
     #[test]
+    fn the_reply_to_postgres_is_an_error_that_ends_where_it_says() {
+        let startup = reply_to_stranger(b"\0\0\0\x54\0\x03\0\0user");
+        let length = u32::from_be_bytes(startup[1..5].try_into().unwrap()) as usize;
+        assert_eq!((startup[0], startup.len()), (b'E', 1 + length));
+        assert!(startup.ends_with(b"\0\0") && startup[5..].starts_with(b"SFATAL\0"));
+        for code in [0x2f, 0x30] {
+            let asks = reply_to_stranger(&[0, 0, 0, 8, 0x04, 0xd2, 0x16, code]);
+            assert_eq!((asks[0], &asks[1..]), (b'N', &startup[..]));
+        }
+    }
+
+    #[test]
+    fn the_reply_to_ssh_is_a_packet_that_disconnects() {
+        let reply = reply_to_stranger(b"SSH-2.0-OpenSSH_9.9\r\n");
+        let packet = reply.strip_prefix(b"SSH-2.0-farpool\r\n").unwrap();
+        let length = u32::from_be_bytes(packet[..4].try_into().unwrap()) as usize;
+        let padding = usize::from(packet[4]);
+        assert_eq!((packet.len(), packet.len() % 8), (4 + length, 0));
+        assert!((4..12).contains(&padding));
+        let payload = &packet[5..packet.len() - padding];
+        assert_eq!(payload[..5], [1, 0, 0, 0, 2]);
+        let text = u32::from_be_bytes(payload[5..9].try_into().unwrap()) as usize;
+        assert_eq!(&payload[9..9 + text], NO_SERVER.as_bytes());
+        assert_eq!(payload[9 + text..], [0; 4]);
+    }
+
+    #[test]
     fn the_reply_to_http_has_the_length_it_announces() {
-        let reply = std::str::from_utf8(reply_to_stranger(b"GET / HTTP/1.1\r\n")).unwrap();
+        let reply = String::from_utf8(reply_to_stranger(b"GET / HTTP/1.1\r\n")).unwrap();
         let (head, body) = reply.split_once("\r\n\r\n").unwrap();
         assert!(head.contains(&format!("Content-Length: {}", body.len())));
     }

@@ -14,7 +14,7 @@
 use bytes::Bytes;
 use prost::{Enumeration, Message, Oneof};
 
-/// Nothing to say: `Cancel`, `Tables`, `LoadEnd`, `Status`, `Dropped`.
+/// Nothing to say: `Cancel`, `Queries`, `LoadEnd`, `Status`, `Dropped`.
 #[derive(Clone, Copy, PartialEq, Eq, Message)]
 pub struct Empty {}
 
@@ -82,6 +82,15 @@ pub struct TableRequest {
     pub name: String,
     #[prost(uint64, optional, tag = "2")]
     pub known: Option<u64>,
+    #[prost(string, optional, tag = "3")]
+    pub tenant: Option<String>,
+}
+
+/// `Tables`
+#[derive(Clone, PartialEq, Eq, Message)]
+pub struct TablesRequest {
+    #[prost(string, optional, tag = "1")]
+    pub tenant: Option<String>,
 }
 
 /// `Statistics`
@@ -329,6 +338,47 @@ pub struct TenantStatus {
     pub work_bytes_used: u64,
 }
 
+/// `CancelQuery`
+#[derive(Clone, Copy, PartialEq, Eq, Message)]
+pub struct CancelQuery {
+    #[prost(uint64, tag = "1")]
+    pub id: u64,
+}
+
+/// A program that is under way.
+#[derive(Clone, PartialEq, Eq, Message)]
+pub struct QueryInfo {
+    #[prost(uint64, tag = "1")]
+    pub id: u64,
+    #[prost(string, tag = "2")]
+    pub tenant: String,
+    #[prost(string, tag = "3")]
+    pub token: String,
+    #[prost(string, tag = "4")]
+    pub client: String,
+    #[prost(string, tag = "5")]
+    pub peer: String,
+    #[prost(string, tag = "6")]
+    pub table: String,
+    #[prost(uint32, tag = "7")]
+    pub state: u32,
+    #[prost(uint64, tag = "8")]
+    pub elapsed_ns: u64,
+    #[prost(uint64, tag = "9")]
+    pub cpu_ns: u64,
+    #[prost(uint64, tag = "10")]
+    pub rows: u64,
+    #[prost(uint64, tag = "11")]
+    pub bytes: u64,
+}
+
+/// `QueryList`
+#[derive(Clone, PartialEq, Eq, Message)]
+pub struct QueryList {
+    #[prost(bytes = "bytes", repeated, tag = "1")]
+    pub queries: Vec<Bytes>,
+}
+
 /// `StatusInfo`
 #[derive(Clone, PartialEq, Eq, Message)]
 pub struct StatusInfo {
@@ -371,4 +421,6 @@ pub struct Error {
     pub message: String,
     #[prost(string, optional, tag = "3")]
     pub advice: Option<String>,
+    #[prost(uint64, optional, tag = "4")]
+    pub retry_after_ms: Option<u64>,
 }

@@ -7,7 +7,8 @@ use arrow_array::RecordBatch;
 use arrow_schema::SchemaRef;
 use bytes::Bytes;
 use farpool_model::{
-    Compression, Error, LoadMode, Result, ResultForm, SchemaFingerprint, TableName, Version, limits,
+    Compression, Error, LoadMode, Result, ResultForm, SchemaFingerprint, TableName, TenantName, Version,
+    limits,
 };
 use std::fmt;
 
@@ -61,7 +62,10 @@ pub enum Request {
         bytes: u64,
     },
     /// List the tables.
-    Tables,
+    Tables {
+        /// Those of this tenant, for whom may see what others have; none: the client's own.
+        tenant: Option<TenantName>,
+    },
     /// Describe a table.
     Table {
         /// Which.
@@ -88,6 +92,8 @@ pub enum Request {
     Drop {
         /// Which.
         table: TableName,
+        /// As of `Tables`.
+        tenant: Option<TenantName>,
     },
     /// Tell what the rows of a table hold.
     Statistics {
@@ -99,6 +105,13 @@ pub enum Request {
     },
     /// Report the state of the pool.
     Status,
+    /// Report what is under way.
+    Queries,
+    /// End a program, of whatever connection.
+    CancelQuery {
+        /// Its number, as `Queries` is told it.
+        id: u64,
+    },
     /// Is the node there? On stream 0; answered by `Pong` at once, whatever else is under way.
     Ping,
     /// Answers the node's `Ping`.
@@ -114,7 +127,7 @@ impl Request {
             Request::Execute { .. } | Request::ExecutePrepared { .. } => FrameKind::Execute,
             Request::Cancel => FrameKind::Cancel,
             Request::Credit { .. } => FrameKind::Credit,
-            Request::Tables => FrameKind::Tables,
+            Request::Tables { .. } => FrameKind::Tables,
             Request::Table { .. } => FrameKind::Table,
             Request::LoadBegin { .. } => FrameKind::LoadBegin,
             Request::LoadBatch(_) => FrameKind::LoadBatch,
@@ -122,6 +135,8 @@ impl Request {
             Request::Drop { .. } => FrameKind::Drop,
             Request::Statistics { .. } => FrameKind::Statistics,
             Request::Status => FrameKind::Status,
+            Request::Queries => FrameKind::Queries,
+            Request::CancelQuery { .. } => FrameKind::CancelQuery,
             Request::Ping => FrameKind::Ping,
             Request::Pong => FrameKind::Pong,
         }
@@ -149,8 +164,11 @@ impl Request {
                 write_plan(conditions.as_deref().unwrap_or_default(), *results, Some(*handle), None)?
             }
             Request::Credit { bytes } => body(&proto::Credit { bytes: *bytes }),
-            Request::Table { name, known } => write_name(name, *known),
-            Request::Drop { table } => write_name(table, None),
+            Request::Tables { tenant } => {
+                body(&proto::TablesRequest { tenant: tenant.clone().map(String::from) })
+            }
+            Request::Table { name, known } => write_name(name, *known, None),
+            Request::Drop { table, tenant } => write_name(table, None, tenant.clone()),
             Request::Statistics { table, columns } => write_statistics_request(table, columns.as_deref())?,
             Request::LoadBegin { table, mode, schema, rows_hint } => body(&proto::LoadBegin {
                 table: table.as_str().to_string(),
@@ -158,7 +176,8 @@ impl Request {
                 schema: batch::encode_schema(schema)?.to_vec(),
                 rows_hint: *rows_hint,
             }),
-            Request::Cancel | Request::Tables | Request::LoadEnd | Request::Status => Bytes::new(),
+            Request::CancelQuery { id } => body(&proto::CancelQuery { id: *id }),
+            Request::Cancel | Request::LoadEnd | Request::Status | Request::Queries => Bytes::new(),
             Request::Ping | Request::Pong => Bytes::new(),
         };
         Ok(vec![Outgoing::new(self.kind(), vec![body])?])
@@ -204,9 +223,12 @@ impl Request {
             }
             FrameKind::Cancel => read(body).map(|proto::Empty {}| Request::Cancel)?,
             FrameKind::Credit => read(body).map(|proto::Credit { bytes }| Request::Credit { bytes })?,
-            FrameKind::Tables => read(body).map(|proto::Empty {}| Request::Tables)?,
+            FrameKind::Tables => {
+                let proto::TablesRequest { tenant } = read(body)?;
+                Request::Tables { tenant: read_tenant(tenant)? }
+            }
             FrameKind::Table => {
-                let proto::TableRequest { name, known } = read(body)?;
+                let proto::TableRequest { name, known, .. } = read(body)?;
                 Request::Table { name: TableName::new(name)?, known: known.map(Version) }
             }
             FrameKind::LoadBegin => read_load_begin(body)?,
@@ -216,9 +238,16 @@ impl Request {
                 Request::LoadBatch(batch::decode_batch(schema, body)?)
             }
             FrameKind::LoadEnd => read(body).map(|proto::Empty {}| Request::LoadEnd)?,
-            FrameKind::Drop => Request::Drop { table: read_name(body)? },
+            FrameKind::Drop => {
+                let proto::TableRequest { name, tenant, .. } = read(body)?;
+                Request::Drop { table: TableName::new(name)?, tenant: read_tenant(tenant)? }
+            }
             FrameKind::Statistics => read_statistics_request(body)?,
             FrameKind::Status => read(body).map(|proto::Empty {}| Request::Status)?,
+            FrameKind::Queries => read(body).map(|proto::Empty {}| Request::Queries)?,
+            FrameKind::CancelQuery => {
+                read(body).map(|proto::CancelQuery { id }| Request::CancelQuery { id })?
+            }
             FrameKind::Ping => read(body).map(|proto::Empty {}| Request::Ping)?,
             FrameKind::Pong => read(body).map(|proto::Empty {}| Request::Pong)?,
             _ => return Err(Error::invalid("not a request")),
@@ -290,13 +319,13 @@ fn read_plan(body: &Bytes) -> Result<(proto::PlanRequest, ResultForm)> {
     Ok((request, results))
 }
 
-fn write_name(name: &TableName, known: Option<Version>) -> Bytes {
-    body(&proto::TableRequest { name: name.as_str().to_string(), known: known.map(|version| version.0) })
+fn write_name(name: &TableName, known: Option<Version>, tenant: Option<TenantName>) -> Bytes {
+    let (name, known) = (name.as_str().to_string(), known.map(|version| version.0));
+    body(&proto::TableRequest { name, known, tenant: tenant.map(String::from) })
 }
 
-fn read_name(body: &Bytes) -> Result<TableName> {
-    let proto::TableRequest { name, .. } = read(body)?;
-    TableName::new(name)
+fn read_tenant(tenant: Option<String>) -> Result<Option<TenantName>> {
+    tenant.map(TenantName::new).transpose()
 }
 
 /// No columns at all would be read as all of them.

@@ -10,8 +10,8 @@ use arrow_schema::SchemaRef;
 use bytes::Bytes;
 use farpool_model::status::TenantStatus;
 use farpool_model::{
-    Answer, Encoding, Error, ErrorKind, Expr, OperatorAnswer, Prepared, Program, Receipt, Result, Status,
-    TableInfo, TableName, TableStatistics, TenantName, Version, limits,
+    Answer, Encoding, Error, ErrorKind, Expr, OperatorAnswer, Prepared, Program, QueryInfo, QueryState,
+    Receipt, Result, Status, TableInfo, TableName, TableStatistics, TenantName, Version, limits,
 };
 use std::sync::Arc;
 
@@ -60,6 +60,10 @@ pub enum Response {
     },
     /// The state of the pool.
     Status(Status),
+    /// What is under way.
+    Queries(Vec<QueryInfo>),
+    /// The program is about to end.
+    QueryCancelled,
     /// Is the client there? On stream 0; answered by `Pong` at once, whatever else is under way.
     Ping,
     /// Answers the client's `Ping`.
@@ -85,6 +89,8 @@ impl Response {
             Response::Dropped => FrameKind::Dropped,
             Response::Credit { .. } => FrameKind::Credit,
             Response::Status(_) => FrameKind::StatusInfo,
+            Response::Queries(_) => FrameKind::QueryList,
+            Response::QueryCancelled => FrameKind::QueryCancelled,
             Response::Ping => FrameKind::Ping,
             Response::Pong => FrameKind::Pong,
             Response::Error(_) => FrameKind::Error,
@@ -115,7 +121,12 @@ impl Response {
             }
             Response::Table(table) | Response::Loaded(table) => body(&write_table(table)?),
             Response::Statistics(statistics) => body(&write_statistics(statistics)?),
-            Response::Dropped | Response::Unchanged | Response::Ping | Response::Pong => Bytes::new(),
+            Response::Queries(queries) => body(&write_queries(queries)),
+            Response::QueryCancelled
+            | Response::Dropped
+            | Response::Unchanged
+            | Response::Ping
+            | Response::Pong => Bytes::new(),
             Response::Credit { bytes } => body(&proto::Credit { bytes: *bytes }),
             Response::Status(status) => body(&write_status(status)),
             Response::Error(error) => body(&write_error(error)),
@@ -160,6 +171,8 @@ impl Response {
             FrameKind::Unchanged => read(body).map(|proto::Empty {}| Response::Unchanged)?,
             FrameKind::Credit => read(body).map(|proto::Credit { bytes }| Response::Credit { bytes })?,
             FrameKind::StatusInfo => Response::Status(read_status(read(body)?)?),
+            FrameKind::QueryList => Response::Queries(read_queries(&read(body)?)?),
+            FrameKind::QueryCancelled => read(body).map(|proto::Empty {}| Response::QueryCancelled)?,
             FrameKind::Ping => read(body).map(|proto::Empty {}| Response::Ping)?,
             FrameKind::Pong => read(body).map(|proto::Empty {}| Response::Pong)?,
             FrameKind::Error => Response::Error(read_error(read(body)?)),
@@ -181,6 +194,7 @@ fn write_error(error: &Error) -> proto::Error {
         kind: error_number(error.kind),
         message: cut(&error.message),
         advice: error.advice.as_deref().map(cut),
+        retry_after_ms: error.retry_after_ms,
     }
 }
 
@@ -191,7 +205,7 @@ const ERROR_CHARS_MAX: usize = farpool_model::limits::FRAME_BYTES_MAX / 8 - 16;
 fn read_error(error: proto::Error) -> Error {
     let place = (error.kind as usize).checked_sub(1);
     let kind = place.and_then(|place| ErrorKind::ALL.get(place)).copied().unwrap_or(ErrorKind::Internal);
-    Error { kind, message: error.message, advice: error.advice }
+    Error { kind, message: error.message, advice: error.advice, retry_after_ms: error.retry_after_ms }
 }
 
 fn write_prepared(prepared: &Prepared, table_schema: &SchemaRef) -> Result<proto::Prepared> {
@@ -318,6 +332,51 @@ fn read_receipt(receipt: proto::Receipt) -> Result<Receipt> {
         encoding: Encoding::ALL.get(receipt.encoding as usize).copied().unwrap_or_default(),
     })
 }
+
+fn write_queries(queries: &[QueryInfo]) -> proto::QueryList {
+    let write = |query: &QueryInfo| {
+        let query = query.clone();
+        body(&proto::QueryInfo {
+            id: query.id,
+            tenant: query.tenant,
+            token: query.token,
+            client: query.client,
+            peer: query.peer,
+            table: query.table,
+            state: QueryState::ALL.iter().position(|s| *s == query.state).map_or(0, |place| place as u32),
+            elapsed_ns: query.elapsed_ns,
+            cpu_ns: query.cpu_ns,
+            rows: query.rows,
+            bytes: query.bytes,
+        })
+    };
+    proto::QueryList { queries: queries.iter().map(write).collect() }
+}
+
+fn read_queries(list: &proto::QueryList) -> Result<Vec<QueryInfo>> {
+    check_count("queries", list.queries.len(), QUERIES_MAX)?;
+    let read_one = |bytes: &Bytes| -> Result<QueryInfo> {
+        let query: proto::QueryInfo = read(bytes)?;
+        Ok(QueryInfo {
+            id: query.id,
+            tenant: query.tenant,
+            token: query.token,
+            client: query.client,
+            peer: query.peer,
+            table: query.table,
+            // What a later version adds is something that runs.
+            state: QueryState::ALL.get(query.state as usize).copied().unwrap_or(QueryState::Running),
+            elapsed_ns: query.elapsed_ns,
+            cpu_ns: query.cpu_ns,
+            rows: query.rows,
+            bytes: query.bytes,
+        })
+    };
+    list.queries.iter().map(read_one).collect()
+}
+
+/// Programs that may be under way: each has a stream.
+const QUERIES_MAX: usize = limits::CONNECTIONS_MAX * limits::STREAMS_PER_CONNECTION_MAX;
 
 fn write_status(status: &Status) -> proto::StatusInfo {
     let tenant = |t: &TenantStatus| proto::TenantStatus {

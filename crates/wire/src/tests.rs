@@ -82,7 +82,8 @@ fn every_request_round_trips() {
         Request::ExecutePrepared { handle: 9, conditions: Some(vec![1]), results: ResultForm::Plain },
         Request::Cancel,
         Request::Credit { bytes: 1 << 20 },
-        Request::Tables,
+        Request::Tables { tenant: None },
+        Request::Tables { tenant: Some(TenantName::new("bob").unwrap()) },
         Request::Table { name: name("t"), known: None },
         Request::Table { name: name("t"), known: Some(Version(7)) },
         Request::LoadBegin {
@@ -90,10 +91,13 @@ fn every_request_round_trips() {
         },
         Request::LoadBatch(rows()),
         Request::LoadEnd,
-        Request::Drop { table: name("t") },
+        Request::Drop { table: name("t"), tenant: None },
+        Request::Drop { table: name("t"), tenant: Some(TenantName::default()) },
         Request::Statistics { table: name("t"), columns: None },
         Request::Statistics { table: name("t"), columns: Some(vec![0, 7, limits::COLUMNS_MAX as u32 - 1]) },
         Request::Status,
+        Request::Queries,
+        Request::CancelQuery { id: u64::MAX },
         Request::Ping,
         Request::Pong,
     ];
@@ -267,6 +271,20 @@ fn every_response_round_trips() {
         operators: prepared().answers,
     };
     let tenant = TenantStatus { tenant: "x".into(), memory_bytes_used: 1, tables: 2, ..Default::default() };
+    let query = |state| QueryInfo {
+        id: u64::MAX,
+        tenant: "ann".into(),
+        token: String::new(),
+        client: "farpool 1".into(),
+        peer: "[::1]:5".into(),
+        table: "t".into(),
+        state,
+        elapsed_ns: 1,
+        cpu_ns: 2,
+        rows: 3,
+        bytes: 4,
+    };
+    let queries = QueryState::ALL.map(query).to_vec();
     let status = Status {
         version: "0.1".into(),
         huge_pages: "none".into(),
@@ -289,11 +307,18 @@ fn every_response_round_trips() {
         Response::Unchanged,
         Response::Credit { bytes: 0 },
         Response::Status(status),
+        Response::Queries(queries),
+        Response::QueryCancelled,
         Response::Ping,
         Response::Pong,
     ];
     responses.extend(ErrorKind::ALL.map(|kind| {
-        Response::Error(Error { kind, message: format!("{kind:?} happened"), advice: Some("do this".into()) })
+        Response::Error(Error {
+            kind,
+            message: format!("{kind:?} happened"),
+            advice: Some("do this".into()),
+            retry_after_ms: Some(7),
+        })
     }));
     for response in responses {
         let stream = stream_for(response.kind());
@@ -325,7 +350,7 @@ fn an_endless_error_text_still_fits_its_frame() {
 
 #[test]
 fn an_error_of_a_later_version_is_taken_for_a_defect_with_its_text_unchanged() {
-    let later = proto::Error { kind: 77, message: "text".into(), advice: None };
+    let later = proto::Error { kind: 77, message: "text".into(), ..proto::Error::default() };
     let body = prost::Message::encode_to_vec(&later).into();
     let message = Message { kind: FrameKind::Error, stream: 1, body, bytes_on_wire: 0 };
     assert_eq!(Response::decode(&message, None).unwrap(), Response::Error(Error::internal("text")));

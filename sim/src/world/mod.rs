@@ -20,7 +20,7 @@ use crate::state::{Shared, State, Weather};
 use accounts::Patience;
 use farpool_memory::{Failures, WorkMemory};
 use farpool_model::{TenantName, limits};
-use farpool_node::{Caller, Environment, Node, NodeConfig, Tokens, server};
+use farpool_node::{Access, Caller, Environment, Node, NodeConfig, Right, TenantLimits, server};
 use farpool_wire::Socket;
 use parking_lot::Mutex;
 use std::sync::Arc;
@@ -177,12 +177,14 @@ fn start_node(
     work_bytes: usize,
     failures: Option<Arc<dyn Failures>>,
 ) -> Checked<Arc<Node>> {
-    let tenants = TENANTS.iter().chain([&HOSTILE]);
-    let lines: Vec<String> = tenants.map(|name| format!("{} {name}", token_of(name))).collect();
-    let tokens = Tokens::parse(&lines.join("\n")).map_err(|error| error.to_string())?;
+    let mut access = Access::of_nobody();
+    for name in TENANTS.iter().chain([&HOSTILE]) {
+        access = access.with_token(&token_of(name), tenant(name)?, Right::Write);
+    }
+    let limits = TenantLimits { weight: 1 + random.below(5) as u32, ..TenantLimits::default() };
+    let access = access.with_limits(tenant(TENANTS[0])?, limits);
     let work = WorkMemory::new(work_bytes);
-    let weights = [(tenant(TENANTS[0])?, 1 + random.below(5) as u32)].into();
-    let config = NodeConfig { memory_bytes, work, workers: 0, tokens: Some(tokens), weights };
+    let config = NodeConfig { memory_bytes, work, workers: 0, access };
     let hash_seed = random.next();
     let processors = 1 + random.below(4);
     let environment = Environment {

@@ -13,8 +13,8 @@ use datafusion::logical_expr::{Expr as Logical, ExprFunctionExt, Operator, binar
 use datafusion::prelude::SessionContext;
 use farpool_model::{
     AggregateFunction, Answer, ArithmeticOp, ColumnStates, ColumnStatistics, CompareOp, Error, Expr, Literal,
-    LoadMode, OperatorAnswer, Output, Prepared, Program, Receipt, Result, Spread, Status, TableInfo,
-    TableName, TableStatistics, Value, Version, Weakened, schema, weaken,
+    LoadMode, OperatorAnswer, Output, Prepared, Program, QueryInfo, Receipt, Result, Spread, Status,
+    TableInfo, TableName, TableStatistics, TenantName, Value, Version, Weakened, schema, weaken,
 };
 use farpool_statistics::Profile;
 use farpool_transfer::{BatchStream, Execution, Handle, Pool, ReceiptHandle};
@@ -181,6 +181,10 @@ impl Pool for Fake {
         names.iter().map(|name| self.info(name)).collect()
     }
 
+    async fn tables_of(&self, _only: &TenantName) -> Result<Vec<TableInfo>> {
+        self.tables().await
+    }
+
     async fn table(&self, name: &TableName) -> Result<TableInfo> {
         self.described.fetch_add(1, Ordering::Relaxed);
         self.info(name)
@@ -278,6 +282,18 @@ impl Pool for Fake {
     async fn drop_table(&self, name: &TableName) -> Result<()> {
         self.tables.lock().remove(name);
         Ok(())
+    }
+
+    async fn drop_table_of(&self, _only: &TenantName, name: &TableName) -> Result<()> {
+        self.drop_table(name).await
+    }
+
+    async fn queries(&self) -> Result<Vec<QueryInfo>> {
+        Ok(Vec::new())
+    }
+
+    async fn cancel_query(&self, id: u64) -> Result<()> {
+        Err(Error::not_found(format!("there is no query {id}")))
     }
 
     async fn status(&self) -> Result<Status> {

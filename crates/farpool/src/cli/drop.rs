@@ -3,17 +3,21 @@
 use super::output::print_text;
 use super::pool_args::PoolArgs;
 use super::stop::Outcome;
-use farpool::TableName;
+use farpool::{TableName, TenantName};
 
 /// Drop tables of a memory node
 ///
 /// Queries that are reading a table finish undisturbed; its memory is free when the last one has.
 #[derive(clap::Args, Debug)]
-#[command(after_help = "Example:\n  farpool drop trips")]
+#[command(after_help = "Examples:\n  farpool drop trips\n  farpool drop --tenant sales trips")]
 pub struct Args {
     /// The tables
     #[arg(value_name = "TABLE", required = true)]
     tables: Vec<String>,
+
+    /// Those of another tenant; takes a token for the role admin
+    #[arg(long, value_parser = |text: &str| TenantName::new(text))]
+    tenant: Option<TenantName>,
 
     #[command(flatten)]
     pool: PoolArgs,
@@ -25,7 +29,10 @@ pub fn run(args: Args) -> Outcome {
         let names = args.tables.iter().map(TableName::new).collect::<farpool::Result<Vec<_>>>()?;
         let pool = args.pool.connect().await?;
         for name in &names {
-            pool.drop_table(name).await?;
+            match &args.tenant {
+                None => pool.drop_table(name).await?,
+                Some(tenant) => pool.drop_table_of(tenant, name).await?,
+            }
             print_text(&format!("dropped {name}\n"))?;
         }
         Ok(())

@@ -5,6 +5,7 @@
 //! (Ctrl-C).
 
 mod calibrate;
+mod cancel;
 mod demo;
 mod drop;
 mod load;
@@ -12,6 +13,7 @@ mod output;
 mod pool_args;
 mod profile;
 mod progress;
+mod queries;
 mod serve;
 mod signals;
 mod size;
@@ -20,6 +22,7 @@ mod status;
 mod stop;
 mod tables;
 mod terminal;
+mod token;
 
 use clap::{Parser, Subcommand};
 use std::future::Future;
@@ -60,6 +63,9 @@ enum Command {
     Tables(tables::Args),
     Drop(drop::Args),
     Status(status::Args),
+    Queries(queries::Args),
+    Cancel(cancel::Args),
+    Token(token::Args),
     Calibrate(calibrate::Args),
 }
 
@@ -76,6 +82,9 @@ pub fn main() -> ExitCode {
         Command::Tables(args) => tables::run(args),
         Command::Drop(args) => drop::run(args),
         Command::Status(args) => status::run(args),
+        Command::Queries(args) => queries::run(args),
+        Command::Cancel(args) => cancel::run(args),
+        Command::Token(args) => token::run(args),
         Command::Calibrate(args) => calibrate::run(args),
     };
     match outcome {

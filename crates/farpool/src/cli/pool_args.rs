@@ -1,12 +1,18 @@
 //! The arguments by which a command finds its pool.
 
-use super::stop::Outcome;
+use super::stop::{Outcome, file_error};
 use clap::Args;
-use farpool::{Pool, PoolUrl};
+use farpool::{Error, Pool, PoolUrl};
+use std::fs::File;
+use std::io::Read;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 /// The environment variable that holds the token, so that it need not stand on a command line.
 const TOKEN_VARIABLE: &str = "FARPOOL_TOKEN";
+
+/// Bytes of a file with a token that are read: more than a hello may have.
+const TOKEN_FILE_BYTES_MAX: u64 = 64 << 10;
 
 /// The pool that a command speaks to.
 #[derive(Args, Clone, Debug)]
@@ -22,16 +28,40 @@ pub struct PoolArgs {
 /// The token that a command shows.
 #[derive(Args, Clone, Debug)]
 pub struct TokenArgs {
-    /// The token that the node asks for [default: the environment variable FARPOOL_TOKEN]
-    #[arg(long, value_name = "TOKEN")]
-    pub token: Option<String>,
+    /// Read the token that the node asks for from this file [default: the environment variable FARPOOL_TOKEN]
+    #[arg(long, value_name = "FILE")]
+    token_file: Option<PathBuf>,
+
+    /// The token itself; others on this machine can see it in the list of processes
+    #[arg(long, value_name = "TOKEN", conflicts_with = "token_file")]
+    token: Option<String>,
 }
 
 impl TokenArgs {
-    /// The token from the command line or the environment.
-    pub fn find(&self) -> Option<String> {
-        self.token.clone().or_else(|| std::env::var(TOKEN_VARIABLE).ok()).filter(|token| !token.is_empty())
+    /// The token from the file, the command line or the environment.
+    pub fn find(&self) -> Outcome<Option<String>> {
+        if let Some(path) = &self.token_file {
+            return read_token(path).map(Some);
+        }
+        let given = self.token.clone().or_else(|| std::env::var(TOKEN_VARIABLE).ok());
+        Ok(given.filter(|token| !token.is_empty()))
     }
+}
+
+/// The one line of a file. Nothing of it is repeated in errors.
+fn read_token(path: &Path) -> Outcome<String> {
+    let mut text = String::new();
+    File::open(path)
+        .and_then(|file| file.take(TOKEN_FILE_BYTES_MAX).read_to_string(&mut text))
+        .map_err(|error| file_error("read the token in", path, &error))?;
+    let token = text.trim();
+    if token.is_empty() || token.contains(char::is_whitespace) {
+        let what = format!("{} is not a file with a token in it and nothing else", path.display());
+        return Err(Error::invalid(what)
+            .advise("`farpool token new` prints the token on a line of its own")
+            .into());
+    }
+    Ok(token.to_string())
 }
 
 impl PoolArgs {
@@ -42,6 +72,6 @@ impl PoolArgs {
 
     /// Connects to the pool.
     pub async fn connect(&self) -> Outcome<Arc<dyn Pool>> {
-        Ok(farpool::connect(&self.url(), self.token.find().as_deref()).await?)
+        Ok(farpool::connect(&self.url(), self.token.find()?.as_deref()).await?)
     }
 }

@@ -1,28 +1,46 @@
 //! `farpool serve`: runs a memory node until it is told to stop.
 
-use super::signals::first_signal;
+use super::signals::{first_signal, hangups};
 use super::size;
 use super::stop::{Outcome, Stop, reason};
-use farpool::node::{Node, NodeConfig, Tokens, server};
+use farpool::node::access::AccessFile;
+use farpool::node::{Access, Node, NodeConfig, server};
 use farpool::{Error, WorkMemory};
 use std::io::{self, Write};
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
-use tokio::net::TcpListener;
+use tokio::net::{TcpListener, lookup_host};
+use tokio::task::JoinHandle;
 
 const EXAMPLES: &str = "\
 Examples:
   farpool serve
-  farpool serve --listen 0.0.0.0:9797 --memory 64GiB --tokens tokens.txt
+  farpool serve --listen 0.0.0.0:9797 --memory 64GiB --access access.toml
 
 When it is ready it prints one line on standard output:
   listening on farpool://127.0.0.1:9797, memory 4.0 GiB and 2.0 GiB for work, huge pages: transparent
 Ctrl-C or SIGTERM ends it, after at most a few seconds for what is under way; a second one ends it at
 once. What it holds lives in memory only.
-The file of tokens has a token and the name of its tenant on each line, apart by a space; # starts a
-comment. Clients show their token with --token or FARPOOL_TOKEN.";
+The file of --access says who may connect and what tenants may take; all lines but [tenant.NAME] and the
+tokens' tenant, role and sha256 may be left out:
+  [tenant.sales]
+  weight = 2               # times the share of others in the node's time
+  pool_memory = \"8GiB\"    # of its tables
+  work_memory = \"1GiB\"    # of everything else
+  programs = 4             # at once; more wait, 30 seconds at most
+  programs_waiting = 16    # more are told to come back later
+  result_bytes = \"1GiB\"   # of one query
+  connections = 32
+  [[token]]                # as 'farpool token new --tenant sales --role read' prints it
+  tenant = \"sales\"
+  name = \"dashboards\"
+  role = \"read\"            # or write, or admin
+  sha256 = \"9f86d081884c7d659a2feaa0c55ad015a3bf4f1b2b0b822cd15d6c15b0f00a08\"
+  until = 2027-03-31       # the last day, by UTC
+It is read again when it changes and on SIGHUP. A token that is removed, or whose time is over, ends its
+connections within a second; a tenant that is removed keeps its tables until an admin drops them.";
 
 /// How long the node may take to stop once nobody is connected: a step of each worker, and work on blocking threads.
 /// Beyond that the process ends without them.
@@ -49,30 +67,41 @@ pub struct Args {
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1024))]
     workers: Option<u16>,
 
-    /// Ask clients for a token, and keep the tenants of the tokens in this file apart
+    /// Who may connect, and what they may do and take; without it, clients on this machine only, all of which may
+    /// do everything
     #[arg(long, value_name = "FILE")]
-    tokens: Option<PathBuf>,
+    access: Option<PathBuf>,
+
+    /// Anyone who can reach the address may connect, read and change everything
+    #[arg(long, conflicts_with = "access")]
+    open: bool,
 }
 
 /// Serves until SIGINT or SIGTERM.
 pub fn run(args: Args) -> Outcome {
-    let tokens = args.tokens.as_deref().map(Tokens::read).transpose()?;
-    let guarded = tokens.is_some();
+    let (file, access) = match args.access.as_deref().map(AccessFile::open).transpose()? {
+        Some((file, access)) => (Some(file), access),
+        None => (None, Access::of_everybody()),
+    };
     let config = NodeConfig {
         memory_bytes: args.memory.unwrap_or_else(farpool::memory_bytes_default),
         work: WorkMemory::new(args.work_memory.unwrap_or_else(farpool::work_bytes_default)),
         workers: args.workers.map_or_else(farpool::processors, usize::from),
-        tokens,
-        ..NodeConfig::default()
+        access,
     };
     let stop = first_signal()?;
     let runtime = super::runtime()?;
     let outcome = runtime.block_on(async {
-        let listener = listen(&args.listen).await?;
+        let listener = listen(&args).await?;
         let address = listener.local_addr().map_err(|error| cannot_listen(&args.listen, &error))?;
         let node = Node::start(config)?;
-        announce(&node, address, guarded)?;
+        let following = match file {
+            Some(file) => Some(tokio::spawn(file.follow(node.clone(), hangups()?))),
+            None => None,
+        };
+        announce(&node, address)?;
         server::serve(node.clone(), listener, stop).await?;
+        following.inspect(JoinHandle::abort);
         shut_down(node).await;
         eprintln!("stopped");
         Ok(())
@@ -95,14 +124,25 @@ async fn shut_down(node: Arc<Node>) {
     drop(tokio::time::timeout(STOP, end).await);
 }
 
-async fn listen(address: &str) -> Outcome<TcpListener> {
+async fn listen(args: &Args) -> Outcome<TcpListener> {
+    let address = args.listen.as_str();
     if !address.rsplit_once(':').is_some_and(|(host, port)| !host.is_empty() && port.parse::<u16>().is_ok()) {
         return Err(Stop::usage(
             format!("{address:?} is not an address to listen on"),
             "write HOST:PORT, for example --listen 127.0.0.1:9797",
         ));
     }
-    Ok(TcpListener::bind(address).await.map_err(|error| cannot_listen(address, &error))?)
+    let resolved = lookup_host(address).await.map_err(|error| cannot_listen(address, &error))?;
+    let addresses: Vec<SocketAddr> = resolved.collect();
+    let is_local = addresses.iter().all(|address| address.ip().is_loopback());
+    if !is_local && args.access.is_none() && !args.open {
+        return Err(Stop::usage(
+            format!("anyone who can reach {address} could read and change the tables"),
+            "say who may connect: --access FILE ('farpool serve --help' shows one)\n\
+             or that anyone may: --open",
+        ));
+    }
+    Ok(TcpListener::bind(&addresses[..]).await.map_err(|error| cannot_listen(address, &error))?)
 }
 
 fn cannot_listen(address: &str, error: &io::Error) -> Error {
@@ -122,7 +162,7 @@ fn cannot_listen(address: &str, error: &io::Error) -> Error {
     }
 }
 
-fn announce(node: &Node, address: SocketAddr, guarded: bool) -> Outcome {
+fn announce(node: &Node, address: SocketAddr) -> Outcome {
     let status = node.status();
     let line = format!(
         "listening on farpool://{address}, memory {} and {} for work, huge pages: {}\n",
@@ -131,10 +171,5 @@ fn announce(node: &Node, address: SocketAddr, guarded: bool) -> Outcome {
         status.huge_pages
     );
     let mut out = io::stdout().lock();
-    out.write_all(line.as_bytes()).and_then(|()| out.flush()).map_err(Stop::output)?;
-    if !address.ip().is_loopback() && !guarded {
-        eprintln!("warning: anyone who can reach {address} can read and change the tables");
-        eprintln!("  ask for tokens with --tokens FILE (see farpool serve --help)");
-    }
-    Ok(())
+    out.write_all(line.as_bytes()).and_then(|()| out.flush()).map_err(Stop::output)
 }

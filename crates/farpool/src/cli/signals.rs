@@ -8,7 +8,7 @@ use farpool::Error;
 use std::future::Future;
 use std::io;
 use tokio::runtime::Builder;
-use tokio::sync::oneshot;
+use tokio::sync::{mpsc, oneshot};
 
 /// Resolves at the first signal. The handlers are in place when this returns.
 pub fn first_signal() -> Outcome<impl Future<Output = ()>> {
@@ -33,6 +33,29 @@ pub fn first_signal() -> Outcome<impl Future<Output = ()>> {
         // An error would mean that the thread is gone without a signal, which it never is.
         drop(waits.await);
     })
+}
+
+/// Has something come each time that the process is told to read its files again (SIGHUP), which then no longer ends
+/// it. Within a runtime.
+#[cfg(unix)]
+pub fn hangups() -> Outcome<mpsc::Receiver<()>> {
+    use tokio::signal::unix::{SignalKind, signal};
+    let mut signal = signal(SignalKind::hangup())
+        .map_err(|error| Stop::from(Error::internal(format!("cannot wait for signals: {error}"))))?;
+    let (tell, told) = mpsc::channel(1);
+    tokio::spawn(async move {
+        while signal.recv().await.is_some() {
+            // One that waits to be seen stands for all.
+            let _ = tell.try_send(());
+        }
+    });
+    Ok(told)
+}
+
+/// There is no such signal.
+#[cfg(not(unix))]
+pub fn hangups() -> Outcome<mpsc::Receiver<()>> {
+    Ok(mpsc::channel(1).1)
 }
 
 #[cfg(unix)]

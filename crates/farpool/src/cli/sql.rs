@@ -148,7 +148,7 @@ async fn open_session(args: &Args) -> Outcome<Session> {
     };
     let session = Session::new(options);
     if let Some(url) = &args.pool {
-        let options = ClientOptions { token: args.token.find(), timeout: args.timeout };
+        let options = ClientOptions { token: args.token.find()?, timeout: args.timeout };
         let pool = farpool::connect_for(&url.to_string(), options, args.results).await?;
         session.register_pool("farpool", pool).await?;
     }

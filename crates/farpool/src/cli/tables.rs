@@ -4,7 +4,7 @@ use super::output::grid::{Align, Grid};
 use super::pool_args::PoolArgs;
 use super::size;
 use super::stop::Outcome;
-use farpool::{TableInfo, TableName};
+use farpool::{TableInfo, TableName, TenantName};
 use serde_json::{Value, json};
 
 /// List the tables of a memory node, or the columns of one
@@ -18,6 +18,10 @@ pub struct Args {
     #[arg(long, value_enum, default_value = "table")]
     format: super::output::TextFormat,
 
+    /// List those of another tenant; takes a token for the role admin
+    #[arg(long, conflicts_with = "table", value_parser = |text: &str| TenantName::new(text))]
+    tenant: Option<TenantName>,
+
     #[command(flatten)]
     pool: PoolArgs,
 }
@@ -27,9 +31,10 @@ pub fn run(args: Args) -> Outcome {
     super::run_until_interrupted(async move {
         let name = args.table.as_deref().map(TableName::new).transpose()?;
         let pool = args.pool.connect().await?;
-        let tables = match &name {
-            Some(name) => vec![pool.table(name).await?],
-            None => pool.tables().await?,
+        let tables = match (&name, &args.tenant) {
+            (Some(name), _) => vec![pool.table(name).await?],
+            (None, Some(tenant)) => pool.tables_of(tenant).await?,
+            (None, None) => pool.tables().await?,
         };
         let text = match (args.format, &name) {
             (super::output::TextFormat::Json, _) => as_json(&tables),

@@ -7,11 +7,12 @@
 use arrow::array::{
     ArrayRef, Date32Array, Decimal128Array, Float64Array, Int64Array, RecordBatch, StringArray,
 };
+use farpool::node::access::TokenDigest;
 use parquet::arrow::ArrowWriter;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
@@ -119,6 +120,15 @@ fn read_all(mut from: impl Read + Send + 'static) -> JoinHandle<Vec<u8>> {
     })
 }
 
+fn keep_lines(from: impl Read + Send + 'static, said: Arc<Mutex<String>>) -> JoinHandle<()> {
+    std::thread::spawn(move || {
+        for line in BufReader::new(from).split(b'\n') {
+            let line = String::from_utf8_lossy(&line.unwrap()).into_owned();
+            said.lock().unwrap().push_str(&(line + "\n"));
+        }
+    })
+}
+
 /// Waits for `child`, and kills it when it hangs.
 pub fn wait(child: &mut Child) -> ExitStatus {
     let start = Instant::now();
@@ -154,7 +164,9 @@ pub struct Server {
     pub child: Child,
     pub url: String,
     pub ready_line: String,
-    stderr: Option<JoinHandle<Vec<u8>>>,
+    /// What it has said on standard error.
+    said: Arc<Mutex<String>>,
+    stderr: Option<JoinHandle<()>>,
 }
 
 impl Server {
@@ -168,12 +180,13 @@ impl Server {
         }
         args.extend(extra);
         let mut child = program(&args).spawn().unwrap();
-        let stderr = child.stderr.take().map(read_all);
+        let said = Arc::new(Mutex::new(String::new()));
+        let stderr = child.stderr.take().map(|stderr| keep_lines(stderr, said.clone()));
         let mut ready_line = String::new();
         BufReader::new(child.stdout.take().unwrap()).read_line(&mut ready_line).unwrap();
         let address = ready_line.split("farpool://").nth(1).and_then(|rest| rest.split(',').next());
         let url = format!("farpool://{}", address.unwrap_or_else(|| panic!("not ready: {ready_line:?}")));
-        Server { child, url, ready_line, stderr }
+        Server { child, url, ready_line, said, stderr }
     }
 
     /// A node that holds `table`, loaded from `file`.
@@ -209,8 +222,13 @@ impl Server {
     pub fn stop(mut self, signal_name: &str) -> (Option<i32>, String) {
         signal(&self.child, signal_name);
         let status = wait(&mut self.child);
-        let stderr = self.stderr.take().unwrap().join().unwrap();
-        (status.code(), String::from_utf8_lossy(&stderr).into_owned())
+        self.stderr.take().unwrap().join().unwrap();
+        (status.code(), self.said())
+    }
+
+    /// What the node has said on standard error so far.
+    pub fn said(&self) -> String {
+        self.said.lock().unwrap().clone()
     }
 }
 
@@ -219,6 +237,40 @@ impl Drop for Server {
         // It may have ended already.
         let _ = self.child.kill();
         let _ = self.child.wait();
+    }
+}
+
+/// A file of who may connect.
+pub struct Tokens {
+    pub path: PathBuf,
+}
+
+impl Tokens {
+    pub fn new(folder: &Path) -> Tokens {
+        let path = folder.join("access.toml");
+        std::fs::write(&path, "").unwrap();
+        Tokens { path }
+    }
+
+    /// Adds a token, and the tenant if it is new.
+    pub fn add(&self, tenant: &str, role: &str) -> String {
+        let made = farpool(&["token", "new", "--tenant", tenant, "--role", role]);
+        let mut text = std::fs::read_to_string(&self.path).unwrap();
+        let table = format!("[tenant.{tenant}]\n");
+        if !text.contains(&format!("\n{table}")) {
+            // Before all tokens, with any of which it would be removed.
+            text = format!("\n{table}{text}");
+        }
+        std::fs::write(&self.path, text + &made.stderr).unwrap();
+        made.ok().trim_end().to_string()
+    }
+
+    /// Removes a token.
+    pub fn remove(&self, token: &str) {
+        let digest = TokenDigest::of(token).to_string();
+        let text = std::fs::read_to_string(&self.path).unwrap();
+        let tables = text.split("[[token]]").filter(|table| !table.contains(&digest));
+        std::fs::write(&self.path, tables.collect::<Vec<_>>().join("[[token]]")).unwrap();
     }
 }
 

@@ -28,20 +28,20 @@ impl Future for Waiting {
 
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Result<Reservation>> {
         let this = &mut *self;
-        let Account { memory, used } = &this.account;
+        let Account { memory, tenant } = &this.account;
         let mut state = memory.state.lock();
         let Some(ticket) = this.ticket else {
-            if memory.fits(&state, used, this.bytes) {
-                state.add(used, this.bytes);
+            if memory.fits(&state, tenant, this.bytes) {
+                state.add(tenant, this.bytes);
                 return Poll::Ready(Ok(this.reserved()));
             }
-            if this.bytes > memory.largest(&state) || state.waiting.len() >= WAITING_MAX {
-                return Poll::Ready(Err(memory.refused(&state, used, this.bytes)));
+            if this.bytes > memory.largest(&state, tenant) || state.waiting.len() >= WAITING_MAX {
+                return Poll::Ready(Err(memory.refused(&state, tenant, this.bytes)));
             }
             state.tickets += 1;
             let waiter = Waiter {
                 ticket: state.tickets,
-                used_by_tenant: used.clone(),
+                tenant: tenant.clone(),
                 bytes: this.bytes,
                 granted: false,
                 waker: Some(context.waker().clone()),

@@ -3,7 +3,7 @@
 use super::*;
 use crate::clock::SystemClock;
 use crate::rights::{Reach, VERBS};
-use crate::{NodeConfig, Tokens};
+use crate::{Access, NodeConfig};
 use arrow_array::{ArrayRef, Int64Array, RecordBatch};
 use farpool_model::{Aggregate, AggregateFunction, ErrorKind, Output};
 
@@ -39,6 +39,27 @@ fn exercise(verb: Verb, caller: &Caller, name: &TableName) -> Result<()> {
             let others = status.tenants.iter().any(|t| t.tenant != caller.tenant().as_str());
             assert!(caller.right() == Right::Admin || !others, "others' state is shown to {caller:?}");
         }),
+        Verb::DescribeOfAll => {
+            let tables = caller.tables_of(&tenant("bob"))?;
+            assert!(tables.iter().any(|table| table.name.as_str() == "others"));
+            Ok(())
+        }
+        Verb::DropOfAll => {
+            let spare = TableName::new("spare").unwrap();
+            load(&caller.node.owner(tenant("bob")), &spare, LoadMode::Create)?;
+            let dropped = caller.drop_table_of(&tenant("bob"), &spare);
+            // Whoever may not has not, and it makes way for the next.
+            let left = caller.node.owner(tenant("bob")).drop_table(&spare);
+            assert_eq!(left.is_ok(), dropped.is_err());
+            dropped
+        }
+        Verb::Queries => caller.queries().map(drop),
+        Verb::CancelQuery => match caller.cancel_query(1) {
+            // There is none; over a connection there is.
+            Err(error) if error.kind == ErrorKind::NotFound => Ok(()),
+            outcome => outcome,
+        },
+        Verb::QueriesOfAll | Verb::CancelQueryOfAll => verb.check(caller.right()),
         Verb::StatusOfAll => {
             verb.check(caller.right())?;
             let status = caller.status()?;
@@ -91,9 +112,10 @@ fn every_verb_takes_its_right_and_reaches_the_callers_own_tables_only() {
                 false => assert_eq!(done.unwrap_err().kind, ErrorKind::Denied, "{verb:?} with {right:?}"),
             }
             // What another tenant has is not there, whatever the right; and it is still there afterwards.
-            if !matches!(verb, Verb::Status | Verb::StatusOfAll) && right >= least {
+            let names_a_table = !matches!(verb, Verb::Status | Verb::Queries | Verb::CancelQuery);
+            if reach == Reach::Own && names_a_table && right >= least {
                 let kind = exercise(verb, &caller, &others).unwrap_err().kind;
-                assert_eq!((kind, reach), (ErrorKind::NotFound, Reach::Own), "{verb:?}");
+                assert_eq!(kind, ErrorKind::NotFound, "{verb:?}");
             }
             assert_eq!(node.owner(tenant("bob")).tables().unwrap().len(), 1, "{verb:?}");
         }
@@ -109,18 +131,50 @@ fn a_caller_that_cancelled_gets_nothing_done() {
     let caller = node.owner(tenant("ann")).until(cancel.clone());
     assert_eq!(exercise(Verb::Execute, &caller, &name), Ok(()));
     cancel.set();
-    for (verb, _, _) in VERBS.iter().filter(|(verb, _, _)| *verb != Verb::StatusOfAll) {
+    for (verb, _, _) in VERBS.iter().filter(|(_, _, reach)| *reach == Reach::Own) {
         assert_eq!(exercise(*verb, &caller, &name).unwrap_err().kind, ErrorKind::Cancelled, "{verb:?}");
     }
     assert_eq!(node.owner(tenant("ann")).tables().unwrap().len(), 1);
 }
 
 #[test]
-fn a_token_gives_its_tenant_and_the_right_to_write() {
-    let tokens = Some(Tokens::parse("s3cret ann").unwrap());
-    let config = NodeConfig { memory_bytes: 64 << 20, tokens, ..NodeConfig::default() };
-    let node = Node::start(config).unwrap();
-    let caller = node.caller(Some("s3cret")).unwrap();
-    assert_eq!((caller.tenant().as_str(), caller.right()), ("ann", Right::Write));
-    assert_eq!(node.caller(None).unwrap_err().kind, ErrorKind::Denied);
+fn a_token_gives_its_tenant_and_its_right() {
+    for right in Right::ALL {
+        let access = Access::of_nobody().with_token("s3cret", tenant("ann"), right);
+        let config = NodeConfig { memory_bytes: 64 << 20, access, ..NodeConfig::default() };
+        let node = Node::start(config).unwrap();
+        let caller = node.caller(Some("s3cret")).unwrap();
+        assert_eq!((caller.tenant().as_str(), caller.right()), ("ann", right));
+        assert_eq!(node.caller(None).unwrap_err().kind, ErrorKind::Denied);
+    }
+}
+
+#[test]
+fn a_tenant_keeps_to_the_memory_it_may_have_from_one_moment_to_the_next() {
+    let node = node();
+    let ann = node.owner(tenant("ann"));
+    let [one, two] = ["one", "two"].map(|name| TableName::new(name).unwrap());
+    let within = |pool_bytes, work_bytes| {
+        let limits = TenantLimits {
+            pool_bytes_max: Some(pool_bytes),
+            work_bytes_max: Some(work_bytes),
+            ..TenantLimits::default()
+        };
+        node.set_access(Access::of_everybody().with_limits(tenant("ann"), limits));
+    };
+    // Less than a page.
+    within(1 << 20, 64 << 20);
+    let full = load(&ann, &one, LoadMode::Create).unwrap_err();
+    assert!(full.message.contains("quota"), "{full}");
+    within(64 << 20, 64 << 20);
+    load(&ann, &one, LoadMode::Create).unwrap();
+    within(1 << 20, 1 << 10);
+    let refused = ann.account().try_reserve(1 << 20).unwrap_err();
+    assert!(refused.message.contains("the tenant has"), "{refused}");
+    assert_eq!(ann.tables().unwrap().len(), 1, "what is there stays");
+    load(&node.owner(tenant("bob")), &two, LoadMode::Create).unwrap();
+    // Without limits of its own it has those of the node.
+    node.set_access(Access::of_everybody());
+    load(&ann, &two, LoadMode::Create).unwrap();
+    drop(ann.account().try_reserve(1 << 20).unwrap());
 }

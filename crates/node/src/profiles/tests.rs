@@ -1,7 +1,7 @@
 //! Profiles at a node whose only worker is the test, by a clock on which each step is one column long.
 
 use super::*;
-use crate::{Caller, Environment, Node, NodeConfig};
+use crate::{Access, Caller, Environment, Node, NodeConfig, TenantLimits};
 use arrow_array::{ArrayRef, Int64Array, RecordBatch};
 use farpool_memory::{Reservation, WorkMemory};
 use farpool_model::{ErrorKind, LoadMode, TableInfo, TableName, TenantName};
@@ -38,8 +38,11 @@ fn node(weights: &[(&str, u32)]) -> (Arc<Node>, Arc<Ticking>) {
 
 fn node_within(work_bytes: usize, weights: &[(&str, u32)]) -> (Arc<Node>, Arc<Ticking>) {
     let (clock, work) = (Arc::new(Ticking::default()), WorkMemory::new(work_bytes));
-    let weights = weights.iter().map(|(name, weight)| (TenantName::new(*name).unwrap(), *weight)).collect();
-    let config = NodeConfig { memory_bytes: 256 << 20, work, weights, ..NodeConfig::default() };
+    let access = weights.iter().fold(Access::of_everybody(), |access, (name, weight)| {
+        let limits = TenantLimits { weight: *weight, ..TenantLimits::default() };
+        access.with_limits(TenantName::new(*name).unwrap(), limits)
+    });
+    let config = NodeConfig { memory_bytes: 256 << 20, work, access, ..NodeConfig::default() };
     let environment = Environment { clock: clock.clone(), background_threads: 0, ..Environment::of_system() };
     (Node::assemble(config, environment).unwrap(), clock)
 }

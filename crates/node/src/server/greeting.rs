@@ -1,7 +1,8 @@
 //! The first words of a connection: is this a farpool client, do we share a version, whose is it? And how
 //! to part from somebody so that they can still read why.
 
-use crate::node::ConnectionGuard;
+use super::queries::Identity;
+use crate::node::{ConnectionGuard, Pass};
 use crate::{Caller, Node};
 use bytes::{Buf, BytesMut};
 use farpool_model::{Error, Result, limits};
@@ -20,6 +21,9 @@ pub(super) const FAREWELL: Duration = Duration::from_secs(1);
 /// Bytes to read at a time: a hello is small.
 const READ_BYTES: usize = 4096;
 
+/// Characters that are kept of what a client says it is.
+const CLIENT_CHARS_MAX: usize = 64;
+
 /// What became of a greeting.
 pub(super) enum Greeting {
     /// A client.
@@ -33,6 +37,8 @@ pub(super) enum Greeting {
 /// A client that was let in.
 pub(super) struct Client {
     pub caller: Caller,
+    /// For how long.
+    pub pass: Pass,
     /// What it has sent after its hello.
     pub received: BytesMut,
     /// Its place among the connections of clients.
@@ -83,13 +89,14 @@ async fn exchange(socket: &dyn Socket, node: &Arc<Node>) -> io::Result<Greeting>
             Ok(true) => break,
             Ok(false) if read(socket, &mut received).await? == 0 => return Ok(Greeting::Gone),
             Ok(false) => {}
-            Err(error) => return Ok(Greeting::Refused(reply_to_stranger(&received).to_vec(), error)),
+            Err(error) => return Ok(Greeting::Refused(reply_to_stranger(&received), error)),
         }
     }
     received.advance(PREFACE.len());
     let mut assembler = Assembler::new();
-    let (caller, guard, messages) = loop {
-        match next_message(&mut received, &mut assembler).and_then(|m| m.map(|m| hello(&m, node)).transpose())
+    let (caller, pass, guard, messages) = loop {
+        match next_message(&mut received, &mut assembler)
+            .and_then(|m| m.map(|m| hello(&m, socket, node)).transpose())
         {
             Ok(Some(answer)) => break answer,
             Ok(None) if read(socket, &mut received).await? == 0 => return Ok(Greeting::Gone),
@@ -100,7 +107,7 @@ async fn exchange(socket: &dyn Socket, node: &Arc<Node>) -> io::Result<Greeting>
     let mut bytes = PREFACE.to_vec();
     messages.into_iter().for_each(|message| write(&mut bytes, message));
     socket.write_all(&bytes).await?;
-    Ok(Greeting::Welcome(Client { caller, received, guard }))
+    Ok(Greeting::Welcome(Client { caller, pass, received, guard }))
 }
 
 async fn read(socket: &dyn Socket, received: &mut BytesMut) -> io::Result<usize> {
@@ -122,20 +129,27 @@ fn next_message(received: &mut BytesMut, assembler: &mut Assembler) -> Result<Op
 }
 
 /// Lets a client in that may come in and for which there is a place.
-fn hello(message: &Message, node: &Arc<Node>) -> Result<(Caller, ConnectionGuard, Vec<Outgoing>)> {
+fn hello(
+    message: &Message,
+    socket: &dyn Socket,
+    node: &Arc<Node>,
+) -> Result<(Caller, Pass, ConnectionGuard, Vec<Outgoing>)> {
     let request = Request::decode(message, None)?;
     let Request::Hello { version_min, version_max, token, timeout_ms, client } = request else {
         return Err(Error::corrupt("the first message is not Hello"));
     };
     let version = negotiate(version_min, version_max)?;
     let timeout = timeout_ms.map(Duration::from_millis);
-    let caller = node.caller(token.as_deref())?.with_timeout(timeout);
+    let (caller, pass) = node.admit(token.as_deref())?;
+    tracing::debug!(tenant = ?caller.tenant(), ?client, "a client connects");
+    let token = pass.token_name().map(str::to_string);
+    let client = client.chars().take(CLIENT_CHARS_MAX).collect();
+    let caller = caller.with_timeout(timeout).known_as(Identity { token, client, peer: socket.peer() });
     let tenant = caller.tenant().clone();
-    let guard = node.connect()?;
-    tracing::debug!(?tenant, ?client, "a client connects");
+    let guard = node.connect(&tenant)?;
     let server = concat!("farpool ", env!("CARGO_PKG_VERSION")).to_string();
     let welcome = Response::Hello { version, server, tenant };
-    Ok((caller, guard, welcome.encode()?))
+    Ok((caller, pass, guard, welcome.encode()?))
 }
 
 fn write(bytes: &mut Vec<u8>, message: Outgoing) {

@@ -16,19 +16,24 @@ mod packing;
 mod plans;
 mod programs;
 mod pulse;
+mod queries;
+mod refusals;
 mod requests;
 mod sink;
 mod turn;
 
 pub use listener::Listener;
+pub(crate) use queries::{Identity, Queries};
 
 use crate::Node;
+use crate::node::Pass;
 use bytes::BytesMut;
 use connection::Connection;
 use farpool_model::{Error, Result};
 use farpool_wire::Socket;
 use greeting::{Client, Greeting};
 use lobby::{Lobby, Seat};
+use refusals::Refusals;
 use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
@@ -79,6 +84,7 @@ pub async fn serve_ticking(
 ) -> Result<()> {
     let (phase, phases) = watch::channel(Phase::Serving);
     let lobby = Arc::new(Lobby::default());
+    let refusals = Arc::new(Refusals::default());
     let mut connections = JoinSet::new();
     let mut shutdown = pin!(shutdown);
     loop {
@@ -88,7 +94,8 @@ pub async fn serve_ticking(
             Some(_) = connections.join_next(), if !connections.is_empty() => {}
             // Without sockets left, those that have said nothing are the first to go.
             socket = listener::accept(&mut listener, || lobby.evict_oldest()) => {
-                connections.spawn(handle(node.clone(), socket, lobby.enter(), phases.clone(), tick));
+                let (node, refusals) = (node.clone(), refusals.clone());
+                connections.spawn(handle(node, socket, lobby.enter(), refusals, phases.clone(), tick));
             }
         }
     }
@@ -106,6 +113,7 @@ async fn handle(
     node: Arc<Node>,
     socket: Arc<dyn Socket>,
     seat: Seat,
+    refusals: Arc<Refusals>,
     mut phases: watch::Receiver<Phase>,
     tick: Duration,
 ) {
@@ -119,17 +127,17 @@ async fn handle(
     match greeted {
         Greeting::Gone => {}
         Greeting::Refused(bytes, error) => {
-            tracing::info!(peer, error = ?error.message, "a connection was refused");
+            refusals.log(&peer, &error.message, node.clock().now_ns());
             tokio::select! {
                 biased;
                 () = seat.evicted() => {}
                 () = greeting::part(&*socket, &bytes) => {}
             }
         }
-        Greeting::Welcome(Client { caller, received, guard: _guard }) => {
+        Greeting::Welcome(Client { caller, mut pass, received, guard: _guard }) => {
             drop(seat);
             let open = Open(Connection::new(caller, socket));
-            if let Some(error) = converse(&open.0, received, phases, tick).await {
+            if let Some(error) = converse(&open.0, &mut pass, received, phases, tick).await {
                 tracing::info!(peer, error = ?error.message, "a connection is closed");
                 drop(timeout(greeting::FAREWELL, say_why(&open.0, error)).await);
             }
@@ -140,6 +148,7 @@ async fn handle(
 /// Serves the client; gives the error that ends the conversation, if one does.
 async fn converse(
     connection: &Arc<Connection>,
+    pass: &mut Pass,
     received: BytesMut,
     mut phases: watch::Receiver<Phase>,
     tick: Duration,
@@ -151,6 +160,7 @@ async fn converse(
             Some(Error::unavailable("the pool is shutting down").advise("try again later"))
         }
         () = drained(connection, &mut phases) => None,
+        ended = pass.ended() => Some(ended),
         gone = pulse::watch_over(connection, tick) => Some(gone),
         () = pulse::end_late_requests(connection) => None,
         _ = connection.outbox.run() => None,
@@ -162,8 +172,13 @@ async fn converse(
 /// last ones sent with it.
 async fn say_why(connection: &Connection, error: Error) {
     connection.close(Some(error));
-    if connection.outbox.write_all().await.is_ok() {
-        connection.ignore_the_rest().await;
+    while connection.outbox.write_all().await.is_ok() {
+        if connection.outbox.is_idle() {
+            connection.ignore_the_rest().await;
+            return;
+        }
+        // A worker is writing, and will leave what the socket does not take at once.
+        sleep(IDLE_CHECK).await;
     }
 }
 

@@ -1,14 +1,23 @@
-//! Programs of clients: they get their memory, perhaps after they have waited for it, and then their workers.
+//! Programs of clients: each gets its turn among those of its tenant, then its memory, perhaps after it has waited for
+//! both, and then its workers.
 
 use super::connection::{Asked, Connection, Work};
+use super::queries::{Listed, Query};
 use super::sink::StreamSink;
 use crate::Caller;
 use crate::admission::cannot_wait;
+use crate::turns::Turn;
 use farpool_memory::Reservation;
-use farpool_model::{Result, ResultForm};
+use farpool_model::{QueryState, Result, ResultForm, limits};
 use farpool_pipeline::Run;
 use farpool_wire::Response;
 use std::sync::Arc;
+use std::time::Duration;
+use tokio::sync::Notify;
+use tokio::time::timeout;
+
+/// How long a program may wait for its turn.
+const PATIENCE: Duration = Duration::from_millis(limits::PROGRAM_WAIT_MS_MAX);
 
 /// A program that is to run on a stream.
 pub(super) struct Starting {
@@ -21,14 +30,19 @@ pub(super) struct Starting {
 }
 
 impl Starting {
-    /// Has the run go on if there is memory for it, else when there is; its sink ends the stream. `held` is what the
-    /// request has.
+    /// Has the run go on if it is its turn and there is memory for it, else when that is so; its sink ends the stream.
+    /// `held` is what the request has.
     ///
     /// # Errors
-    /// `OverLimit` when there is not even memory for it to wait.
+    /// `Busy` when too many programs of the tenant wait; `OverLimit` when there is not even memory for it to wait.
     pub fn begin(self, caller: &Caller, asked: &Asked, held: &mut Reservation) -> Result<()> {
-        if caller.admit_now(&self.run)? {
-            return self.submit(caller);
+        let queries = caller.node().queries();
+        let listed = queries.add(Query::new(&self.connection, self.stream, &self.run));
+        let come = Arc::new(Notify::new());
+        let notify = come.clone();
+        let turn = caller.line_up(Box::new(move || notify.notify_one()))?;
+        if turn.has_come() && caller.admit_now(&self.run)? {
+            return self.submit(caller, turn, listed);
         }
         // While it waits, there is its program.
         held.try_grow(self.run.need()?.program)?;
@@ -39,18 +53,18 @@ impl Starting {
             let admitted = tokio::select! {
                 biased;
                 () = gone.notified() => return,
-                admitted = caller.admit(&self.run) => admitted,
+                admitted = admit(&caller, &self.run, &turn, &come, &listed) => admitted,
             };
             drop(held);
             let (connection, stream) = (self.connection.clone(), self.stream);
-            if let Err(error) = admitted.and_then(|()| self.submit(&caller)) {
+            if let Err(error) = admitted.and_then(|()| self.submit(&caller, turn, listed)) {
                 connection.fail(stream, error);
             }
         });
         Ok(())
     }
 
-    fn submit(self, caller: &Caller) -> Result<()> {
+    fn submit(self, caller: &Caller, turn: Turn, listed: Listed) -> Result<()> {
         let Starting { connection, stream, run, answer, results } = self;
         let answer = answer.encode()?;
         let open = connection.outbox.with(|lanes| {
@@ -59,10 +73,23 @@ impl Starting {
             answer.into_iter().all(|message| lanes.push(stream, message))
         });
         if open {
-            let sink = Arc::new(StreamSink::new(connection.clone(), stream, &run, results));
-            caller.submit(run, sink);
+            listed.set_state(QueryState::Running);
+            let sink = Arc::new(StreamSink::new(connection.clone(), stream, &run, results, listed));
+            caller.submit_in_turn(run, sink, Some(turn));
             connection.outbox.flush();
         }
         Ok(())
     }
+}
+
+/// Waits for the turn of a program, then for its memory.
+async fn admit(caller: &Caller, run: &Run, turn: &Turn, come: &Notify, listed: &Listed) -> Result<()> {
+    let waiting = async {
+        while !turn.has_come() {
+            come.notified().await;
+        }
+    };
+    timeout(PATIENCE, waiting).await.map_err(|_| caller.turn_did_not_come())?;
+    listed.set_state(QueryState::WaitingForMemory);
+    caller.admit(run).await
 }

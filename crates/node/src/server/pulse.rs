@@ -34,7 +34,7 @@ pub(super) async fn watch_over(connection: &Connection, tick: Duration) -> Error
     let mut silence = Silence::default();
     loop {
         sleep(tick).await;
-        let is_short = connection.caller.account().memory().is_short();
+        let is_short = connection.caller.account().is_short();
         give_up_unread(connection, is_short);
         give_up_silent_loads(connection, is_short);
         match silence.tick(connection.progress()) {

@@ -105,8 +105,8 @@ impl Looked {
 
 /// Whether a message of this kind asks for something by itself.
 fn is_request(kind: FrameKind) -> bool {
-    use FrameKind::{Drop, Execute, Prepare, Statistics, Status, Table, Tables};
-    matches!(kind, Prepare | Execute | Tables | Table | Drop | Statistics | Status)
+    use FrameKind::{CancelQuery, Drop, Execute, Prepare, Queries, Statistics, Status, Table, Tables};
+    matches!(kind, Prepare | Execute | Tables | Table | Drop | Statistics | Status | Queries | CancelQuery)
 }
 
 fn carry_out(
@@ -144,7 +144,8 @@ fn carry_out(
             begin(run, Response::Unchanged, results, memory)?;
             return Ok(Outcome::Started);
         }
-        Request::Tables => Response::Tables(caller.tables()?),
+        Request::Tables { tenant: None } => Response::Tables(caller.tables()?),
+        Request::Tables { tenant: Some(tenant) } => Response::Tables(caller.tables_of(&tenant)?),
         Request::Table { name, known } => {
             caller.table(&name, known)?.map_or(Response::Unchanged, Response::Table)
         }
@@ -159,11 +160,19 @@ fn carry_out(
             let columns: Vec<usize> = columns.into_iter().map(|column| column as usize).collect();
             Response::Statistics(Box::new(caller.known_statistics(&table, &columns)?))
         }
-        Request::Drop { table } => {
-            caller.drop_table(&table)?;
+        Request::Drop { table, tenant } => {
+            match tenant {
+                None => caller.drop_table(&table)?,
+                Some(tenant) => caller.drop_table_of(&tenant, &table)?,
+            }
             Response::Dropped
         }
         Request::Status => Response::Status(caller.status()?),
+        Request::Queries => Response::Queries(caller.queries()?),
+        Request::CancelQuery { id } => {
+            caller.cancel_query(id)?;
+            Response::QueryCancelled
+        }
         other => return Err(Error::invalid(format!("{} does not belong here", other.kind().name()))),
     };
     response.encode().map(Outcome::Answer)

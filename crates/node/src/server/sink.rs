@@ -2,13 +2,16 @@
 
 use super::connection::Connection;
 use super::packing::Packing;
+use super::queries::Listed;
 use arrow_array::RecordBatch;
 use arrow_schema::SchemaRef;
 use farpool_columns::RowGroup;
+use farpool_memory::size_text;
 use farpool_model::{Error, Receipt, Result, ResultForm};
 use farpool_pipeline::{Run, Sink};
 use farpool_wire::{Outgoing, Response};
 use parking_lot::Mutex;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Weak};
 
 /// The stream of a program that runs.
@@ -18,20 +21,35 @@ pub(super) struct StreamSink {
     run: Weak<Run>,
     schema: SchemaRef,
     packing: Packing,
+    /// Bytes of rows that were made so far, and how many may be.
+    bytes: AtomicU64,
+    bytes_max: u64,
+    /// Among the programs that are under way, until it ends.
+    listed: Mutex<Option<Listed>>,
     /// Why a batch could not be sent.
     failure: Mutex<Option<Error>>,
 }
 
 impl StreamSink {
     /// A sink for the batches of `run`, whose client asks for `form`.
-    pub fn new(connection: Arc<Connection>, stream: u32, run: &Arc<Run>, form: ResultForm) -> Self {
+    pub fn new(
+        connection: Arc<Connection>,
+        stream: u32,
+        run: &Arc<Run>,
+        form: ResultForm,
+        listed: Listed,
+    ) -> Self {
         let packing = Packing::new(form, connection.caller.clock().clone());
+        let bytes_max = connection.caller.limits().result_bytes_max.unwrap_or(u64::MAX);
         StreamSink {
             connection,
             stream,
             run: Arc::downgrade(run),
             schema: run.schema().clone(),
             packing,
+            bytes: AtomicU64::new(0),
+            bytes_max,
+            listed: Mutex::new(Some(listed)),
             failure: Mutex::default(),
         }
     }
@@ -42,10 +60,23 @@ impl StreamSink {
         if outbox.with(|lanes| lanes.work(self.stream).is_none()) {
             return;
         }
-        match make() {
+        match make().and_then(|messages| self.count(messages)) {
             Ok(messages) => messages.into_iter().for_each(|message| outbox.push(self.stream, message)),
             Err(error) => self.fail(error),
         }
+    }
+
+    /// # Errors
+    /// `OverLimit` when these are more than the result may have.
+    fn count(&self, messages: Vec<Outgoing>) -> Result<Vec<Outgoing>> {
+        let more: u64 = messages.iter().map(Outgoing::bytes_on_wire).sum();
+        let bytes = self.bytes.fetch_add(more, Relaxed) + more;
+        if bytes <= self.bytes_max {
+            return Ok(messages);
+        }
+        let (most, tenant) = (size_text(self.bytes_max), self.connection.caller.tenant());
+        Err(Error::over_limit(format!("the result of one program may have {most} for tenant {tenant}"))
+            .advise("ask for fewer rows or columns, or have the tenant's result_bytes raised"))
     }
 
     fn fail(&self, error: Error) {
@@ -70,6 +101,7 @@ impl Sink for StreamSink {
     }
 
     fn finish(&self, outcome: Result<Receipt>) {
+        drop(self.listed.lock().take());
         // A result without one of its batches is not a result, even if the program came to its end.
         let failure = self.failure.lock().take();
         match failure.map_or(outcome, Err) {

@@ -11,9 +11,10 @@ use arrow_array::{ArrayRef, Int64Array, RecordBatch, StringArray};
 use farpool_memory::WorkMemory;
 use farpool_model::{
     Aggregate, AggregateFunction, CompareOp, Expr, Literal, LoadMode, NamedExpr, Output, Program, Result,
-    TableInfo, TableName, Value,
+    TableInfo, TableName, TenantName, Value,
 };
-use farpool_node::{Node, NodeConfig, Tokens, server};
+pub use farpool_node::Access;
+use farpool_node::{Node, NodeConfig, Right, server};
 use farpool_transfer::{BatchStream, ClientOptions, Execution, Pool, PoolUrl, RemotePool};
 use futures::StreamExt;
 use std::net::SocketAddr;
@@ -41,16 +42,15 @@ pub struct Server {
 
 impl Server {
     pub async fn start() -> Self {
-        Self::with(256 << 20, None).await
+        Self::with(256 << 20, Access::of_everybody()).await
     }
 
-    pub async fn with(memory_bytes: usize, tokens: Option<&str>) -> Self {
-        Self::at("127.0.0.1:0", memory_bytes, tokens).await
+    pub async fn with(memory_bytes: usize, access: Access) -> Self {
+        Self::at("127.0.0.1:0", memory_bytes, access).await
     }
 
-    pub async fn at(address: &str, memory_bytes: usize, tokens: Option<&str>) -> Self {
-        let tokens = tokens.map(|text| Tokens::parse(text).unwrap());
-        Self::of(address, NodeConfig { memory_bytes, workers: 2, tokens, ..NodeConfig::default() }).await
+    pub async fn at(address: &str, memory_bytes: usize, access: Access) -> Self {
+        Self::of(address, NodeConfig { memory_bytes, workers: 2, access, ..NodeConfig::default() }).await
     }
 
     /// One with so much memory for work.
@@ -99,6 +99,17 @@ impl Server {
     pub fn memory_used(&self) -> u64 {
         self.node.status().memory_bytes_used
     }
+}
+
+/// A token for each tenant, all of which may write.
+pub fn tokens(tokens: &[(&str, &str)]) -> Access {
+    tokens.iter().fold(Access::of_nobody(), |access, (token, name)| {
+        access.with_token(token, tenant(name), Right::Write)
+    })
+}
+
+pub fn tenant(name: &str) -> TenantName {
+    TenantName::new(name).unwrap()
 }
 
 /// Waits until `condition` holds.

@@ -54,6 +54,13 @@ impl FairTree {
         self.members.insert(member, Member { parent, weight, served, charged_ns, queued: false, line, now });
     }
 
+    /// Has what `member` is served from now on count by this weight.
+    pub fn set_weight(&mut self, member: u64, weight: u32) {
+        if let Some(member) = self.members.get_mut(&member) {
+            member.weight = weight.max(1);
+        }
+    }
+
     /// Removes a member that has no members below.
     pub fn remove(&mut self, member: u64) {
         self.set_waiting(member);

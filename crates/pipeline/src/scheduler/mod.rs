@@ -128,6 +128,11 @@ impl Scheduler {
         Arc::new(TenantShare { id, scheduler: self.this.clone() })
     }
 
+    /// Gives a tenant `weight` times what one of weight 1 gets, from now on.
+    pub fn set_weight(&self, tenant: &TenantShare, weight: u32) {
+        self.queue.lock().set_weight(tenant.id, weight);
+    }
+
     /// A share for a client of `tenant`.
     pub fn add_region(&self, tenant: &Arc<TenantShare>) -> Arc<Region> {
         let id = self.queue.lock().add_share(tenant.id, 1);

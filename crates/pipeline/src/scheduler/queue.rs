@@ -92,6 +92,11 @@ impl Queue {
         id
     }
 
+    /// Has a share count by another weight, in both classes.
+    pub fn set_weight(&mut self, id: u64, weight: u32) {
+        self.trees.iter_mut().for_each(|tree| tree.set_weight(id, weight));
+    }
+
     /// Charges a share for work that was done without a task.
     pub fn charge_share(&mut self, id: u64, ns: u64) {
         self.tree(Class::Foreground).charge(id, signed(ns));

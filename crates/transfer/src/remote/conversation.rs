@@ -103,6 +103,8 @@ impl Conversation {
             (Stage::Asked, Drop) => kind == Dropped,
             (Stage::Asked, Statistics) => kind == TableStatistics,
             (Stage::Asked, Status) => kind == StatusInfo,
+            (Stage::Asked, Queries) => kind == QueryList,
+            (Stage::Asked, CancelQuery) => kind == QueryCancelled,
             _ => false,
         }
     }
@@ -157,13 +159,15 @@ mod tests {
     #[test]
     fn each_request_has_its_answers_in_order() {
         use FrameKind::*;
-        let one_answer: [(FrameKind, &[FrameKind]); 6] = [
+        let one_answer: [(FrameKind, &[FrameKind]); 8] = [
             (Prepare, &[Prepared, Error]),
             (Tables, &[TableList, Error]),
             (Table, &[TableInfo, Error, Unchanged]),
             (Drop, &[Dropped, Error]),
             (Statistics, &[Error, TableStatistics]),
             (Status, &[StatusInfo, Error]),
+            (Queries, &[Error, QueryList]),
+            (CancelQuery, &[Error, QueryCancelled]),
         ];
         for (request, answers) in one_answer {
             assert_eq!(followers(&Conversation::new(request)), answers);

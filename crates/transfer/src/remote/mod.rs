@@ -23,8 +23,8 @@ use connection::{Channel, Connection};
 use connector::Tcp;
 use dial::Dialer;
 use farpool_model::{
-    Error, ErrorKind, Expr, LoadMode, Output, Prepared, Program, Result, ResultForm, SchemaFingerprint,
-    Status, TableInfo, TableName, TableStatistics, schema,
+    Error, ErrorKind, Expr, LoadMode, Output, Prepared, Program, QueryInfo, Result, ResultForm,
+    SchemaFingerprint, Status, TableInfo, TableName, TableStatistics, TenantName, limits, schema,
 };
 use farpool_wire::{Request, Response, substrait};
 use memory::Results;
@@ -33,6 +33,7 @@ use std::collections::HashMap;
 use std::fmt;
 use std::sync::{Arc, Weak};
 use std::time::Duration;
+use tokio::time::sleep;
 
 /// What a client tells a node of itself.
 #[derive(Clone, Debug, Default)]
@@ -128,6 +129,22 @@ impl RemotePool {
         }
     }
 
+    /// The tables of a tenant, or the client's own.
+    async fn list(&self, tenant: Option<TenantName>) -> Result<Vec<TableInfo>> {
+        match self.ask_again(&Request::Tables { tenant }, "it listed its tables").await? {
+            Response::Tables(tables) => Ok(tables),
+            other => Err(query::unexpected(other.kind())),
+        }
+    }
+
+    /// Drops a table of a tenant, or the client's own.
+    async fn drop_of(&self, tenant: Option<TenantName>, table: &TableName) -> Result<()> {
+        match self.ask(&Request::Drop { table: table.clone(), tenant }, "it dropped a table").await? {
+            Response::Dropped => Ok(()),
+            other => Err(query::unexpected(other.kind())),
+        }
+    }
+
     /// The plan for `program`, for which the schema of its table must be known.
     async fn plan(&self, program: &Program) -> Result<Vec<u8>> {
         let known = self.schemas.lock().get(&program.table).cloned();
@@ -147,10 +164,16 @@ impl RemotePool {
         })
     }
 
-    /// Has a node run a plan.
+    /// Has a node run a plan, as soon as it has a turn for it.
     async fn start(&self, request: &Request) -> Result<(Prepared, Channel)> {
-        let mut channel = self.open(request, RUNNING).await?;
-        Ok((query::answers(&mut channel).await?, channel))
+        let mut comebacks = 0;
+        loop {
+            let mut channel = self.open(request, RUNNING).await?;
+            match query::answers(&mut channel).await {
+                Ok(prepared) => return Ok((prepared, channel)),
+                Err(error) => come_back(error, &mut comebacks).await?,
+            }
+        }
     }
 
     fn execution(&self, prepared: Arc<Prepared>, channel: Channel, streams_wanted: usize) -> Execution {
@@ -233,15 +256,33 @@ impl Drop for Kept {
 /// What was under way when a node goes away.
 const RUNNING: &str = "a query was running";
 
-/// Has a node run what it keeps.
+/// Has a node run what it keeps, as soon as it has a turn for it.
 async fn start_kept(connection: &Arc<Connection>, request: &Request) -> Result<Channel> {
-    let mut channel = connection.open(request, RUNNING)?;
-    let message = channel.receive().await?;
-    match Response::decode(&message, None)? {
-        Response::Unchanged => Ok(channel),
-        Response::Error(error) => Err(error),
-        other => Err(query::unexpected(other.kind())),
+    let mut comebacks = 0;
+    loop {
+        let mut channel = connection.open(request, RUNNING)?;
+        let message = channel.receive().await?;
+        match Response::decode(&message, None)? {
+            Response::Unchanged => return Ok(channel),
+            Response::Error(error) => come_back(error, &mut comebacks).await?,
+            other => return Err(query::unexpected(other.kind())),
+        }
     }
+}
+
+/// After a request failed: waits for as long as a busy node says, up to so many times; then it may be sent again.
+///
+/// # Errors
+/// `error`, if it says something else or was waited for often enough.
+async fn come_back(error: Error, comebacks: &mut u32) -> Result<()> {
+    if error.kind != ErrorKind::Busy || *comebacks >= limits::RETRIES_MAX {
+        return Err(error);
+    }
+    *comebacks += 1;
+    let (least, most) = (*limits::RETRY_AFTER_MS.start(), *limits::RETRY_AFTER_MS.end());
+    let wait_ms = error.retry_after_ms.unwrap_or(least).clamp(least, most);
+    sleep(Duration::from_millis(wait_ms)).await;
+    Ok(())
 }
 
 /// Sends a request with one answer.
@@ -265,13 +306,13 @@ impl Pool for RemotePool {
     }
 
     async fn tables(&self) -> Result<Vec<TableInfo>> {
-        match self.ask_again(&Request::Tables, "it listed its tables").await? {
-            Response::Tables(tables) => {
-                tables.iter().for_each(|table| self.learn(table));
-                Ok(tables)
-            }
-            other => Err(query::unexpected(other.kind())),
-        }
+        let tables = self.list(None).await?;
+        tables.iter().for_each(|table| self.learn(table));
+        Ok(tables)
+    }
+
+    async fn tables_of(&self, tenant: &TenantName) -> Result<Vec<TableInfo>> {
+        self.list(Some(tenant.clone())).await
     }
 
     async fn table(&self, name: &TableName) -> Result<TableInfo> {
@@ -359,12 +400,26 @@ impl Pool for RemotePool {
     }
 
     async fn drop_table(&self, name: &TableName) -> Result<()> {
-        match self.ask(&Request::Drop { table: name.clone() }, "it dropped a table").await? {
-            Response::Dropped => {
-                self.schemas.lock().remove(name);
-                self.described.lock().remove(name);
-                Ok(())
-            }
+        self.drop_of(None, name).await?;
+        self.schemas.lock().remove(name);
+        self.described.lock().remove(name);
+        Ok(())
+    }
+
+    async fn drop_table_of(&self, tenant: &TenantName, name: &TableName) -> Result<()> {
+        self.drop_of(Some(tenant.clone()), name).await
+    }
+
+    async fn queries(&self) -> Result<Vec<QueryInfo>> {
+        match self.ask_again(&Request::Queries, "it told what is under way").await? {
+            Response::Queries(queries) => Ok(queries),
+            other => Err(query::unexpected(other.kind())),
+        }
+    }
+
+    async fn cancel_query(&self, id: u64) -> Result<()> {
+        match self.ask(&Request::CancelQuery { id }, "it ended a query").await? {
+            Response::QueryCancelled => Ok(()),
             other => Err(query::unexpected(other.kind())),
         }
     }

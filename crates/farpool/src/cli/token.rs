@@ -1,0 +1,108 @@
+//! `farpool token`: makes tokens by which clients are let in.
+
+use super::output::print_text;
+use super::stop::Outcome;
+use clap::Subcommand;
+use farpool::node::Right;
+use farpool::node::access::{EndDate, TokenDigest, new_token, toml_key};
+use farpool::{Error, TenantName};
+
+const EXAMPLES: &str = "\
+Examples:
+  farpool token new --tenant sales --role read --name dashboards --until 2027-03-31
+  farpool token new --tenant sales --role write > token.txt 2>> access.toml
+
+The token goes to standard output, the lines for the file of 'farpool serve --access' to standard error. \
+That file holds the SHA-256 of the token only: whoever loses a token needs another one.
+Clients show it with --token-file FILE or the environment variable FARPOOL_TOKEN.";
+
+/// Make a token by which clients of a memory node are let in
+#[derive(clap::Args, Debug)]
+#[command(after_help = EXAMPLES)]
+pub struct Args {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Subcommand, Debug)]
+enum Command {
+    New(New),
+}
+
+/// Print a new token once, and the lines to paste into the file of who may connect
+#[derive(clap::Args, Debug)]
+#[command(after_help = EXAMPLES)]
+struct New {
+    /// Whose tables it leads to
+    #[arg(long, value_parser = |text: &str| TenantName::new(text))]
+    tenant: TenantName,
+
+    /// read: look at tables and query them; write: also load, change and drop them; admin: also see and stop what
+    /// all tenants do, and drop their tables
+    #[arg(long, value_name = "ROLE")]
+    role: Right,
+
+    /// What it is called in the log and in errors
+    #[arg(long)]
+    name: Option<String>,
+
+    /// The last day on which it is good, by UTC, as in 2027-03-31; or an instant, 2027-03-31T18:00:00Z
+    #[arg(long, value_name = "DATE")]
+    until: Option<EndDate>,
+}
+
+/// Makes and prints a token.
+pub fn run(args: Args) -> Outcome {
+    let Command::New(new) = args.command;
+    let mut random = [0; 32];
+    getrandom::fill(&mut random)
+        .map_err(|error| Error::internal(format!("the system gives no random bytes: {error}")))?;
+    let token = new_token(random);
+    eprint!("{}", new.lines(&token));
+    print_text(&format!("{token}\n"))
+}
+
+impl New {
+    /// What to paste; comments say what else there has to be.
+    fn lines(&self, token: &str) -> String {
+        let tenant = self.tenant.as_str();
+        let mut lines = format!("\n# The file also needs the line [tenant.{}], once.\n", toml_key(tenant));
+        lines.push_str("[[token]]\n");
+        lines.push_str(&format!("tenant = {}\n", quoted(tenant)));
+        if let Some(name) = &self.name {
+            lines.push_str(&format!("name = {}\n", quoted(name)));
+        }
+        lines.push_str(&format!("role = \"{}\"\n", self.role.name()));
+        lines.push_str(&format!("sha256 = \"{}\"\n", TokenDigest::of(token)));
+        if let Some(until) = &self.until {
+            lines.push_str(&format!("until = {until}\n"));
+        }
+        lines
+    }
+}
+
+/// A string as TOML wants it.
+fn quoted(text: &str) -> String {
+    // JSON strings are TOML strings, but for U+007F.
+    serde_json::Value::from(text).to_string().replace('\u{7f}', "\\u007f")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use farpool::node::Access;
+
+    #[test]
+    fn what_is_printed_can_be_pasted() {
+        let names = [None, Some("dash\"boards\\ \u{7f}\n".to_string())];
+        for (index, name) in names.into_iter().enumerate() {
+            let tenant = TenantName::new("a \"b\\").unwrap();
+            let until = (index == 1).then(|| "2027-03-31".parse().unwrap());
+            let new = New { tenant: tenant.clone(), role: Right::Write, name: name.clone(), until };
+            let text = format!("[tenant.{}]\n{}", toml_key(tenant.as_str()), new.lines("s3cret"));
+            let granted = Access::parse(&text).unwrap().admit(Some("s3cret"), 0).unwrap();
+            assert_eq!((granted.tenant, granted.right, granted.name), (tenant, Right::Write, name));
+            assert_eq!(granted.until, until);
+        }
+    }
+}

@@ -1,0 +1,105 @@
+//! Tokens: 256 random bits each, of which a node knows the SHA-256 (FIPS 180-4) only.
+//!
+//! There is nothing to guess in a token, so that its digest needs neither salt nor a slow function.
+
+use farpool_model::{Error, Result};
+use serde::{Deserialize, Deserializer, de};
+use sha2::{Digest, Sha256};
+use std::fmt::{self, Write};
+use subtle::ConstantTimeEq;
+
+/// What tokens begin with, so that people and scanners recognise them.
+pub(super) const PREFIX: &str = "fp_";
+
+/// The SHA-256 of a token.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub struct TokenDigest([u8; 32]);
+
+impl TokenDigest {
+    /// That of a token as a client shows it.
+    pub fn of(token: &str) -> Self {
+        TokenDigest(Sha256::digest(token.as_bytes()).into())
+    }
+
+    /// Reads 64 hexadecimal digits.
+    ///
+    /// # Errors
+    /// `Invalid` for anything else. The text is not repeated: it may be a token.
+    pub fn parse(text: &str) -> Result<Self> {
+        let wrong = || {
+            Error::invalid(
+                "this is not the SHA-256 of a token, which has 64 hexadecimal digits: \
+                 paste what `farpool token new` prints",
+            )
+        };
+        let digits = text.as_bytes();
+        if digits.len() != 64 || !digits.iter().all(u8::is_ascii_hexdigit) {
+            return Err(wrong());
+        }
+        let mut bytes = [0; 32];
+        for (byte, pair) in bytes.iter_mut().zip(digits.chunks_exact(2)) {
+            let pair = std::str::from_utf8(pair).map_err(|_| wrong())?;
+            *byte = u8::from_str_radix(pair, 16).map_err(|_| wrong())?;
+        }
+        Ok(TokenDigest(bytes))
+    }
+
+    /// Equality in time that does not depend on the bytes.
+    pub(super) fn equals(&self, other: &Self) -> bool {
+        self.0.ct_eq(&other.0).into()
+    }
+}
+
+/// The token that these random bytes make.
+pub fn new_token(random: [u8; 32]) -> String {
+    let mut token = PREFIX.to_string();
+    write_hex(&mut token, &random).map(|()| token).unwrap_or_default()
+}
+
+fn write_hex(out: &mut impl Write, bytes: &[u8]) -> fmt::Result {
+    bytes.iter().try_for_each(|byte| write!(out, "{byte:02x}"))
+}
+
+impl fmt::Display for TokenDigest {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write_hex(f, &self.0)
+    }
+}
+
+/// A part is enough to tell digests apart.
+impl fmt::Debug for TokenDigest {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write_hex(f, &self.0[..4])
+    }
+}
+
+impl<'de> Deserialize<'de> for TokenDigest {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let text = String::deserialize(deserializer)?;
+        TokenDigest::parse(&text).map_err(|error| de::Error::custom(error.message))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_digest_is_that_of_the_standard() {
+        let abc = "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad";
+        assert_eq!(TokenDigest::of("abc").to_string(), abc);
+        let read = TokenDigest::parse(&abc.to_uppercase()).unwrap();
+        assert!(read.equals(&TokenDigest::of("abc")) && !read.equals(&TokenDigest::of("abd")));
+    }
+
+    #[test]
+    fn a_token_in_place_of_its_digest_is_not_repeated() {
+        let token = new_token([7; 32]);
+        assert_eq!(token, format!("fp_{}", "07".repeat(32)));
+        for text in [token.as_str(), &"g".repeat(64), "", "+f", &format!("{}é", "a".repeat(62))] {
+            let error = TokenDigest::parse(text).unwrap_err();
+            assert!(error.message.contains("64 hexadecimal digits"), "{error}");
+            assert!(text.len() < 3 || !error.message.contains(text), "{error}");
+        }
+    }
+}

@@ -1,0 +1,75 @@
+//! The log of those who were not let in, which a stranger cannot fill.
+
+use parking_lot::Mutex;
+
+/// Refusals that are logged one by one in each period.
+const LINES_PER_PERIOD: u32 = 20;
+
+/// Nanoseconds of a period: a minute.
+const PERIOD_NS: u64 = 60_000_000_000;
+
+/// See the file's comment.
+#[derive(Debug, Default)]
+pub(super) struct Refusals(Mutex<Period>);
+
+#[derive(Debug, Default)]
+struct Period {
+    began_ns: Option<u64>,
+    lines: u32,
+    kept_back: u64,
+}
+
+/// What to log of one refusal.
+#[derive(Debug, PartialEq, Eq)]
+enum Line {
+    /// It, and how many of the period before were kept back.
+    Whole { kept_back: u64 },
+    /// Nothing.
+    KeptBack,
+}
+
+impl Refusals {
+    /// Logs that `peer` was refused for a reason, when it is `now_ns`, unless many were just before.
+    pub fn log(&self, peer: &str, reason: &str, now_ns: u64) {
+        let Line::Whole { kept_back } = self.0.lock().next(now_ns) else { return };
+        if kept_back > 0 {
+            tracing::warn!(kept_back, "connections were refused that are not listed here");
+        }
+        // Both may have what a peer sent in them.
+        tracing::warn!(?peer, error = ?reason, "a connection was refused");
+    }
+}
+
+impl Period {
+    fn next(&mut self, now_ns: u64) -> Line {
+        let is_over = self.began_ns.is_none_or(|began_ns| now_ns.saturating_sub(began_ns) >= PERIOD_NS);
+        let mut kept_back = 0;
+        if is_over {
+            kept_back = self.kept_back;
+            *self = Period { began_ns: Some(now_ns), lines: 0, kept_back: 0 };
+        }
+        if self.lines < LINES_PER_PERIOD {
+            self.lines += 1;
+            return Line::Whole { kept_back };
+        }
+        self.kept_back += 1;
+        Line::KeptBack
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_flood_makes_a_bounded_number_of_lines() {
+        let mut period = Period::default();
+        let lines = |period: &mut Period, count: u64, from_ns: u64| {
+            (0..count).filter(|index| period.next(from_ns + index) != Line::KeptBack).count()
+        };
+        assert_eq!(lines(&mut period, 1000, 5), LINES_PER_PERIOD as usize);
+        let later = 5 + PERIOD_NS;
+        assert_eq!(period.next(later), Line::Whole { kept_back: 1000 - u64::from(LINES_PER_PERIOD) });
+        assert_eq!(period.next(later), Line::Whole { kept_back: 0 });
+    }
+}

@@ -1,0 +1,107 @@
+//! The table of verbs, walked by clients over TCP: whoever lacks the right is refused, and nobody reaches what another
+//! tenant has but by the verbs that say so.
+
+mod common;
+
+use common::*;
+use farpool_model::{Error, ErrorKind, LoadMode, Result, ResultForm};
+use farpool_node::{Reach, Right, VERBS, Verb};
+use farpool_transfer::{Execution, Pool, RemotePool};
+use std::sync::Arc;
+
+/// Rows that do not fit what a client is sent without reading.
+const MANY: i64 = 400_000;
+
+/// Does what a verb stands for with the table `table`; those that reach all tenants do it with bob's, and with the query
+/// `query` of his.
+async fn exercise(verb: Verb, pool: &RemotePool, table: &str, query: u64) -> Result<()> {
+    match verb {
+        Verb::Describe => pool.table(&name(table)).await.map(drop),
+        Verb::Statistics => pool.statistics(&name(table), Some(&[0])).await.map(drop),
+        Verb::Prepare => {
+            let schema = farpool_model::schema::canonical_schema(&batch(0, 0).schema())?;
+            pool.prepare(&scan(table), &schema).await.map(drop)
+        }
+        Verb::Execute => counted(pool, table, 3).await.map(|(rows, _)| assert_eq!(rows, 3)),
+        Verb::Load => load(pool, table, LoadMode::Append, 1).await.map(drop),
+        Verb::Drop => pool.drop_table(&name(table)).await,
+        Verb::Status => pool.status().await.map(drop),
+        Verb::StatusOfAll => {
+            let status = pool.status().await?;
+            shown(status.tenants.iter().any(|t| t.tenant == "bob"))
+        }
+        Verb::DescribeOfAll => pool.tables_of(&tenant("bob")).await.map(drop),
+        Verb::DropOfAll => pool.drop_table_of(&tenant("bob"), &name("spare")).await,
+        Verb::Queries => pool.queries().await.map(drop),
+        Verb::QueriesOfAll => shown(pool.queries().await?.iter().any(|q| q.tenant == "bob")),
+        Verb::CancelQuery => {
+            let own = stuck(pool, table).await?;
+            let listed = pool.queries().await?;
+            let own_query = listed.iter().find(|q| q.tenant == "ann").expect("it runs");
+            pool.cancel_query(own_query.id).await?;
+            assert_eq!(collect(own).await.unwrap_err().kind, ErrorKind::Cancelled);
+            Ok(())
+        }
+        Verb::CancelQueryOfAll => pool.cancel_query(query).await,
+    }
+}
+
+/// What others do is not shown rather than refused.
+fn shown(is_shown: bool) -> Result<()> {
+    if is_shown { Ok(()) } else { Err(Error::new(ErrorKind::Denied, "not shown")) }
+}
+
+/// A program that is under way for as long as nobody reads its rows.
+async fn stuck(pool: &dyn Pool, table: &str) -> Result<Execution> {
+    pool.execute(&scan(table), 1).await
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn every_verb_takes_its_right_over_tcp() {
+    let mut access = tokens(&[("bobs", "bob")]);
+    for right in Right::ALL {
+        access = access.with_token(right.name(), tenant("ann"), right);
+    }
+    let server = Server::with(256 << 20, access).await;
+    // Packed, all rows would be under way at once.
+    let bob = Arc::new(server.connect_as("bobs").await.unwrap().with_results(ResultForm::Plain));
+    load(&*bob, "large", LoadMode::Create, MANY).await.unwrap();
+    let writer = server.connect_as("write").await.unwrap();
+    for (verb, least, reach) in VERBS {
+        for right in Right::ALL {
+            let what = format!("{verb:?} with {right:?}");
+            if writer.table(&name("own")).await.map_or(true, |own| own.rows != MANY as u64) {
+                load(&writer, "own", LoadMode::Replace, MANY).await.unwrap();
+            }
+            load(&*bob, "others", LoadMode::Replace, 10).await.unwrap();
+            load(&*bob, "spare", LoadMode::Replace, 10).await.unwrap();
+            let running = stuck(&*bob, "large").await.unwrap();
+            let query = bob.queries().await.unwrap()[0].id;
+            let pool = server.connect_as(right.name()).await.unwrap().with_results(ResultForm::Plain);
+            let done = exercise(verb, &pool, "own", query).await;
+            match (right >= least, verb) {
+                (true, _) => assert_eq!(done, Ok(()), "{what}"),
+                // That there is such a query is nobody else's business.
+                (false, Verb::CancelQueryOfAll) => {
+                    assert_eq!(done.unwrap_err().kind, ErrorKind::NotFound, "{what}");
+                }
+                (false, _) => assert_eq!(done.unwrap_err().kind, ErrorKind::Denied, "{what}"),
+            }
+            let names_a_table =
+                !matches!(verb, Verb::Status | Verb::Queries | Verb::CancelQuery) && reach == Reach::Own;
+            if names_a_table && right >= least {
+                let error = exercise(verb, &pool, "others", query).await.unwrap_err();
+                assert_eq!(error.kind, ErrorKind::NotFound, "{what}");
+            }
+            // Nothing of another tenant has gone but by a verb for that.
+            let left = bob.tables().await.unwrap().len();
+            assert_eq!(left, if verb == Verb::DropOfAll && right >= least { 2 } else { 3 }, "{what}");
+            let still_runs = bob.queries().await.unwrap().iter().any(|q| q.id == query);
+            assert_eq!(still_runs, !(verb == Verb::CancelQueryOfAll && right >= least), "{what}");
+            drop(running);
+            while !bob.queries().await.unwrap().is_empty() {
+                tokio::task::yield_now().await;
+            }
+        }
+    }
+}
