@@ -104,7 +104,7 @@ impl Model {
         // Its rows are together in the version, perhaps before and behind those of others.
         let is_own = |rows: &Rows| match mode {
             LoadMode::Append => own.is_empty() || rows.windows(own.len()).any(|part| part == &own[..]),
-            LoadMode::Create | LoadMode::Replace => rows == own,
+            LoadMode::Create | LoadMode::Replace | LoadMode::ReplaceVersion(_) => rows == own,
         };
         state.rows.retain(is_own);
         match state.rows.is_empty() {
@@ -202,6 +202,11 @@ impl Model {
         self.states_within(table, span).iter().any(Option::is_some)
     }
 
+    /// Whether the table was at another version than `version` at some moment of `span`.
+    pub fn had_other_version_within(&self, table: &str, version: Version, span: Span) -> bool {
+        self.states_within(table, span).iter().flatten().any(|state| state.version != version)
+    }
+
     fn begins(&mut self, table: &str, kind: Kind) -> RequestId {
         self.requests.push(Request { table: table.to_string(), kind, is_over: false });
         RequestId(self.requests.len() - 1)
@@ -227,6 +232,9 @@ impl Request {
         match (&self.kind, before) {
             (Kind::Load(LoadMode::Create, Some(rows)), None) => Some(rows.clone()),
             (Kind::Load(LoadMode::Replace, Some(rows)), _) => Some(rows.clone()),
+            (Kind::Load(LoadMode::ReplaceVersion(version), Some(rows)), Some(before)) => {
+                (before.version == *version).then(|| rows.clone())
+            }
             _ => None,
         }
     }

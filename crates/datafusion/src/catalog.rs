@@ -41,6 +41,11 @@ impl PoolSchema {
         PoolSchema { pool, pushdown, meter, sketches, names, known }
     }
 
+    /// The pool.
+    pub(crate) fn pool(&self) -> &Arc<dyn Pool> {
+        &self.pool
+    }
+
     /// Measures the way to the pool, if there is one.
     pub(crate) async fn probe(&self) {
         if self.pool.is_remote() {

@@ -8,6 +8,7 @@
 mod absorb;
 mod calls;
 mod catalog;
+mod changes;
 mod convert;
 mod deadline;
 mod dynamic;
@@ -26,6 +27,7 @@ mod pins;
 mod plan;
 mod prefix;
 mod query;
+mod rows;
 mod session;
 mod sink;
 mod statements;

@@ -8,7 +8,7 @@ use crate::error;
 use crate::table::PoolTable;
 use datafusion::catalog::Session;
 use datafusion::error::Result;
-use farpool_model::{Error, ErrorKind, Program, TableName, schema};
+use farpool_model::{Error, ErrorKind, Program, TableName, Version, schema};
 use farpool_transfer::Handle;
 use parking_lot::Mutex;
 use std::collections::HashMap;
@@ -18,6 +18,10 @@ use tokio::sync::OnceCell;
 
 /// The pool's address, and the table's name.
 type Place = (String, TableName);
+
+fn place(table: &PoolTable) -> Place {
+    (table.pool().url(), table.info().name.clone())
+}
 
 /// The pinned tables of one statement.
 #[derive(Debug, Default)]
@@ -39,6 +43,12 @@ impl Pins {
         self.drifted.load(Ordering::Relaxed)
     }
 
+    /// The version of `table` that the statement reads, once one of its programs was prepared.
+    pub(crate) fn version(&self, table: &PoolTable) -> Option<Version> {
+        let pin = self.tables.lock().get(&place(table)).cloned()?;
+        pin.get().map(|handle| handle.version)
+    }
+
     async fn prepare(&self, table: &PoolTable, program: Program) -> farpool_model::Result<Handle> {
         match self.pinned(table, program).await {
             Err(error) if self.is_last_attempt && error.kind == ErrorKind::Stale => {
@@ -50,8 +60,7 @@ impl Pins {
 
     async fn pinned(&self, table: &PoolTable, program: Program) -> farpool_model::Result<Handle> {
         let info = table.info();
-        let place = (table.pool().url(), info.name.clone());
-        let pin = Arc::clone(self.tables.lock().entry(place).or_default());
+        let pin = Arc::clone(self.tables.lock().entry(place(table)).or_default());
         let mut first = None;
         let newest = Program { version: None, ..program.clone() };
         let pinned = pin.get_or_try_init(|| async {

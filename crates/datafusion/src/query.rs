@@ -1,20 +1,18 @@
 //! One planned statement: its schema, its result, and what it cost.
 
+use crate::changes::Change;
 use crate::deadline::Deadline;
 use crate::error;
 use crate::exec::PoolExec;
+use crate::rows::Rows;
 use crate::session::Session;
 use crate::statements::Statement;
 use arrow_array::RecordBatch;
 use arrow_schema::SchemaRef;
-use datafusion::common::tree_node::{TreeNode, TreeNodeRecursion};
-use datafusion::error::DataFusionError;
-use datafusion::execution::TaskContext;
-use datafusion::execution::session_state::SessionState;
 use datafusion::logical_expr::LogicalPlan;
-use datafusion::physical_plan::{ExecutionPlan, displayable, execute_stream};
+use datafusion::physical_plan::displayable;
 use datafusion::prelude::SessionContext;
-use farpool_model::{Error, Receipt, Result, TableName};
+use farpool_model::{Error, Receipt, Result, TableName, limits};
 use farpool_transfer::{BatchStream, Pool};
 use futures::{StreamExt, TryStreamExt};
 use parking_lot::Mutex;
@@ -40,7 +38,7 @@ struct State {
 #[derive(Clone)]
 pub(crate) enum Planned {
     /// A plan for rows.
-    Rows(Arc<dyn ExecutionPlan>, Arc<TaskContext>),
+    Rows(Rows),
     /// A statement that changes something, when it is run.
     Command(Command),
 }
@@ -52,6 +50,8 @@ pub(crate) enum Command {
     Plan(SessionContext, LogicalPlan),
     /// Drops a table of a pool.
     DropTable(Arc<dyn Pool>, TableName),
+    /// Changes one.
+    Change(Change),
 }
 
 impl fmt::Debug for Query {
@@ -61,12 +61,6 @@ impl fmt::Debug for Query {
 }
 
 impl Planned {
-    /// The plan for the rows of `plan`.
-    pub(crate) async fn rows(state: SessionState, plan: &LogicalPlan) -> Result<Self, DataFusionError> {
-        let physical = state.create_physical_plan(plan).await?;
-        Ok(Planned::Rows(physical, state.task_ctx()))
-    }
-
     /// Whether a program is part of it, which its pool has looked at.
     pub(crate) fn asks_a_pool(&self) -> bool {
         !self.programs(|_| ()).is_empty()
@@ -74,33 +68,32 @@ impl Planned {
 
     fn schema(&self) -> SchemaRef {
         match self {
-            Planned::Rows(plan, _) => plan.schema(),
+            Planned::Rows(rows) => rows.schema(),
+            Planned::Command(Command::Change(change)) => change.schema(),
             Planned::Command(Command::Plan(_, plan)) => Arc::clone(plan.schema().inner()),
             Planned::Command(Command::DropTable(..)) => Arc::new(arrow_schema::Schema::empty()),
         }
     }
 
-    /// What `f` says of each program.
-    fn programs<T>(&self, f: impl Fn(&PoolExec) -> T) -> Vec<T> {
+    /// The plans for rows that are part of it.
+    fn rows(&self) -> Vec<&Rows> {
         match self {
-            Planned::Rows(plan, _) => programs(plan, f),
+            Planned::Rows(rows) => vec![rows],
+            Planned::Command(Command::Change(change)) => change.rows(),
             Planned::Command(_) => Vec::new(),
         }
+    }
+
+    /// What `f` says of each program.
+    fn programs<T>(&self, f: impl Fn(&PoolExec) -> T) -> Vec<T> {
+        self.rows().into_iter().flat_map(|rows| rows.programs(&f)).collect()
     }
 
     /// Runs it. Dropping the stream cancels the programs at the pool.
     async fn start(&self) -> Result<BatchStream> {
         match self {
-            Planned::Rows(plan, context) => {
-                let guard = CancelOnDrop(Arc::clone(plan));
-                let batches = execute_stream(Arc::clone(plan), Arc::clone(context)).map_err(error::unwrap)?;
-                let batches = batches.map_err(error::unwrap);
-                Ok(batches
-                    .inspect(move |_| {
-                        let _ = &guard;
-                    })
-                    .boxed())
-            }
+            Planned::Rows(rows) => rows.start(),
+            Planned::Command(Command::Change(change)) => change.run().await,
             Planned::Command(Command::Plan(context, plan)) => {
                 let frame = context.execute_logical_plan(plan.clone()).await.map_err(error::unwrap)?;
                 let batches = frame.execute_stream().await.map_err(error::unwrap)?;
@@ -121,20 +114,28 @@ impl State {
 
     /// The first batch of what was started, and the others; of what is planned once more, if the first was lost.
     async fn first(&self, started: Result<BatchStream>) -> Result<(Option<RecordBatch>, BatchStream)> {
-        match first(started).await {
-            Err(error) if error::is_gone(&error) && self.may_be_repeated() => {
-                let planned = self.session.plan_again(&self.statement).await?;
-                error::same_columns(&self.planned().schema(), &planned.schema())?;
-                *self.planned.lock() = planned;
-                first(self.planned().start().await).await
+        let mut outcome = first(started).await;
+        for _ in 0..self.repetitions_max() {
+            match &outcome {
+                Err(error) if error::is_gone(error) => {}
+                _ => break,
             }
-            outcome => outcome,
+            let planned = self.session.plan_again(&self.statement).await?;
+            error::same_columns(&self.planned().schema(), &planned.schema())?;
+            *self.planned.lock() = planned.clone();
+            outcome = first(planned.start().await).await;
         }
+        outcome
     }
 
-    /// Whether nothing has happened when it fails before its first batch. Rows that are inserted are there once all are.
-    fn may_be_repeated(&self) -> bool {
-        !matches!(*self.planned.lock(), Planned::Command(Command::DropTable(..)))
+    /// How often it may be planned again when it fails before its first batch, because nothing has happened then. Rows
+    /// that are inserted are there once all are.
+    fn repetitions_max(&self) -> usize {
+        match *self.planned.lock() {
+            Planned::Command(Command::DropTable(..)) => 0,
+            Planned::Command(Command::Change(_)) => limits::CHANGE_REPETITIONS_MAX,
+            _ => 1,
+        }
     }
 }
 
@@ -194,7 +195,10 @@ impl Query {
     /// What runs at the pool, with the pool's answers, and what remains here.
     pub fn explain(&self) -> String {
         let planned = self.state.planned();
-        let Planned::Rows(plan, _) = &planned else { return "nothing is computed\n".to_string() };
+        let rows = planned.rows();
+        if rows.is_empty() {
+            return "nothing is computed\n".to_string();
+        }
         let mut text = String::new();
         let programs = planned.programs(PoolExec::explain);
         text.push_str(if programs.is_empty() { "Nothing runs at a pool.\n" } else { "At the pool:\n" });
@@ -204,8 +208,10 @@ impl Query {
             });
         }
         text.push_str("Here:\n");
-        for line in displayable(plan.as_ref()).indent(false).to_string().lines() {
-            let _ = writeln!(text, "  {line}");
+        for rows in rows {
+            for line in displayable(rows.operators().as_ref()).indent(false).to_string().lines() {
+                let _ = writeln!(text, "  {line}");
+            }
         }
         text
     }
@@ -214,10 +220,10 @@ impl Query {
     pub fn outcome(&self) -> String {
         let planned = self.state.planned();
         let programs: String = planned.programs(PoolExec::outcome).into_iter().flatten().collect();
-        match &planned {
-            Planned::Rows(plan, _) => programs + &crate::joins::outcomes(plan),
-            Planned::Command(_) => programs,
-        }
+        planned
+            .rows()
+            .into_iter()
+            .fold(programs, |text, rows| text + &crate::joins::outcomes(rows.operators()))
     }
 
     /// What the programs of the query cost, those that have ended.
@@ -225,27 +231,5 @@ impl Query {
         let mut total = Receipt::default();
         self.state.planned().programs(PoolExec::receipt).iter().for_each(|receipt| total.merge(receipt));
         total
-    }
-}
-
-/// What `f` says of each program of `plan`.
-fn programs<T>(plan: &Arc<dyn ExecutionPlan>, f: impl Fn(&PoolExec) -> T) -> Vec<T> {
-    let mut found = Vec::new();
-    let visited = plan.apply(|node| {
-        if let Some(program) = node.downcast_ref::<PoolExec>() {
-            found.push(f(program));
-        }
-        Ok(TreeNodeRecursion::Continue)
-    });
-    debug_assert!(visited.is_ok(), "the visitor cannot fail");
-    found
-}
-
-/// Ends the programs of a plan whose result nobody reads any more.
-struct CancelOnDrop(Arc<dyn ExecutionPlan>);
-
-impl Drop for CancelOnDrop {
-    fn drop(&mut self) {
-        programs(&self.0, PoolExec::cancel);
     }
 }

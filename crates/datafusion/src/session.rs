@@ -1,6 +1,7 @@
 //! A session: its settings, its pools, and the way from a statement to a plan.
 
 use crate::catalog::{Home, PoolSchema};
+use crate::changes;
 use crate::deadline::Deadline;
 use crate::error;
 use crate::file::{self, FileOpener};
@@ -9,14 +10,17 @@ use crate::memory::EngineMemory;
 use crate::pins::Pins;
 use crate::plan::PoolPlanner;
 use crate::query::{Command, Planned, Query};
+use crate::rows::Rows;
 use crate::statements::Statement;
-use datafusion::catalog::{CatalogProvider, MemoryCatalogProvider};
-use datafusion::common::TableReference;
+use crate::table::PoolTable;
+use datafusion::catalog::{CatalogProvider, MemoryCatalogProvider, SchemaProvider};
+use datafusion::common::{TableReference, not_impl_err};
+use datafusion::datasource::source_as_provider;
 use datafusion::error::DataFusionError;
 use datafusion::execution::SessionStateBuilder;
 use datafusion::execution::runtime_env::{RuntimeEnv, RuntimeEnvBuilder};
 use datafusion::execution::session_state::SessionState;
-use datafusion::logical_expr::{DdlStatement, LogicalPlan, Statement as LogicalStatement};
+use datafusion::logical_expr::{DdlStatement, LogicalPlan, Statement as LogicalStatement, WriteOp};
 use datafusion::prelude::{SessionConfig, SessionContext};
 use datafusion::sql::parser::Statement as DfStatement;
 use datafusion::sql::sqlparser::ast::Statement as SqlStatement;
@@ -203,7 +207,26 @@ impl Session {
         match plan {
             LogicalPlan::Statement(LogicalStatement::Execute(_)) => {
                 let frame = self.context.execute_logical_plan(plan).await?;
-                Planned::rows(state, frame.logical_plan()).await
+                Box::pin(self.planned(state, frame.logical_plan().clone())).await
+            }
+            LogicalPlan::Ddl(DdlStatement::CreateMemoryTable(create)) => match self.pool_for(&create.name)? {
+                Some(pool) => {
+                    let change = changes::create(&state, pool, &create).await?;
+                    Ok(Planned::Command(Command::Change(change)))
+                }
+                // It reads tables, each in one version.
+                None => {
+                    let plan = LogicalPlan::Ddl(DdlStatement::CreateMemoryTable(create));
+                    Ok(Planned::Command(Command::Plan(SessionContext::new_with_state(state), plan)))
+                }
+            },
+            LogicalPlan::Dml(dml) if !matches!(dml.op, WriteOp::Insert(_)) => {
+                let provider = source_as_provider(&dml.target)?;
+                let Some(table) = provider.downcast_ref::<PoolTable>() else {
+                    return not_impl_err!("{} of what is not a table of a pool", dml.op.name());
+                };
+                let change = changes::change(&state, &dml, table.clone()).await?;
+                Ok(Planned::Command(Command::Change(change)))
             }
             LogicalPlan::Ddl(DdlStatement::DropTable(drop)) => match self.pool_table(&drop.name).await? {
                 Some((pool, name)) => Ok(Planned::Command(Command::DropTable(pool, name))),
@@ -212,15 +235,28 @@ impl Session {
                     Ok(Planned::Command(Command::Plan(self.context.clone(), plan)))
                 }
             },
-            // It reads tables, each in one version.
-            LogicalPlan::Ddl(DdlStatement::CreateMemoryTable(_)) => {
-                let context = SessionContext::new_with_state(state);
-                Ok(Planned::Command(Command::Plan(context, plan)))
-            }
             LogicalPlan::Ddl(_) | LogicalPlan::Statement(_) => {
                 Ok(Planned::Command(Command::Plan(self.context.clone(), plan)))
             }
-            plan => Planned::rows(state, &plan).await,
+            plan => Rows::plan(&state, &plan).await.map(Planned::Rows),
+        }
+    }
+
+    /// The pool in which a table called `name` is made; none if there is no pool.
+    fn pool_for(&self, name: &TableReference) -> Result<Option<Arc<dyn Pool>>, DataFusionError> {
+        match name.catalog() {
+            Some(catalog) if catalog != HOME => {
+                let catalog = self.context.catalog(catalog);
+                let schema = catalog.and_then(|c| c.schema(name.schema().unwrap_or(SCHEMA)));
+                let pool = schema.as_ref().and_then(|s| s.downcast_ref::<PoolSchema>());
+                Ok(pool.map(|pool| Arc::clone(pool.pool())))
+            }
+            _ if self.home.table_exist(name.table()) => {
+                let message = format!("there is a view or table of the session named {}", name.table());
+                let error = Error::new(ErrorKind::Exists, message);
+                Err(error::wrap(error.advise("choose another name, or drop it first")))
+            }
+            _ => Ok(self.home.pools().first().map(|pool| Arc::clone(pool.pool()))),
         }
     }
 

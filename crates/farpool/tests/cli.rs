@@ -101,6 +101,22 @@ fn a_statement_that_takes_longer_than_it_may_is_ended() {
 }
 
 #[test]
+fn tables_can_be_made_and_changed_without_a_node() {
+    let folder = folder();
+    let file = trips_csv(folder.path(), "trips.csv", 1000);
+    let sql = format!(
+        "create table d as select * from '{}'; delete from d where true is not null; \
+         create table e as select i, i % 2 as odd from generate_series(1, 10) g(i); \
+         update e set i = 0 where odd = 1; select (select count(*) from d) as d, sum(i) as e from e",
+        file.display()
+    );
+    assert_eq!(
+        farpool(&["sql", "--format", "csv", "-c", &sql]).ok(),
+        "count\n1000\n\ncount\n5\n\nd,e\n0,30\n"
+    );
+}
+
+#[test]
 fn csv_has_a_header_even_without_rows() {
     assert_eq!(sql_csv("select 1 as a, 'x,\"y\"' as b, NULL as c"), "a,b,c\n1,\"x,\"\"y\"\"\",\n");
     assert_eq!(sql_csv("select 1 as a where false"), "a\n");

@@ -338,3 +338,10 @@ const _: () = assert!(TAP_COLUMNS_MAX <= COLUMNS_MAX && TAP_MOMENT_COLUMNS_MAX <
 const _: () = assert!(MOMENT_COLUMNS_MAX <= COLUMNS_MAX && COLUMNS_MAX <= LISTED_COLUMNS_MAX);
 const _: () = assert!(PAGE_BYTES.is_power_of_two() && PAGE_BYTES <= RESULT_BYTES_MAX);
 const _: () = assert!(ROW_GROUP_ROWS <= u32::MAX as usize);
+
+/// Values that a subquery in the condition of a change may give. They are sent to the pool as a list, within the bound
+/// of a plan's size.
+pub const CHANGE_VALUES_MAX: usize = 10_000;
+
+/// How often a change is planned again because others changed its table meanwhile.
+pub const CHANGE_REPETITIONS_MAX: usize = 16;

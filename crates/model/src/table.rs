@@ -114,4 +114,6 @@ pub enum LoadMode {
     Append,
     /// Take the place of the table.
     Replace,
+    /// Take the place of the table if it is at this version when all rows are there; refuse as `Stale` if not.
+    ReplaceVersion(Version),
 }

@@ -123,6 +123,8 @@ pub struct LoadBegin {
     pub schema: Vec<u8>,
     #[prost(uint64, optional, tag = "4")]
     pub rows_hint: Option<u64>,
+    #[prost(uint64, optional, tag = "5")]
+    pub version: Option<u64>,
 }
 
 /// How far an operator is carried out.

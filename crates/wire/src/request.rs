@@ -170,12 +170,16 @@ impl Request {
             Request::Table { name, known } => write_name(name, *known, None),
             Request::Drop { table, tenant } => write_name(table, None, tenant.clone()),
             Request::Statistics { table, columns } => write_statistics_request(table, columns.as_deref())?,
-            Request::LoadBegin { table, mode, schema, rows_hint } => body(&proto::LoadBegin {
-                table: table.as_str().to_string(),
-                mode: mode_number(*mode).into(),
-                schema: batch::encode_schema(schema)?.to_vec(),
-                rows_hint: *rows_hint,
-            }),
+            Request::LoadBegin { table, mode, schema, rows_hint } => {
+                let (mode, version) = write_mode(*mode);
+                body(&proto::LoadBegin {
+                    table: table.as_str().to_string(),
+                    mode: mode.into(),
+                    schema: batch::encode_schema(schema)?.to_vec(),
+                    rows_hint: *rows_hint,
+                    version,
+                })
+            }
             Request::CancelQuery { id } => body(&proto::CancelQuery { id: *id }),
             Request::Cancel | Request::LoadEnd | Request::Status | Request::Queries => Bytes::new(),
             Request::Ping | Request::Pong => Bytes::new(),
@@ -358,13 +362,15 @@ fn check_columns(columns: &[u32]) -> Result<()> {
 
 fn read_load_begin(body: &Bytes) -> Result<Request> {
     let begin: proto::LoadBegin = read(body)?;
-    let mode = match begin.mode() {
-        proto::LoadMode::Create => LoadMode::Create,
-        proto::LoadMode::Append => LoadMode::Append,
-        proto::LoadMode::Replace => LoadMode::Replace,
-        proto::LoadMode::Unspecified => {
+    let mode = match (begin.mode(), begin.version) {
+        (proto::LoadMode::Create, None) => LoadMode::Create,
+        (proto::LoadMode::Append, None) => LoadMode::Append,
+        (proto::LoadMode::Replace, None) => LoadMode::Replace,
+        (proto::LoadMode::Replace, Some(version)) => LoadMode::ReplaceVersion(Version(version)),
+        (proto::LoadMode::Unspecified, _) => {
             return Err(Error::invalid(format!("load mode {} does not exist", begin.mode)));
         }
+        (_, Some(_)) => return Err(Error::invalid("only a load that replaces a table names its version")),
     };
     Ok(Request::LoadBegin {
         table: TableName::new(begin.table)?,
@@ -374,10 +380,12 @@ fn read_load_begin(body: &Bytes) -> Result<Request> {
     })
 }
 
-fn mode_number(mode: LoadMode) -> proto::LoadMode {
+/// The number of a mode, and the version that it names.
+fn write_mode(mode: LoadMode) -> (proto::LoadMode, Option<u64>) {
     match mode {
-        LoadMode::Create => proto::LoadMode::Create,
-        LoadMode::Append => proto::LoadMode::Append,
-        LoadMode::Replace => proto::LoadMode::Replace,
+        LoadMode::Create => (proto::LoadMode::Create, None),
+        LoadMode::Append => (proto::LoadMode::Append, None),
+        LoadMode::Replace => (proto::LoadMode::Replace, None),
+        LoadMode::ReplaceVersion(version) => (proto::LoadMode::Replace, Some(version.0)),
     }
 }

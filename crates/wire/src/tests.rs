@@ -89,6 +89,12 @@ fn every_request_round_trips() {
         Request::LoadBegin {
             table: name("ü"), mode: LoadMode::Append, schema: schema(), rows_hint: Some(0)
         },
+        Request::LoadBegin {
+            table: name("t"),
+            mode: LoadMode::ReplaceVersion(Version(u64::MAX)),
+            schema: schema(),
+            rows_hint: None,
+        },
         Request::LoadBatch(rows()),
         Request::LoadEnd,
         Request::Drop { table: name("t"), tenant: None },

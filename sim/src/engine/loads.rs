@@ -66,7 +66,12 @@ impl Engine {
         rows_max: usize,
         first: u64,
     ) -> Checked<String> {
-        let id = self.shared.lock().models[self.tenant].load_begins(table, mode);
+        let (id, mode) = {
+            let model = &mut self.shared.lock().models[self.tenant];
+            let newest = model.newest(table).filter(|_| mode == LoadMode::Replace && random.chance(50));
+            let mode = newest.map_or(mode, |newest| LoadMode::ReplaceVersion(newest.version));
+            (model.load_begins(table, mode), mode)
+        };
         let (shared, tenant) = (self.shared.clone(), self.tenant);
         let batches_left = random.magnitude(8);
         let fails = batches_left > 0 && random.chance(10);
@@ -109,8 +114,15 @@ impl Engine {
                 ErrorKind::Exists => {
                     mode == LoadMode::Create && state.models[self.tenant].was_there_within(table, span)
                 }
+                ErrorKind::Stale => match mode {
+                    LoadMode::ReplaceVersion(version) => {
+                        state.models[self.tenant].had_other_version_within(table, version, span)
+                    }
+                    _ => false,
+                },
                 ErrorKind::NotFound => {
-                    mode == LoadMode::Append && state.models[self.tenant].was_absent_within(table, span)
+                    matches!(mode, LoadMode::Append | LoadMode::ReplaceVersion(_))
+                        && state.models[self.tenant].was_absent_within(table, span)
                 }
                 _ => false,
             }

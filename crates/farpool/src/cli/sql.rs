@@ -7,7 +7,8 @@ use super::stop::{Outcome, Stop, file_error};
 use super::terminal::printable_lines;
 use farpool::model::limits;
 use farpool::{
-    ClientOptions, Error, PoolUrl, Receipt, ResultForm, Session, SessionOptions, Statement, WorkMemory,
+    ClientOptions, EmbeddedPool, Error, PoolUrl, Receipt, ResultForm, Session, SessionOptions, Statement,
+    WorkMemory,
 };
 use futures::StreamExt;
 use std::fs::File;
@@ -78,7 +79,7 @@ pub struct Args {
     #[arg(long, value_name = "FILE")]
     receipt: Option<PathBuf>,
 
-    /// Memory for files that are queried [default: half of what the machine has]
+    /// Memory for files that are queried; tables that are made without --pool may take as much again [default: half of what the machine has]
     #[arg(long, value_name = "SIZE", value_parser = size::parse)]
     memory: Option<usize>,
 
@@ -97,8 +98,9 @@ pub fn run(args: Args) -> Outcome {
         let statements = statements(&texts)?;
         let session = open_session(&args).await?;
         let mut receipt = Receipt::default();
-        for (index, statement) in statements.iter().enumerate() {
-            run_statement(&session, statement, &args, index == 0, &mut receipt).await?;
+        let mut is_first = true;
+        for statement in &statements {
+            is_first &= !run_statement(&session, statement, &args, is_first, &mut receipt).await?;
         }
         receipt_file.map_or(Ok(()), |file| file.write(&receipt))
     })
@@ -152,8 +154,14 @@ async fn open_session(args: &Args) -> Outcome<Session> {
         let pool = farpool::connect_for(&url.to_string(), options, args.results).await?;
         session.register_pool("farpool", pool).await?;
     }
-    let files = farpool::QueryFiles::new(args.memory.unwrap_or_else(farpool::memory_bytes_default));
-    let files = files.with_work_memory(work).on_load(|label, load| Box::new(super::load::watch(label, load)));
+    let memory_bytes = args.memory.unwrap_or_else(farpool::memory_bytes_default);
+    if args.pool.is_none() {
+        // For the tables that statements make.
+        let own = EmbeddedPool::open_within(memory_bytes, work.clone())?;
+        session.register_pool("farpool", own).await?;
+    }
+    let files = farpool::QueryFiles::new(memory_bytes).with_work_memory(work);
+    let files = files.on_load(|label, load| Box::new(super::load::watch(label, load)));
     session.set_file_opener(Arc::new(files));
     Ok(session)
 }
@@ -166,13 +174,14 @@ fn work_bytes(args: &Args) -> usize {
     })
 }
 
+/// Runs a statement, and says whether it has a result, which `is_first` says nothing was printed before.
 async fn run_statement(
     session: &Session,
     statement: &Statement,
     args: &Args,
-    first: bool,
+    is_first: bool,
     receipt: &mut Receipt,
-) -> Outcome {
+) -> Outcome<bool> {
     let start = Instant::now();
     let query = session.sql(statement.clone()).await.map_err(|error| advise(error, args))?;
     if args.explain {
@@ -182,7 +191,7 @@ async fn run_statement(
     let schema = query.schema().clone();
     let mut rows = 0;
     if !schema.fields().is_empty() {
-        let mut writer = output::writer(args.format, &schema, first)?;
+        let mut writer = output::writer(args.format, &schema, is_first)?;
         while let Some(batch) = batches.next().await {
             let batch = batch?;
             rows += batch.num_rows();
@@ -199,7 +208,7 @@ async fn run_statement(
         let rows = size::counted(farpool::model::cast::u64_from(rows), "row");
         eprintln!("({rows}, {})", size::duration(start.elapsed()));
     }
-    Ok(())
+    Ok(!schema.fields().is_empty())
 }
 
 /// Without a node, the tables are the files that a statement names.

@@ -210,7 +210,8 @@ impl Load {
     /// [`Load::push`], and so is done what [`Load::profile_before`] has.
     ///
     /// # Errors
-    /// As [`Load::push`]; `Exists` when a table to be created was created by another load meanwhile;
+    /// As [`Load::push`]; `Exists` when a table to be created was created by another load meanwhile; `Stale` when the
+    /// version to be replaced was;
     /// `NotFound` or `Invalid` when the table to append to was dropped or got other columns meanwhile.
     pub fn commit(mut self) -> Result<TableInfo> {
         self.check()?;
@@ -224,7 +225,7 @@ impl Load {
         }
         match self.mode {
             LoadMode::Append => self.append(Box::new(|| {}))?.commit(),
-            LoadMode::Create | LoadMode::Replace => self.publish(),
+            LoadMode::Create | LoadMode::Replace | LoadMode::ReplaceVersion(_) => self.publish(),
         }
     }
 
@@ -251,7 +252,12 @@ impl Load {
     pub fn publish(self) -> Result<TableInfo> {
         self.check_encoded()?;
         let Load { catalog, tenant, name, mode, builder, encoder, tap, .. } = self;
-        let expected = if mode == LoadMode::Create { Expected::Nothing } else { Expected::Anything };
+        let expected = match mode {
+            LoadMode::Append => return Err(Error::internal("an append is not published by itself")),
+            LoadMode::Create => Expected::Nothing,
+            LoadMode::Replace => Expected::Anything,
+            LoadMode::ReplaceVersion(version) => Expected::Version(version),
+        };
         let tapped = tap.map(|tap| Tapped { tap, before: None, encoder });
         let table = catalog.holding(&tenant, builder.finish()?)?;
         catalog.put(&tenant, &name, table, tapped, expected)

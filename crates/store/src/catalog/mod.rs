@@ -98,6 +98,7 @@ impl Tapped {
 enum Expected {
     Anything,
     Nothing,
+    Version(Version),
 }
 
 impl Catalog {
@@ -187,7 +188,8 @@ impl Catalog {
     /// be refused early.
     ///
     /// # Errors
-    /// `Exists` to create a table that there is; `NotFound` to append to one that there is not; `Invalid`
+    /// `Exists` to create a table that there is; `NotFound` to append to one that there is not, or to replace a version
+    /// of it, and `Stale` if it has another; `Invalid`
     /// when a column's type is not held, or for an append to a table with other columns; `OverLimit` when
     /// the tenant has too many tables.
     pub fn begin_load(
@@ -204,6 +206,9 @@ impl Catalog {
                 LoadMode::Append => Some(tenants.current(tenant, name)?.table.clone()),
                 LoadMode::Create => tenants.check(tenant, name, Expected::Nothing).map(|()| None)?,
                 LoadMode::Replace => tenants.check(tenant, name, Expected::Anything).map(|()| None)?,
+                LoadMode::ReplaceVersion(version) => {
+                    tenants.check(tenant, name, Expected::Version(version)).map(|()| None)?
+                }
             }
         };
         Load::begin(self.clone(), tenant.clone(), name.clone(), schema, mode, rows_hint, base)
@@ -343,7 +348,13 @@ impl Tenants {
                 Err(Error::new(ErrorKind::Exists, format!("there is a table {:?} already", name.as_str()))
                     .advise("choose another name, or replace it (--replace) or append to it (--append)"))
             }
-            (Expected::Anything, Some(_)) => Ok(()),
+            (Expected::Version(version), Some(current)) if current.version != version => {
+                let (name, now) = (name.as_str(), current.version);
+                let message = format!("table {name:?} is at version {now}, not {version}");
+                Err(Error::new(ErrorKind::Stale, message).advise("try again"))
+            }
+            (Expected::Version(_), None) => self.current(tenant, name).map(|_| ()),
+            (Expected::Anything | Expected::Version(_), Some(_)) => Ok(()),
             (Expected::Anything | Expected::Nothing, None) => self.check_count(tenant),
         }
     }

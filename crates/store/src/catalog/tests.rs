@@ -148,6 +148,28 @@ fn create_append_replace_drop() {
 }
 
 #[test]
+fn a_version_is_replaced_only_while_it_stands() {
+    let catalog = roomy();
+    let first = load(&catalog, "t", LoadMode::Create, 0..10).unwrap().version;
+    let second = load(&catalog, "t", LoadMode::ReplaceVersion(first), 5..7).unwrap().version;
+    assert_eq!(ids(&catalog, "t"), [5, 6]);
+    let refused = load(&catalog, "t", LoadMode::ReplaceVersion(first), 0..1).unwrap_err();
+    assert_eq!(refused.kind, ErrorKind::Stale, "{refused}");
+    assert!(refused.message.contains(&format!("at version {second}, not {first}")), "{refused}");
+
+    // Others are faster.
+    let mut late = begin(&catalog, "t", LoadMode::ReplaceVersion(second)).unwrap();
+    late.push(&batch(0..1)).unwrap();
+    load(&catalog, "t", LoadMode::Append, 7..8).unwrap();
+    assert_eq!(late.commit().unwrap_err().kind, ErrorKind::Stale);
+    assert_eq!(ids(&catalog, "t"), [5, 6, 7]);
+
+    catalog.drop_table(&tenant(), &name("t")).unwrap();
+    let gone = load(&catalog, "t", LoadMode::ReplaceVersion(second), 0..1).unwrap_err();
+    assert_eq!(gone.kind, ErrorKind::NotFound, "{gone}");
+}
+
+#[test]
 fn names_that_are_not_found_bring_the_closest() {
     let catalog = roomy();
     let orders = name("ordres");

@@ -1,0 +1,333 @@
+//! Statements that change tables of a pool: CREATE TABLE, UPDATE, DELETE and TRUNCATE.
+//!
+//! A change reads one version of its table, and what it makes stands only if the table is still at that version when
+//! all rows are there. If others were faster, the statement is planned once more, on their version.
+//!
+//! Invariant: every row of the version is either changed or kept. Both kinds are read by a program of their own, so
+//! that a condition has to give the same each time: what a subquery gives is therefore computed once, before, and
+//! functions that differ from call to call are refused.
+
+mod subqueries;
+
+use crate::error;
+use crate::pins::Pins;
+use crate::rows::Rows;
+use crate::table::PoolTable;
+use arrow_array::cast::AsArray;
+use arrow_array::types::Int64Type;
+use arrow_array::{ArrayRef, RecordBatch, UInt64Array};
+use arrow_schema::{DataType, Field, Schema, SchemaRef};
+use datafusion::common::not_impl_err;
+use datafusion::error::Result;
+use datafusion::execution::session_state::SessionState;
+use datafusion::functions_aggregate::expr_fn::count;
+use datafusion::logical_expr::{
+    CreateMemoryTable, DmlStatement, Expr, Filter, LogicalPlan, LogicalPlanBuilder, Projection, WriteOp, lit,
+};
+use farpool_model::{Error, ErrorKind, LoadMode, TableName, Version, cast};
+use farpool_transfer::{BatchStream, Pool};
+use futures::{StreamExt, TryStreamExt, stream};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+/// A planned change.
+#[derive(Clone)]
+pub(crate) enum Change {
+    /// A table that was not there, or takes the place of one.
+    Create { pool: Arc<dyn Pool>, name: TableName, schema: SchemaRef, mode: LoadMode, rows: Rows },
+    /// Nothing is to be done.
+    Nothing,
+    /// A version of a table without rows.
+    Empty(PoolTable),
+    /// A version of a table in which some rows are others, or missing.
+    Rewrite(Box<Rewrite>),
+}
+
+/// See [`Change::Rewrite`].
+#[derive(Clone)]
+pub(crate) struct Rewrite {
+    table: PoolTable,
+    /// That which is read.
+    version: Version,
+    changed: Changed,
+    /// `None` if every row is changed.
+    kept: Option<Rows>,
+}
+
+/// The rows for which the condition holds.
+#[derive(Clone)]
+enum Changed {
+    /// As they are to be.
+    Updated(Rows),
+    /// They only count.
+    Deleted(Rows),
+}
+
+/// Plans CREATE TABLE in `pool`.
+pub(crate) async fn create(
+    state: &SessionState,
+    pool: Arc<dyn Pool>,
+    create: &CreateMemoryTable,
+) -> Result<Change> {
+    if create.temporary {
+        return not_impl_err!("temporary tables");
+    }
+    if create.constraints.iter().next().is_some() {
+        return not_impl_err!("constraints on the tables of a pool, such as PRIMARY KEY");
+    }
+    if !create.column_defaults.is_empty() {
+        return not_impl_err!("defaults of columns of the tables of a pool");
+    }
+    let name = TableName::new(create.name.table()).map_err(error::wrap)?;
+    let exists = match pool.table(&name).await {
+        Ok(_) => true,
+        Err(error) if error.kind == ErrorKind::NotFound => false,
+        Err(error) => return Err(error::wrap(error)),
+    };
+    if exists && create.if_not_exists {
+        return Ok(Change::Nothing);
+    }
+    let mode = if create.or_replace { LoadMode::Replace } else { LoadMode::Create };
+    let schema = create.input.schema().as_arrow();
+    // What a query cannot give NULL for now, others may want to set to NULL later.
+    let schema = match &*create.input {
+        LogicalPlan::EmptyRelation(_) => schema.clone(),
+        _ => Schema::new(
+            schema.fields().iter().map(|f| f.as_ref().clone().with_nullable(true)).collect::<Vec<_>>(),
+        ),
+    };
+    farpool_model::schema::canonical_schema(&schema).map_err(error::wrap)?;
+    let rows = Rows::plan(state, &create.input).await?;
+    Ok(Change::Create { pool, name, schema: Arc::new(schema), mode, rows })
+}
+
+/// Plans UPDATE, DELETE or TRUNCATE of `table`.
+pub(crate) async fn change(state: &SessionState, dml: &DmlStatement, table: PoolTable) -> Result<Change> {
+    match (&dml.op, &*dml.input) {
+        (WriteOp::Truncate, _) => Ok(Change::Empty(table)),
+        (WriteOp::Delete, input) if is_table(input) => Ok(Change::Empty(table)),
+        (WriteOp::Delete, LogicalPlan::Filter(filter)) if is_table(&filter.input) => {
+            let filter = settled(state, filter).await?;
+            let kept = others(filter.clone())?;
+            let deleted = LogicalPlanBuilder::from(LogicalPlan::Filter(filter));
+            let deleted = deleted.aggregate(Vec::<Expr>::new(), vec![count(lit(1))])?.build()?;
+            let changed = Changed::Deleted(Rows::plan(state, &deleted).await?);
+            rewrite(state, table, changed, Some(kept)).await
+        }
+        (WriteOp::Update, LogicalPlan::Projection(new)) => match &*new.input {
+            input if is_table(input) => {
+                let changed = Changed::Updated(Rows::plan(state, &dml.input).await?);
+                rewrite(state, table, changed, None).await
+            }
+            LogicalPlan::Filter(filter) if is_table(&filter.input) => {
+                let filter = settled(state, filter).await?;
+                let kept = others(filter.clone())?;
+                let filtered = Arc::new(LogicalPlan::Filter(filter));
+                let updated = LogicalPlan::Projection(Projection::try_new(new.expr.clone(), filtered)?);
+                let changed = Changed::Updated(Rows::plan(state, &updated).await?);
+                rewrite(state, table, changed, Some(kept)).await
+            }
+            _ => not_impl_err!("UPDATE with FROM"),
+        },
+        (WriteOp::Delete, LogicalPlan::Limit(_)) => not_impl_err!("DELETE with LIMIT"),
+        (op, _) => not_impl_err!("{} of a table of a pool in this form", op.name()),
+    }
+}
+
+/// Whether the plan is the table alone, perhaps under another name.
+fn is_table(plan: &LogicalPlan) -> bool {
+    match plan {
+        LogicalPlan::TableScan(_) => true,
+        LogicalPlan::SubqueryAlias(alias) => matches!(&*alias.input, LogicalPlan::TableScan(_)),
+        _ => false,
+    }
+}
+
+/// The filter as one that gives the same however often it is asked.
+async fn settled(state: &SessionState, filter: &Filter) -> Result<Filter> {
+    let predicate = subqueries::computed(state, filter.predicate.clone()).await?;
+    if predicate.is_volatile() {
+        return not_impl_err!("a condition of UPDATE or DELETE that gives something else each time");
+    }
+    Filter::try_new(predicate, Arc::clone(&filter.input))
+}
+
+/// The rows that `filter` does not let pass.
+fn others(filter: Filter) -> Result<LogicalPlan> {
+    let predicate = Expr::IsNotTrue(Box::new(filter.predicate));
+    Ok(LogicalPlan::Filter(Filter::try_new(predicate, filter.input)?))
+}
+
+async fn rewrite(
+    state: &SessionState,
+    table: PoolTable,
+    changed: Changed,
+    kept: Option<LogicalPlan>,
+) -> Result<Change> {
+    let kept = match kept {
+        Some(kept) => Some(Rows::plan(state, &kept).await?),
+        None => None,
+    };
+    // Where nothing is read, any version will do.
+    let pins = state.config().get_extension::<Pins>();
+    let version = pins.and_then(|pins| pins.version(&table)).unwrap_or(table.info().version);
+    Ok(Change::Rewrite(Box::new(Rewrite { table, version, changed, kept })))
+}
+
+impl Change {
+    /// The columns of what is said of it: the number of rows, or nothing.
+    pub fn schema(&self) -> SchemaRef {
+        match self {
+            Change::Create { .. } | Change::Nothing => Arc::new(Schema::empty()),
+            Change::Empty(_) | Change::Rewrite(_) => {
+                Arc::new(Schema::new(vec![Field::new("count", DataType::UInt64, false)]))
+            }
+        }
+    }
+
+    /// What is computed for it.
+    pub fn rows(&self) -> Vec<&Rows> {
+        match self {
+            Change::Create { rows, .. } => vec![rows],
+            Change::Nothing | Change::Empty(_) => Vec::new(),
+            Change::Rewrite(rewrite) => rewrite.rows(),
+        }
+    }
+
+    /// Makes it.
+    ///
+    /// # Errors
+    /// `Stale` if others were faster.
+    pub async fn run(&self) -> farpool_model::Result<BatchStream> {
+        let count = match self {
+            Change::Create { pool, name, schema, mode, rows } => {
+                pool.load(name, *mode, Arc::clone(schema), None, rows.start()?).await?;
+                None
+            }
+            Change::Nothing => None,
+            Change::Empty(table) => Some(empty(table).await?),
+            Change::Rewrite(rewrite) => Some(rewrite.run().await?),
+        };
+        let batch = count.map(|count| {
+            let counts: ArrayRef = Arc::new(UInt64Array::from(vec![count]));
+            RecordBatch::try_new(self.schema(), vec![counts]).map_err(|e| Error::internal(e.to_string()))
+        });
+        Ok(stream::iter(batch).boxed())
+    }
+}
+
+/// Leaves no row in a table, and says how many there were.
+async fn empty(table: &PoolTable) -> farpool_model::Result<u64> {
+    let info = table.pool().table(&table.info().name).await?;
+    if info.rows > 0 {
+        replace(table, info.version, stream::empty().boxed()).await?;
+    }
+    Ok(info.rows)
+}
+
+/// Has `rows` take the place of a version of the table.
+async fn replace(table: &PoolTable, version: Version, rows: BatchStream) -> farpool_model::Result<()> {
+    let (name, schema) = (&table.info().name, Arc::clone(&table.info().schema));
+    table.pool().load(name, LoadMode::ReplaceVersion(version), schema, None, rows).await.map(|_| ())
+}
+
+impl Rewrite {
+    fn rows(&self) -> Vec<&Rows> {
+        let (Changed::Updated(changed) | Changed::Deleted(changed)) = &self.changed;
+        self.kept.iter().chain([changed]).collect()
+    }
+
+    async fn run(&self) -> farpool_model::Result<u64> {
+        let rows_before = self.rows_before().await?;
+        let (changed, kept) = <(Count, Count)>::default();
+        let new = match &self.changed {
+            Changed::Deleted(rows) => {
+                changed.add(sum(rows.start()?).await?);
+                stream::empty().boxed()
+            }
+            Changed::Updated(rows) => {
+                let mut rows = rows.start()?;
+                // Nothing is loaded where nothing is changed.
+                let first = first_with_rows(&mut rows).await?;
+                first.iter().for_each(|batch| changed.add(cast::u64_from(batch.num_rows())));
+                stream::iter(first.map(Ok)).chain(changed.of(rows)).boxed()
+            }
+        };
+        if changed.get() == 0 {
+            return Ok(0);
+        }
+        let old = match &self.kept {
+            // Not before the others: a result that is not read holds memory.
+            Some(rows) => {
+                let rows = rows.clone();
+                kept.of(stream::once(async move { rows.start() }).try_flatten().boxed())
+            }
+            None => stream::empty().boxed(),
+        };
+        let (all_changed, all_kept) = (changed.clone(), kept);
+        let checked = stream::once(async move {
+            let rows = all_changed.get() + all_kept.get();
+            match rows == rows_before {
+                true => None,
+                false => Some(Err(Error::internal(format!(
+                    "a change would make {rows} rows of {rows_before}; nothing was changed"
+                )))),
+            }
+        });
+        let rows = new.chain(old).chain(checked.filter_map(std::future::ready));
+        replace(&self.table, self.version, rows.boxed()).await?;
+        Ok(changed.get())
+    }
+
+    /// Rows of the version that is read.
+    async fn rows_before(&self) -> farpool_model::Result<u64> {
+        let info = self.table.pool().table(&self.table.info().name).await?;
+        match info.version == self.version {
+            true => Ok(info.rows),
+            false => {
+                let (name, read) = (info.name.as_str(), self.version);
+                Err(Error::stale(format!("table {name:?} is at version {}, not {read}", info.version)))
+            }
+        }
+    }
+}
+
+/// Rows that have passed by.
+#[derive(Clone, Default)]
+struct Count(Arc<AtomicU64>);
+
+impl Count {
+    fn add(&self, rows: u64) {
+        self.0.fetch_add(rows, Ordering::Relaxed);
+    }
+
+    fn get(&self) -> u64 {
+        self.0.load(Ordering::Relaxed)
+    }
+
+    /// Counts those of `batches`.
+    fn of(&self, batches: BatchStream) -> BatchStream {
+        let count = self.clone();
+        batches.inspect_ok(move |batch| count.add(cast::u64_from(batch.num_rows()))).boxed()
+    }
+}
+
+async fn first_with_rows(batches: &mut BatchStream) -> farpool_model::Result<Option<RecordBatch>> {
+    while let Some(batch) = batches.try_next().await? {
+        if batch.num_rows() > 0 {
+            return Ok(Some(batch));
+        }
+    }
+    Ok(None)
+}
+
+/// Of one column of counts.
+async fn sum(batches: BatchStream) -> farpool_model::Result<u64> {
+    let add = |so_far: u64, batch: RecordBatch| async move {
+        let counts = batch.column(0).as_primitive_opt::<Int64Type>();
+        let counts = counts.ok_or_else(|| Error::internal("a count of rows is of another type"))?;
+        let more = counts.values().iter().map(|count| u64::try_from(*count).unwrap_or(0)).sum::<u64>();
+        Ok(so_far + more)
+    };
+    batches.try_fold(0, add).await
+}
