@@ -97,8 +97,10 @@ impl Model {
         let Request { table, kind, .. } = &self.requests[id.0];
         let Kind::Load(mode, Some(own)) = kind else { return Err("a load ended before its rows".into()) };
         let changes = self.tables.get_mut(table).map(Vec::as_mut_slice).unwrap_or_default();
-        let made = changes.iter_mut().rev().filter_map(|change| change.state.as_mut());
-        let Some(state) = made.into_iter().find(|state| state.version == version) else {
+        // Of several versions that one step makes, of appends that are published one by one, only the last is seen.
+        let is_it = |seen: Version| seen == version || (*mode == LoadMode::Append && seen > version);
+        let mut made = changes.iter_mut().filter_map(|change| change.state.as_mut());
+        let Some(state) = made.find(|state| is_it(state.version)) else {
             return Err(format!("{version} of {table}, which a load has made, was never seen"));
         };
         // Its rows are together in the version, perhaps before and behind those of others.
