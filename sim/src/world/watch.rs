@@ -135,10 +135,18 @@ impl World {
             self.check_accounts()?;
         }
         self.check_programs()?;
-        for owner in &self.owners {
+        for (tenant, owner) in self.owners.iter().enumerate() {
             for table in owner.tables().map_err(|error| error.to_string())? {
+                if let Some(model) = self.shared.lock().models.get_mut(tenant) {
+                    model.drop_begins(table.name.as_str());
+                }
                 owner.drop_table(&table.name).map_err(|error| error.to_string())?;
             }
+        }
+        // What the background could not do for want of memory has rested, and sees that nobody wants it any more.
+        for _ in 0..QUIET_ROUNDS {
+            self.clock.jump(1 << 30);
+            self.work(1000)?;
         }
         self.check_nothing_left()?;
         self.serving.abort();

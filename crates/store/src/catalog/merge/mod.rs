@@ -149,18 +149,19 @@ impl Merging {
     }
 
     fn advance(&self, job: &mut Option<Job>, go_on: &dyn Fn() -> bool) -> Result<Stepped> {
+        // Before anything else: where the table is gone, nobody looks at what is wanted again and again.
+        if job.is_none() {
+            self.is_wanted.store(false, Ordering::SeqCst);
+        }
         let Some(catalog) = self.catalog.upgrade() else { return Ok(Stepped::Nothing) };
         let Some(current) = self.current(&catalog) else { return Ok(Stepped::Nothing) };
         let job_now = match job {
             Some(job) => job,
-            None => {
-                self.is_wanted.store(false, Ordering::SeqCst);
-                match Job::begin(&catalog, &self.tenant, &current) {
-                    Ok(Some(begun)) => job.insert(begun),
-                    Ok(None) => return Ok(Stepped::Nothing),
-                    Err(_) => return Ok(Stepped::Lacked),
-                }
-            }
+            None => match Job::begin(&catalog, &self.tenant, &current) {
+                Ok(Some(begun)) => job.insert(begun),
+                Ok(None) => return Ok(Stepped::Nothing),
+                Err(_) => return Ok(Stepped::Lacked),
+            },
         };
         if job_now.encode(go_on)?
             && let Some(job) = job.take()

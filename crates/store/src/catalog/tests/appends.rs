@@ -250,3 +250,13 @@ fn only_merged_rows_are_profiled_before_somebody_asks() {
     let merged = 10_100 + 3 * rows as u64;
     assert_eq!((told().rows_profiled, told().rows), (Some(merged), merged + rows as u64));
 }
+
+#[test]
+fn a_table_that_is_dropped_with_merges_to_do_leaves_nothing_to_the_background() {
+    let (held, catalog) = with(None, None);
+    load(&catalog, "t", LoadMode::Create, 0..1).unwrap();
+    (1..30).for_each(|row| drop(load(&catalog, "t", LoadMode::Append, row..row + 1).unwrap()));
+    catalog.drop_table(&tenant(), &name("t")).unwrap();
+    let steps = (0..100).take_while(|_| held.step(&|| true)).count();
+    assert!((1..100).contains(&steps), "{steps} steps");
+}
