@@ -107,6 +107,11 @@ impl Candidates {
             let mut order: Vec<(u64, Hash)> = self.found.iter().map(|(h, c)| (c.count, *h)).collect();
             order.sort_unstable_by(|one, other| other.cmp(one));
             order[kept..].iter().for_each(|(_, hash)| drop(self.found.remove(hash)));
+            // What room a table has where values were removed depends on the key of its hashes; a new one has the same
+            // each time.
+            let left = std::mem::take(&mut self.found);
+            self.found.reserve(2 * kept);
+            self.found.extend(left);
             self.floor = order[kept - 1].0;
         }
     }
