@@ -118,8 +118,8 @@ async fn what_changes_is_what_queries_say() {
             changed,
             "{condition}"
         );
-        let left = format!("select count(*) from (select * from t except all select * from w)");
-        assert_eq!(value(&plain, &left).await, changed, "{condition}");
+        let left = "select count(*) from (select * from t except all select * from w)";
+        assert_eq!(value(&plain, left).await, changed, "{condition}");
         assert_eq!(
             value(&plain, "select count(*) from (select * from w except all select * from t)").await,
             "0"

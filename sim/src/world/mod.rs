@@ -76,7 +76,7 @@ impl World {
         let has_bad_luck = random.chance(20);
         let is_tight = has_little_memory || has_bad_luck;
         let weather = Weather { is_tight, is_short: random.chance(25), is_slow: random.chance(30) };
-        let work_bytes = limits::WORK_BYTES_MIN * if weather.is_short { 1 } else { 128 };
+        let work_bytes = limits::WORK_BYTES_MIN * if weather.is_short { 1 } else { 1024 };
         let memory_bytes = if has_little_memory { (2 + random.below(12)) << 20 } else { 512 << 20 };
         let rows_max = if random.chance(5) { 150_000 } else { 6_000 };
         let errands_max = random.pick(&[4, 12, 48]);
