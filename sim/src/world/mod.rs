@@ -76,9 +76,14 @@ impl World {
         let has_bad_luck = random.chance(20);
         let is_tight = has_little_memory || has_bad_luck;
         let weather = Weather { is_tight, is_short: random.chance(25), is_slow: random.chance(30) };
-        let work_bytes = limits::WORK_BYTES_MIN * if weather.is_short { 1 } else { 1024 };
+        let work_bytes = limits::WORK_BYTES_MIN * if weather.is_short { 1 } else { 128 };
         let memory_bytes = if has_little_memory { (2 + random.below(12)) << 20 } else { 512 << 20 };
-        let rows_max = if random.chance(5) { 150_000 } else { 6_000 };
+        // With little memory for work the groups of many rows leave in parts, which nobody here merges.
+        let rows_max = match random.chance(5) {
+            _ if weather.is_short => 2_000,
+            true => 150_000,
+            false => 6_000,
+        };
         let errands_max = random.pick(&[4, 12, 48]);
         let percent = 1 + random.below(40);
         let luck = has_bad_luck.then(|| Arc::new(BadLuck::new(random.next(), percent)) as Arc<dyn Failures>);

@@ -48,8 +48,11 @@ pub(super) struct Client {
 /// Waits for the hello and answers it.
 pub(super) async fn greet(socket: &dyn Socket, node: &Arc<Node>) -> Greeting {
     let patience = Duration::from_millis(limits::HANDSHAKE_MS_MAX);
-    match timeout(patience, exchange(socket, node)).await {
+    let mut is_answering = false;
+    match timeout(patience, exchange(socket, node, &mut is_answering)).await {
         Ok(greeting) => greeting.unwrap_or(Greeting::Gone),
+        // Half of the welcome may have left: what came behind it would be taken for the rest.
+        Err(_) if is_answering => Greeting::Gone,
         Err(_) => {
             let seconds = limits::HANDSHAKE_MS_MAX / 1000;
             let error = Error::unavailable(format!("there was no hello within {seconds} s"));
@@ -82,7 +85,8 @@ pub(super) fn error_bytes(error: &Error) -> Vec<u8> {
     bytes
 }
 
-async fn exchange(socket: &dyn Socket, node: &Arc<Node>) -> io::Result<Greeting> {
+/// Sets `is_answering` when it begins to.
+async fn exchange(socket: &dyn Socket, node: &Arc<Node>, is_answering: &mut bool) -> io::Result<Greeting> {
     let mut received = BytesMut::new();
     loop {
         match check_preface(&received) {
@@ -106,6 +110,7 @@ async fn exchange(socket: &dyn Socket, node: &Arc<Node>) -> io::Result<Greeting>
     };
     let mut bytes = PREFACE.to_vec();
     messages.into_iter().for_each(|message| write(&mut bytes, message));
+    *is_answering = true;
     socket.write_all(&bytes).await?;
     Ok(Greeting::Welcome(Client { caller, pass, received, guard }))
 }
