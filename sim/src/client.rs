@@ -165,8 +165,12 @@ impl Client {
     pub fn waits_for(&self) -> String {
         let asked: Vec<_> = self.open.iter().map(|(stream, open)| (stream, &open.asked)).collect();
         format!(
-            "client {} (welcome: {}, leaving: {}) waits for {asked:?}",
-            self.number, self.is_welcome, self.is_leaving
+            "client {} (welcome: {}, leaving: {}, ended: {}, unsent: {}) waits for {asked:?}",
+            self.number,
+            self.is_welcome,
+            self.is_leaving,
+            self.has_ended,
+            self.outgoing.len()
         )
     }
 

@@ -101,7 +101,8 @@ impl World {
         }
         let waiting = self.clients.iter().filter(|client| !client.is_done()).map(Client::waits_for);
         let told: Vec<String> = self.errands.iter().map(|(told, _)| told.clone()).chain(waiting).collect();
-        Err(format!("answers never come: {}", told.join("; ")))
+        let (tasks, programs) = (self.node.scheduler().running(), self.node.status().programs_running);
+        Err(format!("answers never come, with {tasks} tasks and {programs} programs: {}", told.join("; ")))
     }
 
     pub(super) fn round(&mut self) -> Checked<bool> {
