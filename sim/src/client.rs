@@ -276,7 +276,11 @@ impl Client {
                 Ok(())
             }
             Response::Ping => self.send(0, &Request::Pong),
-            Response::Error(error) if state.weather.explains(&error) => Ok(()),
+            // The node waits for its client to hang up.
+            Response::Error(error) if state.weather.explains(&error) => {
+                self.leave();
+                Ok(())
+            }
             other => Err(format!("{other:?} came on stream 0")),
         }
     }
