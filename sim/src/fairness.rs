@@ -30,7 +30,8 @@ impl Fairness {
         self.step_ns_max = self.step_ns_max.max(cpu_ns).max(STEP_BYTES_NS_MAX);
         let now: BTreeMap<u64, ShareUse> = uses.into_iter().map(|share| (share.id, share)).collect();
         self.check_paid(&now, cpu_ns)?;
-        self.leads.retain(|(one, other), _| [one, other].iter().all(|id| is_backlogged(&now, **id)));
+        let last = &self.last;
+        self.leads.retain(|(one, other), _| [one, other].iter().all(|id| was_backlogged(last, &now, **id)));
         let backlogged: Vec<&ShareUse> = now.values().filter(|share| share.is_backlogged).collect();
         for (index, one) in backlogged.iter().enumerate() {
             for other in &backlogged[index + 1..] {
@@ -75,6 +76,11 @@ impl Fairness {
     }
 }
 
-fn is_backlogged(shares: &BTreeMap<u64, ShareUse>, id: u64) -> bool {
-    shares.get(&id).is_some_and(|share| share.is_backlogged)
+/// Whether a tenant had something to do from the `last` step to the one `now`. In between it may have had nothing: its
+/// tasks, asked for their turn, found that they wait, and the step of another woke them.
+fn was_backlogged(last: &BTreeMap<u64, ShareUse>, now: &BTreeMap<u64, ShareUse>, id: u64) -> bool {
+    let rests = |shares: &BTreeMap<u64, ShareUse>| {
+        shares.get(&id).filter(|share| share.is_backlogged).map(|share| share.rests)
+    };
+    rests(now).is_some_and(|now| rests(last) == Some(now))
 }

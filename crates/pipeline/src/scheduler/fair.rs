@@ -8,6 +8,7 @@
 //! Invariant: a member stands in its parent's line exactly when it is a leaf that is ready, or has such a leaf below.
 //! Every operation costs the logarithm of the number of members, whatever their number.
 
+use super::ShareUse;
 use std::collections::{BTreeSet, HashMap};
 
 /// The member above all others.
@@ -32,6 +33,8 @@ struct Member {
     charged_ns: i128,
     /// Whether it stands in its parent's line.
     queued: bool,
+    /// How often it has left that line.
+    rests: u64,
     /// Its children that have something to do, the one that was served least first.
     line: BTreeSet<(i128, u64)>,
     /// What the child that went last had been served when it went.
@@ -50,8 +53,9 @@ impl FairTree {
     pub fn insert(&mut self, member: u64, parent: u64, weight: u32) {
         let weight = weight.max(1);
         let line = BTreeSet::new();
-        let (served, charged_ns, now) = Default::default();
-        self.members.insert(member, Member { parent, weight, served, charged_ns, queued: false, line, now });
+        let (served, charged_ns, rests, now) = Default::default();
+        let queued = false;
+        self.members.insert(member, Member { parent, weight, served, charged_ns, queued, rests, line, now });
     }
 
     /// Has what `member` is served from now on count by this weight.
@@ -104,6 +108,7 @@ impl FairTree {
             if !std::mem::take(&mut member.queued) {
                 return;
             }
+            member.rests += 1;
             let (parent, served) = (member.parent, member.served);
             let Some(above) = self.members.get_mut(&parent) else { return };
             above.line.remove(&(served, at));
@@ -129,12 +134,16 @@ impl FairTree {
         }
     }
 
-    /// Of the members right below the root, in no order: number, weight, what it was charged, and whether a leaf below it
-    /// is ready.
-    pub fn top(&self) -> impl Iterator<Item = (u64, u32, i128, bool)> + '_ {
+    /// What the members right below the root have had, in no order.
+    pub fn top(&self) -> impl Iterator<Item = ShareUse> + '_ {
         let is_top = |(id, member): &(&u64, &Member)| **id != ROOT && member.parent == ROOT;
-        let all = self.members.iter().filter(is_top);
-        all.map(|(id, member)| (*id, member.weight, member.charged_ns, member.queued))
+        self.members.iter().filter(is_top).map(|(id, member)| ShareUse {
+            id: *id,
+            weight: member.weight,
+            charged_ns: member.charged_ns,
+            is_backlogged: member.queued,
+            rests: member.rests,
+        })
     }
 
     /// Adds `ns` to what a member and those above it were served; negative where less was used than was charged.

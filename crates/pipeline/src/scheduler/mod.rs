@@ -81,6 +81,8 @@ pub struct ShareUse {
     pub charged_ns: i128,
     /// Whether it has something to do.
     pub is_backlogged: bool,
+    /// How often it has had nothing to do any more.
+    pub rests: u64,
 }
 
 /// What came of [`Scheduler::try_work`].

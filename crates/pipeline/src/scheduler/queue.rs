@@ -132,9 +132,7 @@ impl Queue {
 
     /// What each tenant was charged for work of `class`.
     pub fn shares(&self, class: Class) -> Vec<ShareUse> {
-        let share =
-            |(id, weight, charged_ns, is_backlogged)| ShareUse { id, weight, charged_ns, is_backlogged };
-        self.trees[class as usize].top().map(share).collect()
+        self.trees[class as usize].top().collect()
     }
 
     pub fn len(&self) -> usize {
