@@ -12,12 +12,15 @@ use std::sync::Arc;
 const ENCODED_PART_MIN: usize = 8;
 
 impl Picked {
-    /// Takes down which rows of a batch, the next one, are selected.
+    /// Takes down which rows of a batch are selected. It is the next one, or another part of the same block.
     pub(crate) fn add(&mut self, selection: &Selection) {
-        // Batches are whole words.
+        // Batches start on whole words.
+        let words = selection.range.start / 64..selection.range.end.div_ceil(64);
+        self.selected.resize(words.end, 0);
+        let selected = &mut self.selected[words];
         match &selection.bits {
-            Some(bits) => self.selected.extend_from_slice(bits),
-            None => self.selected.extend(bits::ones(selection.range.len())),
+            Some(bits) => bits::or(selected, bits),
+            None => selected.copy_from_slice(&bits::ones(selection.range.len())),
         }
     }
 

@@ -4,6 +4,7 @@
 //! costly to compute is kept in its [`Progress`], so that it is computed once however many steps there are.
 
 use crate::aggregate::Memo;
+use crate::bits;
 use crate::lanes::LaneBuffers;
 use crate::select::{BoundFilter, FilterMemo};
 use crate::selection::Selection;
@@ -15,7 +16,7 @@ use std::sync::Arc;
 /// Decides how much work one step does.
 pub trait Pace {
     /// How many of the `left` rows of the row group the next batch may have; 0 ends the step. Rounded up to
-    /// whole blocks, and down to [`limits::BATCH_ROWS`].
+    /// what a batch has at least and to whole blocks, if it is more than one, and down to [`limits::BATCH_ROWS`].
     fn rows(&mut self, left: usize) -> usize;
 
     /// Whether the step ends here, between two pieces of work that are not batches of rows.
@@ -95,17 +96,21 @@ pub(crate) struct Batches<'a> {
     pub(crate) filter: Option<&'a BoundFilter<'a>>,
     pub(crate) pace: &'a mut dyn Pace,
     row: &'a mut usize,
+    /// Rows that a batch has at least.
+    rows_min: usize,
 }
 
 impl<'a> Batches<'a> {
-    /// The batches from `row` on, of the rows that pass `filter`.
+    /// The batches from `row` on, of the rows that pass `filter`, at least `rows_min` in each if there are as many
+    /// left of a block.
     pub(crate) fn new(
         group: &'a RowGroup,
         filter: Option<&'a BoundFilter<'a>>,
         row: &'a mut usize,
         pace: &'a mut dyn Pace,
+        rows_min: usize,
     ) -> Self {
-        Batches { group, filter, pace, row }
+        Batches { group, filter, pace, row, rows_min }
     }
 
     /// The selected rows of the next batch; `None` when the row group or the step is over.
@@ -118,10 +123,27 @@ impl<'a> Batches<'a> {
         if rows == 0 {
             return Ok(None);
         }
-        let rows = rows.min(limits::BATCH_ROWS).next_multiple_of(limits::BLOCK_ROWS).min(left);
-        let all = Selection::all(*self.row..*self.row + rows);
-        *self.row += rows;
-        self.filter.map_or(Ok(all.clone()), |filter| filter.select(&all, buffers)).map(Some)
+        let all = self.take(rows.max(self.rows_min));
+        match self.filter {
+            Some(filter) => filter.select(&all, buffers).map(Some),
+            None => Ok(Some(all)),
+        }
+    }
+
+    /// The next `rows` rows, rounded. Batches start on blocks, so that a part of a block is some rows of all of it.
+    fn take(&mut self, rows: usize) -> Selection {
+        let row = *self.row;
+        let block = row - row % limits::BLOCK_ROWS;
+        let end = |rows: usize| self.group.rows.min(block + rows);
+        if row == block && rows >= limits::BLOCK_ROWS {
+            *self.row = end(rows.min(limits::BATCH_ROWS).next_multiple_of(limits::BLOCK_ROWS));
+            return Selection::all(row..*self.row);
+        }
+        let range = block..end(limits::BLOCK_ROWS);
+        *self.row = range.end.min(row + rows);
+        let taken = row - block..*self.row - block;
+        let bits = bits::collect(range.len(), |row| taken.contains(&row));
+        Selection::new(range, bits)
     }
 
     /// Nobody wants the rest of the row group.

@@ -2,6 +2,8 @@
 
 mod process;
 
+#[cfg(test)]
+pub(crate) use process::PART_ROWS;
 pub use process::Work;
 
 use crate::aggregate::{Aggregation, Merging, Partial};
@@ -29,7 +31,6 @@ pub struct Plan {
 struct CompiledPlan {
     schema: SchemaRef,
     output: Operator,
-    columns: Vec<usize>,
     /// Which groups leave; of rows the operator knows.
     top_groups: Option<Top>,
 }
@@ -129,12 +130,18 @@ impl CompiledPlan {
                 Operator::Aggregate(Box::new(aggregation.with_paths(paths)))
             }
         };
-        let columns = match &output {
-            Operator::Rows(projection) => projection.columns().to_vec(),
-            Operator::Aggregate(aggregation) => aggregation.columns().to_vec(),
-            Operator::Top(_) => Vec::new(),
-        };
-        Ok(CompiledPlan { schema, output, columns, top_groups })
+        Ok(CompiledPlan { schema, output, top_groups })
+    }
+}
+
+impl Operator {
+    /// The table columns that it reads of rows that pass the filter.
+    fn columns(&self) -> &[usize] {
+        match self {
+            Operator::Rows(projection) => projection.columns(),
+            Operator::Aggregate(aggregation) => aggregation.columns(),
+            Operator::Top(top) => top.columns(),
+        }
     }
 }
 

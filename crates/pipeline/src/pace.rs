@@ -1,8 +1,8 @@
 //! How much of a row group one step takes: about as much as [`limits::STEP_NS`] allows, by the time that rows of
 //! the run took so far.
 //!
-//! Nothing is known of the first rows of a run, so there are few of them: a block. From then on batches are as
-//! large as fits the time that is left, so that a step is longer than it should be by at most a block of rows, or
+//! Nothing is known of the first rows of a run, so there are as few of them as operators take. From then on batches are
+//! as large as fits the time that is left, so that a step is longer than it should be by at most such a batch, or
 //! by what belongs to a row group's end. Wall time is what others wait for, and reading it costs a tenth of what
 //! reading CPU time does; a thread that lost its core in between takes a few small batches to find back.
 

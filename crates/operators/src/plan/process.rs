@@ -6,7 +6,11 @@ use crate::pace::{Batches, Pace, Progress, Unpaced};
 use crate::project::Emit;
 use crate::select::Filter;
 use farpool_columns::RowGroup;
-use farpool_model::{Error, Result, cast};
+use farpool_model::schema::is_bytes;
+use farpool_model::{Error, Result, cast, limits};
+
+/// Rows that a batch has at least where they may be long: what is done once for each batch takes some microseconds.
+pub(crate) const PART_ROWS: usize = 64;
 
 /// What processing a row group, or a part of one, cost.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -70,7 +74,8 @@ impl Plan {
             return Ok(Work::default());
         }
         let bound = filter.map(|filter| filter.bind(group, &progress.filter)).transpose()?;
-        let mut batches = Batches::new(group, bound.as_ref(), &mut progress.row, pace);
+        let mut batches =
+            Batches::new(group, bound.as_ref(), &mut progress.row, pace, self.batch_rows_min(group));
         let scanned = self.run(&mut batches, &mut progress.aggregate, state, emit)?;
         progress.is_done = batches.is_at_end() && progress.aggregate.is_done();
         drop(bound);
@@ -109,7 +114,8 @@ impl Plan {
         }
         let start = progress.row;
         let bound = filter.bind(group, &progress.filter)?;
-        let mut batches = Batches::new(group, Some(&bound), &mut progress.row, pace);
+        let mut batches =
+            Batches::new(group, Some(&bound), &mut progress.row, pace, self.batch_rows_min(group));
         let mut passed = 0;
         while let Some(selection) = batches.next(&mut state.buffers)? {
             passed += selection.count;
@@ -117,7 +123,7 @@ impl Plan {
         }
         let is_at_end = batches.is_at_end();
         drop(bound);
-        let read = if passed > 0 { &self.compiled.columns[..] } else { &[] };
+        let read = if passed > 0 { self.compiled.output.columns() } else { &[] };
         let work = Work {
             rows_passed: cast::u64_from(passed),
             bytes_read: self.count_bytes(progress, group, Some(filter), read),
@@ -147,7 +153,7 @@ impl Plan {
         emit: &mut Emit<'_>,
     ) -> Result<Scanned<'_>> {
         let State { buffers, held } = state;
-        let of_passed = |passed: u64| if passed > 0 { &self.compiled.columns[..] } else { &[] };
+        let of_passed = |passed: u64| if passed > 0 { self.compiled.output.columns() } else { &[] };
         match (&self.compiled.output, held) {
             (Operator::Rows(projection), Held::Rows(pending)) => {
                 let group = batches.group;
@@ -168,6 +174,17 @@ impl Plan {
                 Ok(Scanned { passed, columns, ..Scanned::default() })
             }
             _ => Err(Error::internal("the state of another plan")),
+        }
+    }
+
+    /// Rows that a batch of `group` has at least. Strings may be long, and to look at each take long: a block of them
+    /// would be too much for a step. What is done with numbers is done with whole blocks anyway.
+    fn batch_rows_min(&self, group: &RowGroup) -> usize {
+        let of_filter = self.filter.as_deref().map_or(&[][..], Filter::columns);
+        let mut columns = of_filter.iter().chain(self.compiled.output.columns());
+        match columns.any(|column| is_bytes(group.chunks[*column].data_type())) {
+            true => PART_ROWS,
+            false => limits::BLOCK_ROWS,
         }
     }
 

@@ -3,7 +3,7 @@
 use super::random::{self, Random};
 use super::{TestTable, run_plan, run_steps};
 use crate::pace::{Pace, Progress};
-use crate::plan::Plan;
+use crate::plan::{PART_ROWS, Plan};
 use arrow_array::{ArrayRef, Int64Array, StringViewArray};
 use arrow_schema::{DataType, Field, Schema};
 use farpool_model::{
@@ -42,7 +42,8 @@ impl Pace for Steps {
     fn rows(&mut self, left: usize) -> usize {
         let has_begun = std::mem::replace(&mut self.has_begun, true);
         let Some(random) = &mut self.random else { return left };
-        if has_begun && random.chance(40) { 0 } else { 1 + random.below(3 * limits::BLOCK_ROWS) }
+        let most = if random.chance(8) { limits::BLOCK_ROWS / 8 } else { 3 * limits::BLOCK_ROWS };
+        if has_begun && random.chance(40) { 0 } else { 1 + random.below(most) }
     }
 
     fn ends(&mut self) -> bool {
@@ -99,7 +100,7 @@ fn steps_of(program: &Program, table: &TestTable) -> (usize, usize) {
             .unwrap();
         steps += 1;
         without_rows += usize::from(work.rows_in == 0);
-        assert!(steps <= 100, "a step that leads nowhere");
+        assert!(steps <= 1000, "a step that leads nowhere");
     }
     (steps, without_rows)
 }
@@ -119,8 +120,9 @@ fn a_dictionary_is_asked_once_however_many_steps_there_are() {
         |aggregate: &Aggregate| Output::Aggregate { keys: Vec::new(), aggregates: vec![aggregate.clone()] };
     // 5000 values are five pieces, the last of which begins the step that looks at the first rows.
     let filtered = program(Some(like("[13]7 of")), counted(&Aggregate { filter: None, ..count.clone() }));
-    assert_eq!(steps_of(&filtered, &table), (4 + 20, 4));
-    assert_eq!(steps_of(&program(None, counted(&count)), &table), (4 + 20, 4));
+    let parts = 20 * limits::BLOCK_ROWS / PART_ROWS;
+    assert_eq!(steps_of(&filtered, &table), (4 + parts, 4));
+    assert_eq!(steps_of(&program(None, counted(&count)), &table), (4 + parts, 4));
     for program in [filtered, program(None, counted(&count))] {
         let plan = Plan::compile(&program, &table.schema).unwrap();
         let whole = run_plan(&plan, &table, 1, usize::MAX).unwrap();
@@ -134,7 +136,10 @@ fn columns_are_picked_and_counts_taken_in_one_by_one() {
     let column = |index: usize| NamedExpr::column(&table.schema, index);
     let most = Expr::compare(CompareOp::Gt, Expr::Column(0), int(100));
     let rows = program(Some(most), Output::Rows(vec![column(0), column(1), column(0)]));
-    assert_eq!(steps_of(&rows, &table), (4 + 2, 2), "the last batch and the first column go together");
+    let parts = 4 * limits::BLOCK_ROWS / PART_ROWS;
+    assert_eq!(steps_of(&rows, &table), (parts + 2, 2), "the last batch and the first column go together");
+    let numbers = program(rows.filter.clone(), Output::Rows(vec![column(0), column(0)]));
+    assert_eq!(steps_of(&numbers, &table), (4 + 1, 1), "blocks of numbers are not parted");
     let sketch = |column: usize| Aggregate {
         name: format!("s{column}"),
         function: AggregateFunction::Sketch("distinct=12".parse().unwrap()),
@@ -144,7 +149,7 @@ fn columns_are_picked_and_counts_taken_in_one_by_one() {
     };
     let sketches =
         program(None, Output::Aggregate { keys: Vec::new(), aggregates: vec![sketch(0), sketch(1)] });
-    assert_eq!(steps_of(&sketches, &table), (4 + 1, 1));
+    assert_eq!(steps_of(&sketches, &table), (parts + 1, 1));
     super::check(&sketches, &table);
 }
 

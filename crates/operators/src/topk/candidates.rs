@@ -60,10 +60,9 @@ impl Candidates {
             return Ok(None);
         }
         let keys = self.all_keys(top)?;
-        let first = top.first(&keys)?;
-        let last = first.value(first.len() - 1) as usize;
+        let mut first = top.first_unsorted(&keys)?;
+        let last = first[first.len() - 1] as usize;
         // Ascending, so that chunks are read from front to back.
-        let mut first = first.values().to_vec();
         first.sort_unstable();
         let held_kept = first.partition_point(|at| (*at as usize) < held_rows);
         if held_kept < held_rows {

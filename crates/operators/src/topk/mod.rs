@@ -28,7 +28,7 @@ use crate::failure;
 use crate::project::Emit;
 use arrow_array::cast::AsArray;
 use arrow_array::{Array, ArrayRef, RecordBatch, UInt32Array};
-use arrow_ord::sort::{SortColumn, SortOptions, lexsort_to_indices};
+use arrow_ord::sort::{LexicographicalComparator, SortColumn, SortOptions, lexsort_to_indices};
 use arrow_schema::{DataType, SchemaRef};
 use arrow_select::concat::concat_batches;
 use arrow_select::take::take;
@@ -61,13 +61,27 @@ impl Top {
     }
 
     /// The positions of the first rows, in order, of rows with these keys: an array for each of the order.
-    pub(super) fn first(&self, keys: &[ArrayRef]) -> Result<UInt32Array> {
+    fn first(&self, keys: &[ArrayRef]) -> Result<UInt32Array> {
+        lexsort_to_indices(&self.sort_columns(keys), Some(self.rows)).map_err(failure::of_kernel)
+    }
+
+    /// The positions of the first rows in no order but for the last of them, which comes last. There are as many rows
+    /// as are wanted, which is at least one. To sort them as well would take most of the time.
+    pub(super) fn first_unsorted(&self, keys: &[ArrayRef]) -> Result<Vec<u32>> {
+        let comparator =
+            LexicographicalComparator::try_new(&self.sort_columns(keys)).map_err(failure::of_kernel)?;
+        let mut places: Vec<u32> = (0..cast::u32_checked(keys[0].len())).collect();
+        places.select_nth_unstable_by(self.rows - 1, |a, b| comparator.compare(*a as usize, *b as usize));
+        places.truncate(self.rows);
+        Ok(places)
+    }
+
+    fn sort_columns(&self, keys: &[ArrayRef]) -> Vec<SortColumn> {
         let column = |(key, values): (&SortKey, &ArrayRef)| SortColumn {
             values: values.clone(),
             options: Some(SortOptions { descending: key.descending, nulls_first: key.nulls_first }),
         };
-        let columns: Vec<SortColumn> = self.order.iter().zip(keys).map(column).collect();
-        lexsort_to_indices(&columns, Some(self.rows)).map_err(failure::of_kernel)
+        self.order.iter().zip(keys).map(column).collect()
     }
 
     /// The first rows of `batches`, which have `schema`, in order.

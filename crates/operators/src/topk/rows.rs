@@ -70,6 +70,11 @@ impl TopRows {
         })
     }
 
+    /// The table columns that it reads.
+    pub(crate) fn columns(&self) -> &[usize] {
+        &self.columns
+    }
+
     /// Nothing yet, for one worker.
     pub(crate) fn candidates(&self, threshold: Arc<Threshold>) -> Candidates {
         Candidates::new(&self.top, threshold)

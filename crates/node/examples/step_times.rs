@@ -1,6 +1,6 @@
-//! How long the steps of a run take: the longest and the usual ones, on one thread, over made-up rows.
+//! How much CPU time the steps of a run take: the longest and the usual ones, on one thread, over made-up rows.
 //!
-//! `cargo run --release -p farpool-pipeline --example step_times -- [MILLIONS OF ROWS [NAME]]`
+//! `cargo run --release -p farpool-node --example step_times -- [MILLIONS OF ROWS [NAME]]`
 
 use arrow_array::{ArrayRef, Int64Array, RecordBatch, StringViewArray};
 use arrow_schema::{DataType, Field, Schema, SchemaRef};
@@ -10,31 +10,14 @@ use farpool_model::{
     Aggregate, AggregateFunction, ArithmeticOp, Clock, CompareOp, Expr, Literal, NamedExpr, NullHandling,
     Output, Pattern, Program, SortKey, TableName, TenantName, Value, Version, limits,
 };
+use farpool_node::clock::SystemClock;
 use farpool_pipeline::{BoundProgram, Budget, Run, Step};
 use std::sync::Arc;
-use std::time::Instant;
 
 /// Integer columns of small values behind the others.
 const SMALL_COLUMNS: usize = 64;
 
 const NAMED: [&str; 7] = ["row", "million", "sparse", "code", "name", "word", "long"];
-
-#[derive(Debug)]
-struct System(Instant);
-
-impl Clock for System {
-    fn now_ns(&self) -> u64 {
-        u64::try_from(self.0.elapsed().as_nanos()).unwrap_or(u64::MAX)
-    }
-    fn thread_cpu_ns(&self) -> u64 {
-        self.now_ns()
-    }
-}
-
-#[expect(clippy::disallowed_methods, reason = "a measurement takes the time")]
-fn clock() -> System {
-    System(Instant::now())
-}
 
 fn schema() -> SchemaRef {
     let text = |name: &str| ["code", "name", "word", "long"].contains(&name);
@@ -185,13 +168,13 @@ fn steps(program: &Program, table: &Arc<Table>) -> Option<(Vec<f64>, Vec<f64>)> 
     let budget = Budget { workers: 2, ..Budget::default() };
     let program = BoundProgram::prepare(program, table.clone(), Version(1), budget).ok()?;
     let run = Run::start_shipping(&program).ok()?;
-    let clock = clock();
+    let clock = SystemClock::new();
     let (mut scan, mut rest) = (Vec::new(), Vec::new());
     loop {
         let is_scanned = run.receipt().rows_scanned + run.receipt().rows_skipped == table.rows;
-        let begun = clock.now_ns();
+        let begun = clock.thread_cpu_ns();
         let step = run.step(&clock).expect("runs");
-        let ms = (clock.now_ns() - begun) as f64 * 1e-6;
+        let ms = (clock.thread_cpu_ns() - begun) as f64 * 1e-6;
         if is_scanned {
             rest.push(ms)
         } else {
