@@ -191,9 +191,14 @@ impl WorkMemory {
         of_all.min(tenant.limit())
     }
 
-    /// Whether `bytes` may be had at once.
-    fn fits(&self, state: &State, tenant: &Tenant, bytes: usize) -> bool {
-        let overtakes = bytes <= self.limit / SMALL_PART || state.waiting.iter().all(|waiter| waiter.granted);
+    /// Whether `bytes` may be had at once. What is small overtakes those that wait, and so does what another tenant
+    /// asks for while they wait for their own tenant's part.
+    fn fits(&self, state: &State, tenant: &Arc<Tenant>, bytes: usize) -> bool {
+        let of_all = self.limit.saturating_sub(state.used);
+        let lets_pass = |waiter: &Waiter| {
+            waiter.granted || waiter.bytes <= of_all && !Arc::ptr_eq(&waiter.tenant, tenant)
+        };
+        let overtakes = bytes <= self.limit / SMALL_PART || state.waiting.iter().all(lets_pass);
         overtakes && bytes <= self.free(state, tenant)
     }
 

@@ -122,6 +122,22 @@ fn who_no_longer_waits_lets_others_pass_and_too_much_is_refused_at_once() {
 }
 
 #[test]
+fn a_request_is_not_refused_because_another_tenant_waits_for_its_own_limit() {
+    let memory = WorkMemory::new(LIMIT);
+    let (a, b) = (memory.account(&tenant("a")), memory.account(&tenant("b")));
+    memory.set_tenant_limit(&tenant("a"), Some(LIMIT / 4));
+    let held = a.try_reserve(LIMIT / 4).unwrap();
+    let mut of_a = Polled::new(&a, LIMIT / 8);
+    assert!(of_a.poll().is_pending());
+    let of_b = b.try_reserve(LIMIT / 4).unwrap();
+    drop(held);
+    let own = a.try_reserve(LIMIT / 8).unwrap();
+    assert!(a.try_reserve(LIMIT / 8).is_err(), "who waited has it");
+    drop((of_b, own, of_a));
+    assert_eq!(memory.usage().bytes_used, 0);
+}
+
+#[test]
 fn one_that_waits_for_its_tenants_part_does_not_keep_others_waiting() {
     let memory = WorkMemory::new(LIMIT);
     let (a, b) = (memory.account(&tenant("a")), memory.account(&tenant("b")));
