@@ -76,6 +76,9 @@ enum Suite {
         /// Loads find out nothing about their rows.
         #[arg(long)]
         without_taps: bool,
+        /// Speak TLS, with the certificate and the key in these files.
+        #[arg(long, num_args = 2)]
+        tls: Option<Vec<PathBuf>>,
     },
 }
 
@@ -101,7 +104,9 @@ fn run(arguments: &Arguments) -> Result<()> {
         Some(Suite::SketchAccuracy(options)) => accuracy::run(options),
         Some(Suite::Clients(options)) => clients::run(options),
         Some(Suite::Correlation(options)) => correlation::run(options),
-        Some(Suite::Node { threads, without_taps }) => node::serve_until_input_ends(*threads, *without_taps),
+        Some(Suite::Node { threads, without_taps, tls }) => {
+            node::serve_until_input_ends(*threads, *without_taps, tls.as_deref())
+        }
         None => Ok(Arguments::command().print_help()?),
     }
 }

@@ -1,9 +1,12 @@
 //! Memory nodes behind a loopback socket: in this process, or in one of its own.
 
 use anyhow::{Context, Result, anyhow};
-use farpool::node::{Node, NodeConfig, server};
+use farpool::node::{Node, NodeConfig, certificate, server};
+use farpool::{ClientOptions, ClientTls, Pool, ResultForm};
+use rcgen::{CertificateParams, KeyPair};
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::SocketAddr;
+use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
 use tokio::net::TcpListener;
@@ -32,8 +35,11 @@ pub fn serve(node: Arc<Node>, threads: usize) -> Result<SocketAddr> {
 }
 
 /// What the process of a node does: serves until its input ends.
-pub fn serve_until_input_ends(threads: usize, without_taps: bool) -> Result<()> {
+pub fn serve_until_input_ends(threads: usize, without_taps: bool, tls: Option<&[PathBuf]>) -> Result<()> {
     let node = start(threads)?;
+    if let Some([certificate, key]) = tls {
+        node.set_tls(certificate::read(certificate, key)?);
+    }
     if without_taps {
         node.close_taps();
     }
@@ -49,6 +55,7 @@ pub struct NodeProcess {
     process: Child,
     /// Where it listens.
     pub url: String,
+    tls: Option<ClientTls>,
 }
 
 impl NodeProcess {
@@ -62,6 +69,28 @@ impl NodeProcess {
         NodeProcess::start_with(threads, &["--without-taps"])
     }
 
+    /// The same, with TLS.
+    pub fn start_encrypted(threads: usize) -> Result<NodeProcess> {
+        let key = KeyPair::generate()?;
+        let certificate = CertificateParams::new(["127.0.0.1".to_string()])?.self_signed(&key)?.pem();
+        let folder = tempfile::tempdir()?;
+        let files = [("cert.pem", &certificate), ("key.pem", &key.serialize_pem())].map(|(name, pem)| {
+            let path = folder.path().join(name);
+            std::fs::write(&path, pem).map(|()| path.display().to_string())
+        });
+        let [certificate_file, key_file] = files;
+        let mut node = NodeProcess::start_with(threads, &["--tls", &certificate_file?, &key_file?])?;
+        node.url = node.url.replace("farpool://", "farpools://");
+        node.tls = Some(ClientTls::trusting(certificate.as_bytes())?);
+        Ok(node)
+    }
+
+    /// A client.
+    pub async fn connect(&self) -> Result<Arc<dyn Pool>> {
+        let options = ClientOptions { tls: self.tls.clone(), ..ClientOptions::default() };
+        Ok(farpool::connect_for(&self.url, options, ResultForm::default()).await?)
+    }
+
     fn start_with(threads: usize, options: &[&str]) -> Result<NodeProcess> {
         let mut process = Command::new(std::env::current_exe()?)
             .args(["node", "--threads", &threads.to_string()])
@@ -73,7 +102,7 @@ impl NodeProcess {
         let mut address = String::new();
         let output = process.stdout.take().context("the node has no standard output")?;
         BufReader::new(output).read_line(&mut address)?;
-        Ok(NodeProcess { process, url: format!("farpool://{}", address.trim()) })
+        Ok(NodeProcess { process, url: format!("farpool://{}", address.trim()), tls: None })
     }
 
     /// The number of the process.

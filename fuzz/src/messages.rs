@@ -4,13 +4,14 @@ use crate::plan::table_schema;
 use arrow_array::{Array, RecordBatch};
 use bytes::{Bytes, BytesMut};
 use farpool_wire::{
-    Assembler, FrameKind, Intake, Message, Request, Response, Window, check_preface, reply_to_stranger,
-    split_frame,
+    Assembler, FrameKind, Intake, Message, Opening, Request, Response, Window, check_preface, opening,
+    reply_to_stranger, split_frame,
 };
 
 /// Reads the bytes as both sides of a connection would. After the preface come frames; otherwise the first
 /// byte is the kind of a message and the rest its body.
 pub fn native_messages(data: &[u8]) {
+    opens_alike_wherever_it_is_cut(data);
     match check_preface(data) {
         Ok(true) => connection(&data[farpool_wire::PREFACE.len()..]),
         Ok(false) => {}
@@ -20,6 +21,19 @@ pub fn native_messages(data: &[u8]) {
             let Some(kind) = FrameKind::from_number(*kind) else { return };
             let body = Bytes::copy_from_slice(body);
             receive(&Message { kind, stream: 1, bytes_on_wire: body.len() as u64, body });
+        }
+    }
+}
+
+/// What a connection is does not depend on how its first bytes are cut, but for strangers, who are answered as soon as it
+/// is clear that they are some.
+fn opens_alike_wherever_it_is_cut(data: &[u8]) {
+    let whole = opening(data);
+    for cut in 0..data.len().min(2 * farpool_wire::PREFACE.len()) {
+        match opening(&data[..cut]) {
+            Opening::Incomplete => {}
+            Opening::Stranger(_) => assert!(matches!(whole, Opening::Stranger(_))),
+            settled => assert_eq!(settled, whole),
         }
     }
 }

@@ -54,6 +54,8 @@ pub struct Case {
     pub alone: Option<String>,
     /// How many times as long as one after the other the clients may take.
     pub alone_at_most: Option<f64>,
+    /// How many times as long it may take with TLS; without, it is not run so.
+    pub tls_at_most: Option<f64>,
     /// Whether only the largest size of the table runs.
     #[serde(default)]
     pub largest_only: bool,

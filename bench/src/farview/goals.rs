@@ -1,7 +1,7 @@
 //! Goals checked against what was measured. A missed goal is said, not enforced.
 
 use super::definition::{Case, Definition};
-use super::results::{CaseResult, FARPOOL, Results, RivalInfo};
+use super::results::{CaseResult, FARPOOL, FARPOOL_TLS, Results, RivalInfo};
 use serde::Serialize;
 
 /// A goal and what became of it.
@@ -40,9 +40,10 @@ pub fn check(
         let same = |other: &&CaseResult| other.name == *alone && other.table_rows == result.table_rows;
         let one = earlier.iter().find(same).and_then(|one| one.median(FARPOOL));
         let measured = one.zip(result.median(FARPOOL)).map(|(one, all)| all / (one * case.clients as f64));
-        let against = format!("{} times {alone}", case.clients);
-        let met = measured.map(|measured| measured <= goal);
-        checked.push(Checked { against, goal, at_most: true, measured, met });
+        checked.push(at_most(format!("{} times {alone}", case.clients), goal, measured));
+    }
+    if let Some(goal) = case.tls_at_most {
+        checked.push(at_most(format!("{FARPOOL_TLS}, of without"), goal, result.ratio(FARPOOL_TLS)));
     }
     checked
 }
@@ -50,6 +51,11 @@ pub fn check(
 fn at_least(against: String, goal: f64, measured: Option<f64>) -> Checked {
     let met = measured.map(|measured| measured >= goal);
     Checked { against, goal, at_most: false, measured, met }
+}
+
+fn at_most(against: String, goal: f64, measured: Option<f64>) -> Checked {
+    let met = measured.map(|measured| measured <= goal);
+    Checked { against, goal, at_most: true, measured, met }
 }
 
 impl Checked {

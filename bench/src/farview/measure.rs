@@ -4,8 +4,9 @@ use super::bound::Bound;
 use super::definition::{Case, Definition};
 use super::goals;
 use super::remote::{self, Remote, Sample};
-use super::results::{CaseResult, FARPOOL, Results, RivalInfo, SideResult, TableResult};
+use super::results::{CaseResult, FARPOOL, FARPOOL_TLS, Results, RivalInfo, SideResult, TableResult};
 use crate::digest::Digest;
+use crate::node::NodeProcess;
 use crate::rival::{Rival, RivalDefinition, Statement};
 use crate::tables::{self, TableDefinition};
 use crate::{limits, machine, stats, text};
@@ -17,6 +18,8 @@ use std::path::Path;
 struct Run<'a> {
     definition: &'a Definition,
     remote: Remote,
+    /// A node with TLS.
+    encrypted: Remote,
     rivals: Vec<Rival>,
     results: Results,
 }
@@ -44,8 +47,10 @@ pub async fn run(definition: &Definition) -> Result<Results> {
         cases: Vec::new(),
         notes,
     };
-    let remote = Remote::start(definition.threads).await?;
-    let mut run = Run { definition, remote, rivals, results };
+    let threads = definition.threads;
+    let remote = Remote::over(NodeProcess::start(threads)?, threads).await?;
+    let encrypted = Remote::over(NodeProcess::start_encrypted(threads)?, threads).await?;
+    let mut run = Run { definition, remote, encrypted, rivals, results };
     for table in &definition.tables {
         for &rows in &table.sizes {
             run.table(table, rows).await.with_context(|| format!("table {}, {rows} rows", table.name))?;
@@ -77,6 +82,10 @@ impl Run<'_> {
         }
         let file = tables::file(table, rows)?;
         let info = self.remote.load(&table.name, &file).await?;
+        let with_tls = cases.iter().any(|case| case.tls_at_most.is_some());
+        if with_tls {
+            self.encrypted.load(&table.name, &file).await?;
+        }
         self.results.tables.push(TableResult {
             name: table.name.clone(),
             rows,
@@ -93,6 +102,9 @@ impl Run<'_> {
             self.results.cases.push(result.with_context(|| case.name.clone())?);
         }
         self.remote.drop_table(&table.name).await?;
+        if with_tls {
+            self.encrypted.drop_table(&table.name).await?;
+        }
         for rival in &mut taking_part {
             rival.drop_table(&table.name)?;
         }
@@ -122,6 +134,10 @@ impl Run<'_> {
         rivals: &mut [Rival],
     ) -> Result<CaseResult> {
         let clients = self.remote.clients(case.clients).await?;
+        let encrypted = match case.tls_at_most {
+            Some(_) => self.encrypted.clients(case.clients).await?,
+            None => Vec::new(),
+        };
         let mut expected: Option<(String, Digest)> = None;
         if !rivals.iter().any(|rival| case.statement(&rival.definition).is_some()) {
             let digest = self.remote.without_pushdown(&case.sql).await?;
@@ -137,6 +153,13 @@ impl Run<'_> {
             if round > 0 {
                 sides.entry(FARPOOL.to_string()).or_default().add(sample.ms);
                 samples.push(sample);
+            }
+            if !encrypted.is_empty() {
+                let sample = remote::run(&encrypted, &case.sql).await.context(FARPOOL_TLS)?;
+                compare(&mut expected, FARPOOL_TLS, &sample.digest)?;
+                if round > 0 {
+                    sides.entry(FARPOOL_TLS.to_string()).or_default().add(sample.ms);
+                }
             }
             for rival in rivals.iter_mut() {
                 let name = rival.definition.name.clone();

@@ -1,4 +1,4 @@
-//! Farpool's side: a node in a process of its own, reached over loopback TCP.
+//! Farpool's sides: a node in a process of its own, reached over loopback TCP, in the clear or with TLS.
 
 use crate::digest::Digest;
 use crate::machine;
@@ -37,10 +37,9 @@ pub struct Sample {
 }
 
 impl Remote {
-    /// Starts the node.
-    pub async fn start(threads: usize) -> Result<Remote> {
-        let node = NodeProcess::start(threads)?;
-        let pool = farpool::connect(&node.url, None).await?;
+    /// Takes over the node.
+    pub async fn over(node: NodeProcess, threads: usize) -> Result<Remote> {
+        let pool = node.connect().await?;
         Ok(Remote { node, threads, pool })
     }
 
@@ -78,7 +77,7 @@ impl Remote {
             target_partitions: Some(self.threads),
             ..SessionOptions::default()
         });
-        session.register_pool("farpool", farpool::connect(&self.node.url, None).await?).await?;
+        session.register_pool("farpool", self.node.connect().await?).await?;
         Ok(Arc::new(session))
     }
 }

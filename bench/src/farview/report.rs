@@ -1,6 +1,6 @@
 //! Results as tables for a person.
 
-use super::results::{CaseResult, FARPOOL, Results};
+use super::results::{CaseResult, FARPOOL, FARPOOL_TLS, Results};
 use crate::text;
 
 /// The whole report.
@@ -55,12 +55,14 @@ fn heading(results: &Results) -> String {
 fn times(results: &Results) -> String {
     let mut header =
         vec!["case".to_string(), "of rows".to_string(), "result".to_string(), FARPOOL.to_string()];
-    header.extend(results.rivals.iter().map(|rival| rival.name.clone()));
+    let others =
+        || std::iter::once(FARPOOL_TLS).chain(results.rivals.iter().map(|rival| rival.name.as_str()));
+    header.extend(others().map(str::to_string));
     let rows = results.cases.iter().map(|case| {
         let mut row = start_of_row(case);
         row.push(case.median(FARPOOL).map_or("-".to_string(), |ms| format!("{ms:.1}")));
-        row.extend(results.rivals.iter().map(|rival| {
-            let timed = case.median(&rival.name).zip(case.ratio(&rival.name));
+        row.extend(others().map(|side| {
+            let timed = case.median(side).zip(case.ratio(side));
             timed.map_or("-".to_string(), |(ms, ratio)| format!("{ms:.1} ({ratio:.1}×)"))
         }));
         row

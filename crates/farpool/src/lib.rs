@@ -47,7 +47,7 @@ pub use farpool_model::{
 };
 pub use farpool_node as node;
 pub use farpool_statistics as statistics;
-pub use farpool_transfer::{BatchStream, ClientOptions, Execution, Pool, PoolUrl, RemotePool};
+pub use farpool_transfer::{BatchStream, ClientOptions, ClientTls, Execution, Pool, PoolUrl, RemotePool};
 pub use files::{FileLoad, load_files, stream_blocking};
 pub use machine::{memory_bytes_default, processors, work_bytes_default};
 pub use profile::{Profiling, TableProfile, profile_table};
@@ -55,11 +55,12 @@ pub use query_files::QueryFiles;
 
 use std::sync::Arc;
 
-/// Connects to the node at `url` (`farpool://host:port`), showing `token` if there is one.
+/// Connects to the node at `url` (`farpool://host:port`, or `farpools://host:port` where it has a certificate that the
+/// system trusts), showing `token` if there is one.
 ///
 /// # Errors
-/// `Invalid` for a text that is no address, `Unavailable` when no node answers there, `Denied` when it
-/// does not accept the token.
+/// `Invalid` for a text that is no address, `Unavailable` when no node answers there or its certificate is not
+/// believed, `Denied` when it does not accept the token.
 ///
 /// ```no_run
 /// # async fn example() -> farpool::Result<()> {

@@ -261,6 +261,9 @@ pub const SPREAD_VALUE_BYTES_MAX: usize = 64;
 /// but one that names a device by mistake must not fill the memory.
 pub const ACCESS_FILE_BYTES_MAX: usize = 4 << 20;
 
+/// Bytes of a file with certificates, or with a key: twice what a system trusts, which is the most that anybody gives.
+pub const PEM_BYTES_MAX: u64 = 1 << 20;
+
 /// Programs of a tenant that may wait while as many run as it may have at once, unless the operator says otherwise.
 pub const PROGRAMS_WAITING_DEFAULT: usize = 64;
 

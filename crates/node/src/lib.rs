@@ -10,8 +10,10 @@ pub mod access;
 mod admission;
 mod background;
 mod caller;
+pub mod certificate;
 mod chores;
 pub mod clock;
+pub mod follow;
 mod job;
 mod kept;
 mod node;
@@ -26,5 +28,7 @@ mod turns;
 
 pub use access::{Access, TenantLimits};
 pub use caller::{Caller, Shape};
+pub use farpool_wire::ServerTls;
+pub use follow::Followed;
 pub use node::{Environment, Node, NodeConfig};
 pub use rights::{Reach, Right, VERBS, Verb};

@@ -18,6 +18,7 @@ use farpool_memory::{Account, Failures, Pool, PoolConfig, WorkMemory};
 use farpool_model::{Clock, Error, Result, Status, TenantName, cast, limits, status::TenantStatus};
 use farpool_pipeline::{Budget, HashKey, Scheduler, WorkerThread};
 use farpool_store::Catalog;
+use farpool_wire::ServerTls;
 use parking_lot::Mutex;
 use std::collections::BTreeSet;
 use std::hash::{BuildHasher, RandomState};
@@ -100,6 +101,7 @@ pub struct Node {
     workers_count: usize,
     budget: Budget,
     access: watch::Sender<Arc<Access>>,
+    tls: Mutex<Option<ServerTls>>,
     shares: Arc<Shares>,
     totals: Totals,
     queries: Arc<Queries>,
@@ -160,6 +162,7 @@ impl Node {
             workers_count: config.workers,
             budget: Budget { state_bytes_max, workers: workers_expected, hash_key: HashKey::new(hash_seed) },
             access: watch::Sender::new(Arc::new(Access::of_nobody())),
+            tls: Mutex::default(),
             shares,
             totals: Totals::default(),
             queries: Arc::default(),
@@ -184,6 +187,15 @@ impl Node {
             self.shares.set_limits(tenant, limits);
         }
         self.access.send_replace(Arc::new(access));
+    }
+
+    /// Has clients that connect from now on speak TLS, and see this certificate. Before, they speak in the clear.
+    pub fn set_tls(&self, tls: ServerTls) {
+        *self.tls.lock() = Some(tls);
+    }
+
+    pub(crate) fn tls(&self) -> Option<ServerTls> {
+        self.tls.lock().clone()
     }
 
     /// The caller that a client is which shows `token`.

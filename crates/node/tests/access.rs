@@ -4,7 +4,8 @@ mod common;
 
 use common::*;
 use farpool_model::{Error, ErrorKind, LoadMode, QueryState, ResultForm, limits};
-use farpool_node::access::{AccessFile, TokenDigest};
+use farpool_node::Followed;
+use farpool_node::access::TokenDigest;
 use farpool_node::{Right, TenantLimits};
 use farpool_transfer::Pool;
 use farpool_wire::{FrameKind, Request, Response};
@@ -123,10 +124,11 @@ async fn the_file_is_followed_and_mistakes_in_it_change_nothing() {
         format!("[[token]]\ntenant = \"ann\"\nrole = \"read\"\nsha256 = \"{digest}\"\n")
     };
     std::fs::write(&path, format!("[tenant.ann]\n{}", line("one"))).unwrap();
-    let (file, access) = AccessFile::open(&path).unwrap();
+    let (file, access) = Followed::open(vec![path.clone()], |paths| Access::read(&paths[0])).unwrap();
     let server = Server::with(64 << 20, access).await;
     let (ask, asked) = mpsc::channel(1);
-    tokio::spawn(file.follow(server.node.clone(), asked));
+    let node = server.node.clone();
+    tokio::spawn(file.follow("who may connect", move |access| node.set_access(access), asked));
     let one = server.connect_as("one").await.unwrap();
     std::fs::write(&path, "[tenant.ann]\n[[tok").unwrap();
     ask.send(()).await.unwrap();

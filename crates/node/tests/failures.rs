@@ -240,7 +240,7 @@ async fn clients_of_other_servers_are_told_where_they_are() {
         (&b"GET / HTTP/1.1\r\nHost: x\r\n\r\n"[..], &b"HTTP/1.1 400 Bad Request\r\n"[..]),
         (b"*1\r\n$7\r\nCOMMAND\r\n", b"-ERR "),
         (b"SSH-2.0-OpenSSH_9.9\r\n", b"SSH-2.0-farpool\r\n"),
-        (b"\0\0\0\x08\x04\xd2\x16\x2f", b"NE\0\0\0"),
+        (b"\0\0\0\x08\x04\xd2\x16\x2f\0\0\0\x14\0\x03\0\0user\0ann\0\0\0", b"NE\0\0\0"),
         (b"\0\0\0\x14\0\x03\0\0user\0ann\0\0\0", b"E\0\0\0"),
     ] {
         let reply = say(&server, first_words).await;

@@ -1,4 +1,4 @@
-//! The table of verbs, walked by clients over TCP: whoever lacks the right is refused, and nobody reaches what another
+//! The table of verbs, walked by clients over TCP and over TLS: whoever lacks the right is refused, and nobody reaches what another
 //! tenant has but by the verbs that say so.
 
 mod common;
@@ -58,11 +58,24 @@ async fn stuck(pool: &dyn Pool, table: &str) -> Result<Execution> {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn every_verb_takes_its_right_over_tcp() {
+    walk(Server::with(256 << 20, access()).await).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn every_verb_takes_its_right_over_tls() {
+    walk(Server::with(256 << 20, access()).await.encrypted()).await;
+}
+
+/// Bob, and a client of ann's for each right.
+fn access() -> Access {
     let mut access = tokens(&[("bobs", "bob")]);
     for right in Right::ALL {
         access = access.with_token(right.name(), tenant("ann"), right);
     }
-    let server = Server::with(256 << 20, access).await;
+    access
+}
+
+async fn walk(server: Server) {
     // Packed, all rows would be under way at once.
     let bob = Arc::new(server.connect_as("bobs").await.unwrap().with_results(ResultForm::Plain));
     load(&*bob, "large", LoadMode::Create, MANY).await.unwrap();

@@ -12,6 +12,7 @@ pub mod receipt;
 pub mod remote;
 pub mod url;
 
+pub use farpool_wire::ClientTls;
 pub use handle::Handle;
 pub use pool::{BatchStream, Execution, Pool};
 pub use receipt::ReceiptHandle;

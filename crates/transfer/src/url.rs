@@ -1,4 +1,4 @@
-//! Addresses of pools: `farpool://host:port`.
+//! Addresses of pools: `farpool://host:port`, and `farpools://host:port` where TLS is spoken.
 
 use farpool_model::{Error, Result};
 use std::fmt;
@@ -7,17 +7,21 @@ use std::str::FromStr;
 /// The port of a pool whose address names none.
 pub const PORT_DEFAULT: u16 = 9797;
 
-const SCHEME: &str = "farpool://";
-
-/// Where a node listens. Written `farpool://host:port`; scheme and port may be left out, and an IPv6
-/// address stands in brackets.
+/// Where a node listens. Written `farpool://host:port`, or `farpools://host:port` for TLS; the scheme, if there is no
+/// TLS, and the port may be left out, and an IPv6 address stands in brackets.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct PoolUrl {
+    is_encrypted: bool,
     host: String,
     port: u16,
 }
 
 impl PoolUrl {
+    /// Whether TLS is spoken.
+    pub fn is_encrypted(&self) -> bool {
+        self.is_encrypted
+    }
+
     /// The host name or address, without brackets.
     pub fn host(&self) -> &str {
         &self.host
@@ -31,10 +35,11 @@ impl PoolUrl {
 
 impl fmt::Display for PoolUrl {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let scheme = if self.is_encrypted { "farpools" } else { "farpool" };
         if self.host.contains(':') {
-            write!(f, "{SCHEME}[{}]:{}", self.host, self.port)
+            write!(f, "{scheme}://[{}]:{}", self.host, self.port)
         } else {
-            write!(f, "{SCHEME}{}:{}", self.host, self.port)
+            write!(f, "{scheme}://{}:{}", self.host, self.port)
         }
     }
 }
@@ -51,10 +56,11 @@ impl FromStr for PoolUrl {
 }
 
 fn parse(text: &str) -> Option<PoolUrl> {
-    let rest = match text.split_once("://") {
-        Some(("farpool", rest)) => rest,
+    let (is_encrypted, rest) = match text.split_once("://") {
+        Some(("farpool", rest)) => (false, rest),
+        Some(("farpools", rest)) => (true, rest),
         Some(_) => return None,
-        None => text,
+        None => (false, text),
     };
     let rest = rest.strip_suffix('/').unwrap_or(rest);
     let (host, port) = match rest.strip_prefix('[') {
@@ -72,7 +78,7 @@ fn parse(text: &str) -> Option<PoolUrl> {
         None => PORT_DEFAULT,
     };
     let bad = |c: char| c.is_whitespace() || c.is_control() || "/@?#[]".contains(c);
-    (!host.is_empty() && !host.contains(bad)).then(|| PoolUrl { host: host.to_string(), port })
+    (!host.is_empty() && !host.contains(bad)).then(|| PoolUrl { is_encrypted, host: host.to_string(), port })
 }
 
 #[cfg(test)]
@@ -89,6 +95,8 @@ mod tests {
             ("node-7", "farpool://node-7:9797"),
             ("farpool://[::1]:5", "farpool://[::1]:5"),
             ("[::1]", "farpool://[::1]:9797"),
+            ("farpools://node-7", "farpools://node-7:9797"),
+            ("farpools://[::1]:5/", "farpools://[::1]:5"),
         ] {
             assert_eq!(text.parse::<PoolUrl>().unwrap().to_string(), written);
         }

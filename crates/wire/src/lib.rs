@@ -26,10 +26,10 @@ pub use flow::{Grants, Window};
 pub use frame::{FRAME_HEADER_BYTES, FrameHeader, FrameKind};
 pub use intake::Intake;
 pub use message::{Assembler, Message, Outgoing};
-pub use preface::{PREFACE, check_preface, reply_to_stranger};
+pub use preface::{NO_ENCRYPTION, Opening, PREFACE, check_preface, opening, reply_to_stranger};
 pub use request::Request;
 pub use response::Response;
-pub use socket::{Interest, Socket};
+pub use socket::{ClientTls, Interest, ServerTls, Socket, Tls};
 pub use split::split_frame;
 
 /// The oldest version of the protocol that this crate speaks.

@@ -21,17 +21,58 @@ pub fn check_preface(received: &[u8]) -> Result<bool> {
     Ok(compared == PREFACE.len())
 }
 
+/// What the first bytes of a connection are, as a node sees them.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Opening {
+    /// The beginning of several things.
+    Incomplete,
+    /// The preface.
+    Farpool,
+    /// The first record of TLS.
+    Tls,
+    /// A PostgreSQL client asks whether it may speak TLS or GSSAPI, in so many bytes. It goes on without when the answer
+    /// is [`NO_ENCRYPTION`], and reads an error only in answer to what it says then.
+    PostgresEncryption {
+        /// Of the request.
+        bytes: usize,
+    },
+    /// Somebody else, as the error says.
+    Stranger(Error),
+}
+
+/// The answer to [`Opening::PostgresEncryption`].
+pub const NO_ENCRYPTION: &[u8] = b"N";
+
+/// Looks at the first bytes that came from a peer.
+pub fn opening(received: &[u8]) -> Opening {
+    match check_preface(received) {
+        Ok(true) => Opening::Farpool,
+        Ok(false) => Opening::Incomplete,
+        Err(error) => match received {
+            [HANDSHAKE, 0x03, ..] => Opening::Tls,
+            [HANDSHAKE] => Opening::Incomplete,
+            _ => postgres_encryption(received).unwrap_or(Opening::Stranger(error)),
+        },
+    }
+}
+
+fn postgres_encryption(received: &[u8]) -> Option<Opening> {
+    let requests = POSTGRES_ENCRYPTION.map(|code| [[0, 0, 0, 8], code].concat());
+    if let Some(request) = requests.iter().find(|request| received.starts_with(request)) {
+        return Some(Opening::PostgresEncryption { bytes: request.len() });
+    }
+    requests.iter().any(|request| request.starts_with(received)).then_some(Opening::Incomplete)
+}
+
 /// What a node says to people whose programs took it for something else.
-const NO_SERVER: &str = "this is a farpool memory node: reach it with farpool://HOST:PORT";
+const NO_SERVER: &str = "this is a farpool memory node: reach it with farpool://HOST:PORT, or farpools:// where it has a certificate";
 
 /// What a node answers, before it closes the connection, to a peer whose first bytes are not the preface:
 /// something that the peer shows to a person.
 pub fn reply_to_stranger(received: &[u8]) -> Vec<u8> {
     match Stranger::of(received) {
         Stranger::SshPeer => ssh_disconnect(),
-        // 'N': no encryption. The client then asks again without, and reads what stands behind it.
-        Stranger::Postgres { asks_for_encryption: true } => [b"N", &postgres_error()[..]].concat(),
-        Stranger::Postgres { asks_for_encryption: false } => postgres_error(),
+        Stranger::PostgresClient => postgres_error(),
         other => plain_reply(other).to_vec(),
     }
 }
@@ -75,6 +116,9 @@ fn plain_reply(stranger: Stranger) -> &'static [u8] {
     }
 }
 
+/// The type of the first record of TLS (RFC 8446, section 5.1).
+const HANDSHAKE: u8 = 0x16;
+
 /// The code of a request for encryption in place of a protocol's version: TLS, or GSSAPI.
 const POSTGRES_ENCRYPTION: [[u8; 4]; 2] = [80_877_103_u32.to_be_bytes(), 80_877_104_u32.to_be_bytes()];
 
@@ -86,7 +130,7 @@ enum Stranger {
     RedisServer,
     Tls,
     SshPeer,
-    Postgres { asks_for_encryption: bool },
+    PostgresClient,
     MariaDb,
     Unknown,
 }
@@ -105,11 +149,11 @@ impl Stranger {
             _ if starts(&["SSH-"]) => Stranger::SshPeer,
             [b'*', b'0'..=b'9', ..] | [b'P', b'I', b'N', b'G', ..] => Stranger::RedisClient,
             // A TLS record: handshake or alert, then the major version 3.
-            [0x15 | 0x16, 0x03, ..] => Stranger::Tls,
+            [0x15 | HANDSHAKE, 0x03, ..] => Stranger::Tls,
             // A startup packet: its length, then the version 3 or a code.
-            [0, 0, _, _, 0, 3, _, _, ..] => Stranger::Postgres { asks_for_encryption: false },
+            [0, 0, _, _, 0, 3, _, _, ..] => Stranger::PostgresClient,
             [0, 0, 0, 8, code @ ..] if POSTGRES_ENCRYPTION.iter().any(|known| code.starts_with(known)) => {
-                Stranger::Postgres { asks_for_encryption: true }
+                Stranger::PostgresClient
             }
             // The greeting of MySQL's protocol: a 3-byte length, sequence 0, protocol version 10.
             [_, _, 0, 0, 10, ..] => Stranger::MariaDb,
@@ -118,7 +162,8 @@ impl Stranger {
     }
 }
 
-fn describe(received: &[u8]) -> String {
+/// Who a peer seems to be.
+pub(crate) fn describe(received: &[u8]) -> String {
     match Stranger::of(received) {
         Stranger::HttpServer => "it is an HTTP server".into(),
         Stranger::HttpClient => "it is an HTTP client".into(),
@@ -126,8 +171,11 @@ fn describe(received: &[u8]) -> String {
         Stranger::RedisClient => "it is a Redis client".into(),
         Stranger::Tls => "it speaks TLS".into(),
         Stranger::SshPeer => "it speaks SSH".into(),
-        Stranger::Postgres { .. } => "it is a PostgreSQL client".into(),
+        Stranger::PostgresClient => "it is a PostgreSQL client".into(),
         Stranger::MariaDb => "it is a MySQL or MariaDB server".into(),
+        Stranger::Unknown if received.starts_with(&PREFACE) => {
+            "it is a farpool pool without a certificate".into()
+        }
         Stranger::Unknown => {
             let shown = &received[..received.len().min(16)];
             format!("it began with {}", shown.escape_ascii())
@@ -174,9 +222,27 @@ mod tests {
         let length = u32::from_be_bytes(startup[1..5].try_into().unwrap()) as usize;
         assert_eq!((startup[0], startup.len()), (b'E', 1 + length));
         assert!(startup.ends_with(b"\0\0") && startup[5..].starts_with(b"SFATAL\0"));
-        for code in [0x2f, 0x30] {
-            let asks = reply_to_stranger(&[0, 0, 0, 8, 0x04, 0xd2, 0x16, code]);
-            assert_eq!((asks[0], &asks[1..]), (b'N', &startup[..]));
+    }
+
+    #[test]
+    fn an_opening_is_what_it_will_be_wherever_it_is_cut() {
+        let asks = Opening::PostgresEncryption { bytes: 8 };
+        for (bytes, whole) in [
+            (&PREFACE[..], Opening::Farpool),
+            (&[0x16, 3], Opening::Tls),
+            (b"\0\0\0\x08\x04\xd2\x16\x2f", asks.clone()),
+            (b"\0\0\0\x08\x04\xd2\x16\x30", asks),
+        ] {
+            assert_eq!(opening(bytes), whole);
+            assert_eq!(opening(&[bytes, b"more"].concat()), whole);
+            for cut in 0..bytes.len() {
+                assert_eq!(opening(&bytes[..cut]), Opening::Incomplete, "{cut} of {bytes:?}");
+            }
+        }
+        for stranger in
+            [&b"\0\0\0\x54\0\x03\0\0user"[..], b"\0\0\0\x08\x04\xd3", b"GET / ", &[0x16, 4], &[0x15, 3]]
+        {
+            assert!(matches!(opening(stranger), Opening::Stranger(_)), "{stranger:?}");
         }
     }
 

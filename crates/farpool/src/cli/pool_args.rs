@@ -1,8 +1,9 @@
 //! The arguments by which a command finds its pool.
 
-use super::stop::{Outcome, file_error};
+use super::stop::{Outcome, Stop, file_error};
 use clap::Args;
-use farpool::{Error, Pool, PoolUrl};
+use farpool::model::limits;
+use farpool::{ClientOptions, ClientTls, Error, Pool, PoolUrl, ResultForm};
 use std::fs::File;
 use std::io::Read;
 use std::path::{Path, PathBuf};
@@ -22,12 +23,12 @@ pub struct PoolArgs {
     pub pool: Option<PoolUrl>,
 
     #[command(flatten)]
-    pub token: TokenArgs,
+    client: ClientArgs,
 }
 
-/// The token that a command shows.
+/// By what a pool knows the command, and the command the pool.
 #[derive(Args, Clone, Debug)]
-pub struct TokenArgs {
+pub struct ClientArgs {
     /// Read the token that the node asks for from this file [default: the environment variable FARPOOL_TOKEN]
     #[arg(long, value_name = "FILE")]
     token_file: Option<PathBuf>,
@@ -35,11 +36,29 @@ pub struct TokenArgs {
     /// The token itself; others on this machine can see it in the list of processes
     #[arg(long, value_name = "TOKEN", conflicts_with = "token_file")]
     token: Option<String>,
+
+    /// Believe a node at farpools:// whose certificate was signed by the authority in this PEM file, and no other
+    /// [default: those that the system trusts]
+    #[arg(long, value_name = "FILE")]
+    tls_ca: Option<PathBuf>,
 }
 
-impl TokenArgs {
+impl ClientArgs {
+    /// What a client of the node at `url` says of itself, and whom it believes.
+    pub fn options(&self, url: &PoolUrl) -> Outcome<ClientOptions> {
+        let token = self.token()?;
+        let tls = self.tls_ca.as_deref().map(read_authorities).transpose()?;
+        if tls.is_some() && !url.is_encrypted() {
+            return Err(Stop::usage(
+                format!("--tls-ca says whose certificates count, and {url} has none"),
+                "write farpools:// for a node that has a certificate, or leave --tls-ca away",
+            ));
+        }
+        Ok(ClientOptions { token, tls, ..ClientOptions::default() })
+    }
+
     /// The token from the file, the command line or the environment.
-    pub fn find(&self) -> Outcome<Option<String>> {
+    fn token(&self) -> Outcome<Option<String>> {
         if let Some(path) = &self.token_file {
             return read_token(path).map(Some);
         }
@@ -64,6 +83,14 @@ fn read_token(path: &Path) -> Outcome<String> {
     Ok(token.to_string())
 }
 
+fn read_authorities(path: &Path) -> Outcome<ClientTls> {
+    let mut pem = Vec::new();
+    File::open(path)
+        .and_then(|file| file.take(limits::PEM_BYTES_MAX).read_to_end(&mut pem))
+        .map_err(|error| file_error("read the authorities in", path, &error))?;
+    Ok(ClientTls::trusting(&pem).map_err(|error| error.at(path.display()))?)
+}
+
 impl PoolArgs {
     /// Where the pool is.
     pub fn url(&self) -> String {
@@ -72,6 +99,8 @@ impl PoolArgs {
 
     /// Connects to the pool.
     pub async fn connect(&self) -> Outcome<Arc<dyn Pool>> {
-        Ok(farpool::connect(&self.url(), self.token.find()?.as_deref()).await?)
+        let url = self.url();
+        let options = self.client.options(&url.parse()?)?;
+        Ok(farpool::connect_for(&url, options, ResultForm::default()).await?)
     }
 }

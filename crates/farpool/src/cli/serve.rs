@@ -3,8 +3,7 @@
 use super::signals::{first_signal, hangups};
 use super::size;
 use super::stop::{Outcome, Stop, reason};
-use farpool::node::access::AccessFile;
-use farpool::node::{Access, Node, NodeConfig, server};
+use farpool::node::{Access, Followed, Node, NodeConfig, ServerTls, certificate, server};
 use farpool::{Error, WorkMemory};
 use std::io::{self, Write};
 use std::net::SocketAddr;
@@ -12,12 +11,13 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::net::{TcpListener, lookup_host};
-use tokio::task::JoinHandle;
+use tokio::task::JoinSet;
 
 const EXAMPLES: &str = "\
 Examples:
   farpool serve
-  farpool serve --listen 0.0.0.0:9797 --memory 64GiB --access access.toml
+  farpool serve --listen 0.0.0.0:9797 --memory 64GiB --access access.toml \
+    --tls-cert node7.pem --tls-key node7.key
 
 When it is ready it prints one line on standard output:
   listening on farpool://127.0.0.1:9797, memory 4.0 GiB and 2.0 GiB for work, huge pages: transparent
@@ -40,7 +40,10 @@ tokens' tenant, role and sha256 may be left out:
   sha256 = \"9f86d081884c7d659a2feaa0c55ad015a3bf4f1b2b0b822cd15d6c15b0f00a08\"
   until = 2027-03-31       # the last day, by UTC
 It is read again when it changes and on SIGHUP. A token that is removed, or whose time is over, ends its
-connections within a second; a tenant that is removed keeps its tables until an admin drops them.";
+connections within a second; a tenant that is removed keeps its tables until an admin drops them.
+With --tls-cert, clients connect to farpools://HOST:PORT, and nobody is served in the clear. Both files are
+PEM: the node's certificate first and then those between it and its authority, and the private key without a
+password. They are read again like the file of --access; until both are whole and fit, the old ones count.";
 
 /// How long the node may take to stop once nobody is connected: a step of each worker, and work on blocking threads.
 /// Beyond that the process ends without them.
@@ -75,14 +78,26 @@ pub struct Args {
     /// Anyone who can reach the address may connect, read and change everything
     #[arg(long, conflicts_with = "access")]
     open: bool,
+
+    /// Speak TLS, and show clients the certificate in this PEM file
+    #[arg(long, value_name = "FILE", requires = "tls_key")]
+    tls_cert: Option<PathBuf>,
+
+    /// The private key to the certificate
+    #[arg(long, value_name = "FILE", requires = "tls_cert")]
+    tls_key: Option<PathBuf>,
 }
 
 /// Serves until SIGINT or SIGTERM.
 pub fn run(args: Args) -> Outcome {
-    let (file, access) = match args.access.as_deref().map(AccessFile::open).transpose()? {
-        Some((file, access)) => (Some(file), access),
+    let (access_file, access) = match &args.access {
+        Some(path) => {
+            let (file, access) = Followed::open(vec![path.clone()], |paths| Access::read(&paths[0]))?;
+            (Some(file), access)
+        }
         None => (None, Access::of_everybody()),
     };
+    let tls = tls_files(&args)?;
     let config = NodeConfig {
         memory_bytes: args.memory.unwrap_or_else(farpool::memory_bytes_default),
         work: WorkMemory::new(args.work_memory.unwrap_or_else(farpool::work_bytes_default)),
@@ -95,13 +110,24 @@ pub fn run(args: Args) -> Outcome {
         let listener = listen(&args).await?;
         let address = listener.local_addr().map_err(|error| cannot_listen(&args.listen, &error))?;
         let node = Node::start(config)?;
-        let following = match file {
-            Some(file) => Some(tokio::spawn(file.follow(node.clone(), hangups()?))),
-            None => None,
-        };
-        announce(&node, address)?;
+        let mut following = JoinSet::new();
+        if let Some(file) = access_file {
+            let node = node.clone();
+            following.spawn(file.follow(
+                "who may connect",
+                move |access| node.set_access(access),
+                hangups()?,
+            ));
+        }
+        let scheme = if tls.is_some() { "farpools" } else { "farpool" };
+        if let Some((files, first)) = tls {
+            node.set_tls(first);
+            let node = node.clone();
+            following.spawn(files.follow("the certificate", move |tls| node.set_tls(tls), hangups()?));
+        }
+        announce(&node, scheme, address)?;
         server::serve(node.clone(), listener, stop).await?;
-        following.inspect(JoinHandle::abort);
+        following.shutdown().await;
         shut_down(node).await;
         eprintln!("stopped");
         Ok(())
@@ -109,6 +135,13 @@ pub fn run(args: Args) -> Outcome {
     // Not dropped: that would wait for blocking threads, whatever they do.
     runtime.shutdown_background();
     outcome
+}
+
+/// The files of the certificate and the key, if there are any, and what they say.
+fn tls_files(args: &Args) -> Outcome<Option<(Followed<ServerTls>, ServerTls)>> {
+    let (Some(certificate), Some(key)) = (&args.tls_cert, &args.tls_key) else { return Ok(None) };
+    let paths = vec![certificate.clone(), key.clone()];
+    Ok(Some(Followed::open(paths, |paths| certificate::read(&paths[0], &paths[1]))?))
 }
 
 /// Ends the node's workers, unless one of them is in the middle of something long.
@@ -162,10 +195,10 @@ fn cannot_listen(address: &str, error: &io::Error) -> Error {
     }
 }
 
-fn announce(node: &Node, address: SocketAddr) -> Outcome {
+fn announce(node: &Node, scheme: &str, address: SocketAddr) -> Outcome {
     let status = node.status();
     let line = format!(
-        "listening on farpool://{address}, memory {} and {} for work, huge pages: {}\n",
+        "listening on {scheme}://{address}, memory {} and {} for work, huge pages: {}\n",
         size::bytes(status.memory_bytes_limit),
         size::bytes(status.work_bytes_limit),
         status.huge_pages

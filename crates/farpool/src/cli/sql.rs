@@ -1,7 +1,7 @@
 //! `farpool sql`: runs statements on files, or on the tables of a node, and prints their rows.
 
 use super::output::{self, Format};
-use super::pool_args::TokenArgs;
+use super::pool_args::ClientArgs;
 use super::size;
 use super::stop::{Outcome, Stop, file_error};
 use super::terminal::printable_lines;
@@ -51,7 +51,7 @@ pub struct Args {
     pool: Option<PoolUrl>,
 
     #[command(flatten)]
-    token: TokenArgs,
+    client: ClientArgs,
 
     /// Fetch columns as they are and do everything here, for comparison
     #[arg(long)]
@@ -150,7 +150,7 @@ async fn open_session(args: &Args) -> Outcome<Session> {
     };
     let session = Session::new(options);
     if let Some(url) = &args.pool {
-        let options = ClientOptions { token: args.token.find()?, timeout: args.timeout };
+        let options = ClientOptions { timeout: args.timeout, ..args.client.options(url)? };
         let pool = farpool::connect_for(&url.to_string(), options, args.results).await?;
         session.register_pool("farpool", pool).await?;
     }

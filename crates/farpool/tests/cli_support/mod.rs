@@ -184,8 +184,8 @@ impl Server {
         let stderr = child.stderr.take().map(|stderr| keep_lines(stderr, said.clone()));
         let mut ready_line = String::new();
         BufReader::new(child.stdout.take().unwrap()).read_line(&mut ready_line).unwrap();
-        let address = ready_line.split("farpool://").nth(1).and_then(|rest| rest.split(',').next());
-        let url = format!("farpool://{}", address.unwrap_or_else(|| panic!("not ready: {ready_line:?}")));
+        let url = ready_line.strip_prefix("listening on ").and_then(|rest| rest.split(',').next());
+        let url = url.unwrap_or_else(|| panic!("not ready: {ready_line:?}")).to_string();
         Server { child, url, ready_line, said, stderr }
     }
 

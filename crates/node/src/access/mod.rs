@@ -7,12 +7,10 @@
 mod end_date;
 mod file;
 mod token;
-mod watch;
 
 pub use end_date::EndDate;
 pub use file::toml_key;
 pub use token::{TokenDigest, new_token};
-pub use watch::{AccessFile, Reread};
 
 use crate::rights::Right;
 use farpool_model::{Error, ErrorKind, Result, TenantName, limits};

@@ -200,9 +200,10 @@ impl Connection {
             // What was answered on the spot leaves before the next wait.
             self.outbox.flush();
             let unread = if buffer.is_empty() { 0 } else { buffer.capacity() };
-            held.set(assembler.bytes_held() + unread);
-            self.incomplete.store(held.bytes(), Ordering::Relaxed);
-            let wanted = self.room_to_read(held.bytes()).await?;
+            let incomplete = assembler.bytes_held() + unread;
+            held.set(incomplete + self.socket.bytes_held());
+            self.incomplete.store(incomplete, Ordering::Relaxed);
+            let wanted = self.room_to_read(incomplete).await?;
             if self.read(&mut buffer, wanted, &mut turn).await == 0 {
                 return Ok(());
             }

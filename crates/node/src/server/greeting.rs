@@ -5,10 +5,10 @@ use super::queries::Identity;
 use crate::node::{ConnectionGuard, Pass};
 use crate::{Caller, Node};
 use bytes::{Buf, BytesMut};
-use farpool_model::{Error, Result, limits};
+use farpool_model::{Error, ErrorKind, Result, limits};
 use farpool_wire::{
-    Assembler, Message, Outgoing, PREFACE, Request, Response, Socket, check_preface, negotiate,
-    reply_to_stranger, split_frame,
+    Assembler, Message, NO_ENCRYPTION, Opening, Outgoing, PREFACE, Request, Response, ServerTls, Socket, Tls,
+    negotiate, opening, reply_to_stranger, split_frame,
 };
 use std::io;
 use std::sync::Arc;
@@ -24,18 +24,22 @@ const READ_BYTES: usize = 4096;
 /// Characters that are kept of what a client says it is.
 const CLIENT_CHARS_MAX: usize = 64;
 
+/// Requests for encryption that a PostgreSQL client may make: one for TLS and one for GSSAPI.
+const POSTGRES_REQUESTS_MAX: usize = 2;
+
 /// What became of a greeting.
 pub(super) enum Greeting {
     /// A client.
     Welcome(Client),
     /// Somebody to part from, with these last bytes.
-    Refused(Vec<u8>, Error),
+    Refused(Arc<dyn Socket>, Vec<u8>, Error),
     /// They left without a word.
     Gone,
 }
 
 /// A client that was let in.
 pub(super) struct Client {
+    pub socket: Arc<dyn Socket>,
     pub caller: Caller,
     /// For how long.
     pub pass: Pass,
@@ -45,18 +49,25 @@ pub(super) struct Client {
     pub guard: ConnectionGuard,
 }
 
+/// How far a greeting has come.
+struct Stage {
+    /// The connection as it came, or TLS over it.
+    socket: Arc<dyn Socket>,
+    received: BytesMut,
+    /// Whether something else is being said: what came behind half of it would be taken for the rest.
+    is_answering: bool,
+}
+
 /// Waits for the hello and answers it.
-pub(super) async fn greet(socket: &dyn Socket, node: &Arc<Node>) -> Greeting {
+pub(super) async fn greet(socket: Arc<dyn Socket>, node: &Arc<Node>) -> Greeting {
     let patience = Duration::from_millis(limits::HANDSHAKE_MS_MAX);
-    let mut is_answering = false;
-    match timeout(patience, exchange(socket, node, &mut is_answering)).await {
+    let mut stage = Stage { socket, received: BytesMut::new(), is_answering: false };
+    match timeout(patience, exchange(&mut stage, node)).await {
         Ok(greeting) => greeting.unwrap_or(Greeting::Gone),
-        // Half of the welcome may have left: what came behind it would be taken for the rest.
-        Err(_) if is_answering => Greeting::Gone,
+        Err(_) if stage.is_answering => Greeting::Gone,
         Err(_) => {
             let seconds = limits::HANDSHAKE_MS_MAX / 1000;
-            let error = Error::unavailable(format!("there was no hello within {seconds} s"));
-            Greeting::Refused(error_bytes(&error), error)
+            stage.refuse(Error::unavailable(format!("there was no hello within {seconds} s")))
         }
     }
 }
@@ -85,39 +96,95 @@ pub(super) fn error_bytes(error: &Error) -> Vec<u8> {
     bytes
 }
 
-/// Sets `is_answering` when it begins to.
-async fn exchange(socket: &dyn Socket, node: &Arc<Node>, is_answering: &mut bool) -> io::Result<Greeting> {
-    let mut received = BytesMut::new();
-    loop {
-        match check_preface(&received) {
-            Ok(true) => break,
-            Ok(false) if read(socket, &mut received).await? == 0 => return Ok(Greeting::Gone),
-            Ok(false) => {}
-            Err(error) => return Ok(Greeting::Refused(reply_to_stranger(&received), error)),
+async fn exchange(stage: &mut Stage, node: &Arc<Node>) -> io::Result<Greeting> {
+    let tls = node.tls();
+    let mut opened = stage.opening().await?;
+    if let (Opening::Tls, Some(tls)) = (&opened, &tls) {
+        if let Err(error) = stage.encrypt(tls).await {
+            return Ok(Greeting::Refused(stage.socket.clone(), Vec::new(), error));
         }
+        opened = stage.opening().await?;
+    } else if opened == Opening::Farpool && tls.is_some() {
+        let error = Error::new(ErrorKind::Denied, "this pool speaks to nobody in the clear")
+            .advise("write farpools:// in place of farpool://, and give its authority with --tls-ca FILE");
+        return Ok(stage.refuse(error));
     }
-    received.advance(PREFACE.len());
-    let mut assembler = Assembler::new();
-    let (caller, pass, guard, messages) = loop {
-        match next_message(&mut received, &mut assembler)
-            .and_then(|m| m.map(|m| hello(&m, socket, node)).transpose())
-        {
-            Ok(Some(answer)) => break answer,
-            Ok(None) if read(socket, &mut received).await? == 0 => return Ok(Greeting::Gone),
-            Ok(None) => {}
-            Err(error) => return Ok(Greeting::Refused(error_bytes(&error), error)),
+    match opened {
+        Opening::Farpool => stage.hello(node).await,
+        Opening::Incomplete => Ok(Greeting::Gone),
+        Opening::Tls => Ok(stage.turn_away(Error::corrupt(
+            "the peer speaks TLS, and this node has no certificate: see --tls-cert, or use farpool:// there",
+        ))),
+        Opening::PostgresEncryption { .. } => {
+            Ok(stage.turn_away(Error::corrupt("a PostgreSQL client asks on and on")))
         }
-    };
-    let mut bytes = PREFACE.to_vec();
-    messages.into_iter().for_each(|message| write(&mut bytes, message));
-    *is_answering = true;
-    socket.write_all(&bytes).await?;
-    Ok(Greeting::Welcome(Client { caller, pass, received, guard }))
+        Opening::Stranger(error) => Ok(stage.turn_away(error)),
+    }
 }
 
-async fn read(socket: &dyn Socket, received: &mut BytesMut) -> io::Result<usize> {
-    received.reserve(READ_BYTES);
-    socket.read(received).await
+impl Stage {
+    /// Waits until it shows what the peer takes the node for; `Incomplete` when it leaves before.
+    async fn opening(&mut self) -> io::Result<Opening> {
+        let mut requests = 0;
+        loop {
+            match opening(&self.received) {
+                Opening::Incomplete if self.read().await? == 0 => return Ok(Opening::Incomplete),
+                Opening::Incomplete => {}
+                Opening::PostgresEncryption { bytes } if requests < POSTGRES_REQUESTS_MAX => {
+                    requests += 1;
+                    self.received.advance(bytes);
+                    self.socket.write_all(NO_ENCRYPTION).await?;
+                }
+                opening => return Ok(opening),
+            }
+        }
+    }
+
+    /// Speaks TLS from here on.
+    async fn encrypt(&mut self, tls: &ServerTls) -> Result<()> {
+        self.is_answering = true;
+        let received = std::mem::take(&mut self.received);
+        self.socket = Arc::new(Tls::accept(self.socket.clone(), received, tls).await?);
+        self.is_answering = false;
+        Ok(())
+    }
+
+    /// Waits for the hello, and lets its client in.
+    async fn hello(&mut self, node: &Arc<Node>) -> io::Result<Greeting> {
+        self.received.advance(PREFACE.len());
+        let mut assembler = Assembler::new();
+        let (caller, pass, guard, messages) = loop {
+            match next_message(&mut self.received, &mut assembler)
+                .and_then(|m| m.map(|m| hello(&m, &*self.socket, node)).transpose())
+            {
+                Ok(Some(answer)) => break answer,
+                Ok(None) if self.read().await? == 0 => return Ok(Greeting::Gone),
+                Ok(None) => {}
+                Err(error) => return Ok(self.refuse(error)),
+            }
+        };
+        let mut bytes = PREFACE.to_vec();
+        messages.into_iter().for_each(|message| write(&mut bytes, message));
+        self.is_answering = true;
+        self.socket.write_all(&bytes).await?;
+        let (socket, received) = (self.socket.clone(), std::mem::take(&mut self.received));
+        Ok(Greeting::Welcome(Client { socket, caller, pass, received, guard }))
+    }
+
+    /// Parts from a client.
+    fn refuse(&self, error: Error) -> Greeting {
+        Greeting::Refused(self.socket.clone(), error_bytes(&error), error)
+    }
+
+    /// Parts from somebody else.
+    fn turn_away(&self, error: Error) -> Greeting {
+        Greeting::Refused(self.socket.clone(), reply_to_stranger(&self.received), error)
+    }
+
+    async fn read(&mut self) -> io::Result<usize> {
+        self.received.reserve(READ_BYTES);
+        self.socket.read(&mut self.received).await
+    }
 }
 
 /// The first message. Before the hello, nothing larger than a hello is taken in.

@@ -122,11 +122,11 @@ async fn handle(
         biased;
         () = seat.evicted() => return,
         () = reached(&mut phases, Phase::Draining) => return,
-        greeted = greeting::greet(&*socket, &node) => greeted,
+        greeted = greeting::greet(socket, &node) => greeted,
     };
     match greeted {
         Greeting::Gone => {}
-        Greeting::Refused(bytes, error) => {
+        Greeting::Refused(socket, bytes, error) => {
             refusals.log(&peer, &error.message, node.clock().now_ns());
             tokio::select! {
                 biased;
@@ -134,7 +134,7 @@ async fn handle(
                 () = greeting::part(&*socket, &bytes) => {}
             }
         }
-        Greeting::Welcome(Client { caller, mut pass, received, guard: _guard }) => {
+        Greeting::Welcome(Client { socket, caller, mut pass, received, guard: _guard }) => {
             drop(seat);
             let open = Open(Connection::new(caller, socket));
             if let Some(error) = converse(&open.0, &mut pass, received, phases, tick).await {

@@ -2,6 +2,7 @@
 
 #![allow(dead_code, reason = "each test file uses a part of this")]
 
+mod certificates;
 mod local;
 mod raw;
 
@@ -25,6 +26,8 @@ use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
 
 #[allow(unused_imports, reason = "each test file uses a part of this")]
+pub use certificates::AUTHORITY;
+#[allow(unused_imports, reason = "each test file uses a part of this")]
 pub use local::Local;
 #[allow(unused_imports, reason = "each test file uses a part of this")]
 pub use raw::{Raw, canonical_batch, execute, frames, hello};
@@ -36,6 +39,7 @@ pub const PATIENCE: Duration = Duration::from_secs(60);
 pub struct Server {
     pub node: Arc<Node>,
     pub address: SocketAddr,
+    is_encrypted: bool,
     pub serving: JoinHandle<Result<()>>,
     pub stop: Option<oneshot::Sender<()>>,
 }
@@ -68,20 +72,32 @@ impl Server {
         let serving = tokio::spawn(server::serve(node.clone(), listener, async {
             drop(stopped.await);
         }));
-        Server { node, address, serving, stop: Some(stop) }
+        Server { node, address, is_encrypted: false, serving, stop: Some(stop) }
+    }
+
+    /// The same server, which speaks TLS from now on.
+    pub fn encrypted(mut self) -> Self {
+        self.node.set_tls(AUTHORITY.node("127.0.0.1"));
+        self.is_encrypted = true;
+        self
     }
 
     pub fn url(&self) -> PoolUrl {
-        self.address.to_string().parse().unwrap()
+        let scheme = if self.is_encrypted { "farpools" } else { "farpool" };
+        format!("{scheme}://{}", self.address).parse().unwrap()
     }
 
     pub async fn connect(&self) -> RemotePool {
-        RemotePool::connect(&self.url(), ClientOptions::default()).await.unwrap()
+        self.connect_with(None).await.unwrap()
     }
 
     pub async fn connect_as(&self, token: &str) -> Result<RemotePool> {
-        let token = Some(token.to_string());
-        RemotePool::connect(&self.url(), ClientOptions { token, ..ClientOptions::default() }).await
+        self.connect_with(Some(token.to_string())).await
+    }
+
+    async fn connect_with(&self, token: Option<String>) -> Result<RemotePool> {
+        let tls = self.is_encrypted.then(|| AUTHORITY.clients());
+        RemotePool::connect(&self.url(), ClientOptions { token, tls, ..ClientOptions::default() }).await
     }
 
     /// Ends the server without letting anybody finish.

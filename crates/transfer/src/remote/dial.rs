@@ -5,12 +5,13 @@ use super::ClientOptions;
 use super::connection::{Connection, Patience};
 use super::connector::Connector;
 use super::mailbox::Unread;
+use super::trust;
 use crate::PoolUrl;
 use bytes::{Buf, BytesMut};
 use farpool_model::{Error, Result, limits};
 use farpool_wire::{
-    Assembler, FrameHeader, FrameKind, Message, PREFACE, Request, Response, Socket, VERSION_MAX, VERSION_MIN,
-    check_preface, split_frame,
+    Assembler, FrameHeader, FrameKind, Message, PREFACE, Request, Response, Socket, Tls, VERSION_MAX,
+    VERSION_MIN, check_preface, split_frame,
 };
 use std::io::{self, ErrorKind};
 use std::sync::Arc;
@@ -50,10 +51,25 @@ impl Dialer {
             Ok(Err(error)) => return Err(unreachable(url, &error)),
             Err(_) => return Err(silent(url, "does not answer")),
         };
-        let received = timeout(patience, self.hello(&*socket)).await;
-        let received = received
+        let greeted = timeout(patience, async {
+            let socket = if url.is_encrypted() { self.encrypt(socket).await? } else { socket };
+            let received = self.hello(&*socket).await?;
+            Result::Ok((socket, received))
+        });
+        let (socket, received) = greeted
+            .await
             .map_err(|_| silent(url, "accepts connections but does not say that it is a farpool pool"))??;
         Ok(Connection::start(socket, received, url.to_string(), self.patience, self.unread.clone()))
+    }
+
+    /// Speaks TLS over `socket`.
+    async fn encrypt(&self, socket: Arc<dyn Socket>) -> Result<Arc<dyn Socket>> {
+        let tls = match &self.options.tls {
+            Some(tls) => tls.clone(),
+            None => trust::of_system().await?,
+        };
+        let encrypted = Tls::connect(socket, self.url.host(), &tls).await;
+        Ok(Arc::new(encrypted.map_err(|error| error.at(&self.url))?))
     }
 
     /// Says hello and waits for the welcome; gives what came after it.

@@ -13,6 +13,7 @@ mod mailbox;
 mod memory;
 mod query;
 mod sender;
+mod trust;
 
 pub use connector::Connector;
 
@@ -26,7 +27,7 @@ use farpool_model::{
     Error, ErrorKind, Expr, LoadMode, Output, Prepared, Program, QueryInfo, Result, ResultForm,
     SchemaFingerprint, Status, TableInfo, TableName, TableStatistics, TenantName, limits, schema,
 };
-use farpool_wire::{Request, Response, substrait};
+use farpool_wire::{ClientTls, Request, Response, substrait};
 use memory::Results;
 use parking_lot::Mutex;
 use std::collections::HashMap;
@@ -42,6 +43,8 @@ pub struct ClientOptions {
     pub token: Option<String>,
     /// The longest that anything asked of the node may take, which the node keeps to; as long as it takes if `None`.
     pub timeout: Option<Duration>,
+    /// Whose certificates are believed, where the address is `farpools://`; those that the system trusts if `None`.
+    pub tls: Option<ClientTls>,
 }
 
 /// A node reached over TCP, or through another [`Connector`].
@@ -61,13 +64,15 @@ impl RemotePool {
     /// Connects to the node at `url`.
     ///
     /// # Errors
-    /// `Unavailable` when nobody is there or it is somebody else; `Denied` for the token.
+    /// `Unavailable` when nobody is there, or it is somebody else or cannot show a certificate for the host that is
+    /// believed; `Denied` for the token; `Invalid` when the system trusts no authority.
     pub async fn connect(url: &PoolUrl, options: ClientOptions) -> Result<Self> {
         let dialer = Dialer::new(url, options, Arc::new(Tcp(url.clone())));
         RemotePool::dial(dialer, Results::of_process()).await
     }
 
-    /// As [`RemotePool::connect`], with the sockets that `connector` gives; `url` is only what messages call the node.
+    /// As [`RemotePool::connect`], with the sockets that `connector` gives; `url` is what messages call the node, and says
+    /// whether TLS is spoken over these sockets, and with whom.
     /// The pool shares nothing with others, not even memory for results.
     ///
     /// # Errors

@@ -1,13 +1,15 @@
-//! A connected byte stream as both ends of a connection use it: TCP, or a pipe in memory for tests and
-//! simulations. Nothing here opens a connection.
+//! A connected byte stream as both ends of a connection use it: TCP, a pipe in memory for tests and
+//! simulations, or TLS over one of them. Nothing here opens a connection.
 //!
 //! Contract: reads and writes never block; any thread may try them at any time. At most one task waits for
 //! each [`Interest`]: a second one would take the first one's wake-up.
 
 mod pipe;
 mod tcp;
+mod tls;
 
 pub use pipe::{Pipe, pipe};
+pub use tls::{ClientTls, ServerTls, Tls};
 
 use bytes::{BufMut, BytesMut};
 use std::fmt;
@@ -36,7 +38,8 @@ pub trait Socket: Send + Sync + fmt::Debug {
     /// Takes bytes from the front of `slices` and gives their number.
     ///
     /// # Errors
-    /// `WouldBlock` when there is no room; any other error ends the connection.
+    /// `WouldBlock` when there is no room, and then whoever writes next begins with the same bytes: some of them may
+    /// have left encrypted. Any other error ends the connection.
     fn try_write_vectored(&self, slices: &[IoSlice<'_>]) -> io::Result<usize>;
 
     /// Ready when a read or a write is worth a try; it may still find nothing.
@@ -53,6 +56,11 @@ pub trait Socket: Send + Sync + fmt::Debug {
 
     /// Whether the other end is known to be on this machine.
     fn is_near(&self) -> bool;
+
+    /// Bytes of memory that the socket keeps in this process, beside what the system does.
+    fn bytes_held(&self) -> usize {
+        0
+    }
 }
 
 impl dyn Socket + '_ {

@@ -1,30 +1,28 @@
-//! Keeps up with the file of who may connect while the node runs.
+//! Keeps up with files that say how the node meets its clients: who may connect, and its certificate.
 //!
-//! Invariant: what the node goes by is always some whole file. One that is being written is not read before it has
-//! stayed the same for a while, and one that has a mistake changes nothing.
+//! Invariant: what the node goes by is always what some whole files say. One that is being written is not read before
+//! it has stayed the same for a while, and a mistake in one changes nothing.
 
-use super::Access;
-use crate::Node;
 use farpool_model::{Error, Result};
 use std::fs::Metadata;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 use tokio::sync::mpsc;
 use tokio::time::sleep;
 
-/// The time between two looks at the file: two of them and what follows take less than a second.
+/// The time between two looks at the files: two of them and what follows take less than a second.
 const LOOK: Duration = Duration::from_millis(300);
 
-/// A file, and what was seen of it.
+/// Files that say one thing together, and what was seen of them.
 #[derive(Debug)]
-pub struct AccessFile {
-    path: PathBuf,
+pub struct Followed<T> {
+    paths: Vec<PathBuf>,
+    read: fn(&[PathBuf]) -> Result<T>,
     /// At the last look.
-    seen: Option<Stamp>,
-    /// When it was read last.
-    read: Option<Stamp>,
-    /// Why it could not be used then.
+    seen: Vec<Option<Stamp>>,
+    /// When they were read last.
+    taken: Vec<Option<Stamp>>,
+    /// Why they could not be used then.
     failure: Option<Error>,
 }
 
@@ -37,50 +35,49 @@ struct Stamp {
     inode: u64,
 }
 
-/// What came of a look at the file.
+/// What came of a look at the files.
 #[derive(Debug)]
-pub enum Reread {
+pub enum Reread<T> {
     /// Nothing new.
     Same,
-    /// Another file than before.
-    Changed(Access),
-    /// It cannot be used, which was not said before.
+    /// They are not what they were before.
+    Changed(T),
+    /// They cannot be used, which was not said before.
     Failed(Error),
 }
 
-impl AccessFile {
-    /// Reads the file for the first time.
+impl<T: Send + 'static> Followed<T> {
+    /// Reads the files for the first time, and then whenever it is asked to, by `read`.
     ///
     /// # Errors
-    /// As [`Access::read`].
-    pub fn open(path: &Path) -> Result<(Self, Access)> {
-        let stamp = Stamp::of(path);
-        let access = Access::read(path)?;
-        let file = AccessFile { path: path.to_path_buf(), seen: stamp, read: stamp, failure: None };
-        Ok((file, access))
+    /// Those of `read`.
+    pub fn open(paths: Vec<PathBuf>, read: fn(&[PathBuf]) -> Result<T>) -> Result<(Self, T)> {
+        let stamps = stamps(&paths);
+        let first = read(&paths)?;
+        Ok((Followed { paths, read, seen: stamps.clone(), taken: stamps, failure: None }, first))
     }
 
-    /// Reads the file if it is another one than before and is so since the look before this one.
-    pub fn look(&mut self) -> Reread {
-        let stamp = Stamp::of(&self.path);
-        let is_settled = std::mem::replace(&mut self.seen, stamp) == stamp;
-        if stamp == self.read || !is_settled {
+    /// Reads the files if they are others than before and are so since the look before this one.
+    pub fn look(&mut self) -> Reread<T> {
+        let stamps = stamps(&self.paths);
+        let is_settled = std::mem::replace(&mut self.seen, stamps.clone()) == stamps;
+        if stamps == self.taken || !is_settled {
             return Reread::Same;
         }
-        self.read_now(stamp, false)
+        self.read_now(stamps, false)
     }
 
-    /// Reads the file, whether it has changed or not.
-    pub fn read_again(&mut self) -> Reread {
-        self.read_now(Stamp::of(&self.path), true)
+    /// Reads the files, whether they have changed or not.
+    pub fn read_again(&mut self) -> Reread<T> {
+        self.read_now(stamps(&self.paths), true)
     }
 
-    fn read_now(&mut self, stamp: Option<Stamp>, repeats: bool) -> Reread {
-        self.read = stamp;
-        match Access::read(&self.path) {
-            Ok(access) => {
+    fn read_now(&mut self, stamps: Vec<Option<Stamp>>, repeats: bool) -> Reread<T> {
+        self.taken = stamps;
+        match (self.read)(&self.paths) {
+            Ok(new) => {
                 self.failure = None;
-                Reread::Changed(access)
+                Reread::Changed(new)
             }
             Err(error) if self.failure.as_ref() == Some(&error) && !repeats => Reread::Same,
             Err(error) => {
@@ -90,9 +87,9 @@ impl AccessFile {
         }
     }
 
-    /// Has `node` go by the file for as long as this is polled: a change counts within a second, and what comes from
-    /// `asked` has it read at once.
-    pub async fn follow(mut self, node: Arc<Node>, mut asked: mpsc::Receiver<()>) {
+    /// Has `apply` have what the files say for as long as this is polled: a change counts within a second, and what comes
+    /// from `asked` has them read at once. The log calls them `what`.
+    pub async fn follow(mut self, what: &'static str, apply: impl Fn(T), mut asked: mpsc::Receiver<()>) {
         loop {
             let is_asked = tokio::select! {
                 () = sleep(LOOK) => false,
@@ -103,20 +100,22 @@ impl AccessFile {
                 let came = if is_asked { self.read_again() } else { self.look() };
                 (self, came)
             });
-            let Ok((file, came)) = looked.await else { return };
-            self = file;
+            let Ok((files, came)) = looked.await else { return };
+            self = files;
             match came {
                 Reread::Same => {}
-                Reread::Changed(access) => {
-                    tracing::info!(file = %self.path.display(), "who may connect was read again");
-                    node.set_access(access);
+                Reread::Changed(new) => {
+                    tracing::info!(file = %self.paths[0].display(), "{what} was read again");
+                    apply(new);
                 }
-                Reread::Failed(error) => {
-                    tracing::warn!(error = ?error.message, "who may connect stays as it was");
-                }
+                Reread::Failed(error) => tracing::warn!(error = ?error.message, "{what} stays as it was"),
             }
         }
     }
+}
+
+fn stamps(paths: &[PathBuf]) -> Vec<Option<Stamp>> {
+    paths.iter().map(|path| Stamp::of(path)).collect()
 }
 
 impl Stamp {
@@ -140,6 +139,7 @@ fn inode(_: &Metadata) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::Access;
     use std::fs;
 
     fn line(token: &str) -> String {
@@ -156,7 +156,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("access.toml");
         fs::write(&path, format!("[tenant.ann]\n{}", line("one"))).unwrap();
-        let (mut file, access) = AccessFile::open(&path).unwrap();
+        let (mut file, access) = Followed::open(vec![path.clone()], |paths| Access::read(&paths[0])).unwrap();
         assert!(knows(&access, "one") && !knows(&access, "two"));
         assert!(matches!(file.look(), Reread::Same));
         fs::write(&path, format!("[tenant.ann]\n{}{}", line("two"), line("one"))).unwrap();
@@ -172,7 +172,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("access.toml");
         fs::write(&path, format!("[tenant.ann]\n{}", line("one"))).unwrap();
-        let (mut file, _) = AccessFile::open(&path).unwrap();
+        let (mut file, _) = Followed::open(vec![path.clone()], |paths| Access::read(&paths[0])).unwrap();
         fs::write(&path, "[tenant.ann]\n[[token").unwrap();
         file.look();
         let Reread::Failed(error) = file.look() else { panic!("it is not whole") };

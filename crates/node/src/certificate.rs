@@ -1,0 +1,30 @@
+//! The files of a node's certificate and its private key.
+
+use farpool_model::{Error, Result, limits};
+use farpool_wire::ServerTls;
+use std::fs::File;
+use std::io::Read;
+use std::path::Path;
+
+/// Reads the certificate, with those between it and its authority, and the key to it.
+///
+/// # Errors
+/// `Invalid` with the file: one that cannot be read, has something else in it, or a key that does not belong to the
+/// certificate.
+pub fn read(certificate: &Path, key: &Path) -> Result<ServerTls> {
+    let chain = ServerTls::chain(&bytes(certificate)?).map_err(|error| error.at(certificate.display()))?;
+    let private = ServerTls::key(&bytes(key)?).map_err(|error| error.at(key.display()))?;
+    ServerTls::new(chain, private)
+        .map_err(|error| error.at(format_args!("{} and {}", certificate.display(), key.display())))
+}
+
+fn bytes(path: &Path) -> Result<Vec<u8>> {
+    let mut bytes = Vec::new();
+    File::open(path).and_then(|file| file.take(limits::PEM_BYTES_MAX).read_to_end(&mut bytes)).map_err(
+        |error| {
+            Error::invalid(format!("cannot read {}: {error}", path.display()))
+                .advise("check the name of the file, and whether the node may read it")
+        },
+    )?;
+    Ok(bytes)
+}

@@ -1,0 +1,24 @@
+//! Whom a client believes that gives no authority: those that the system trusts, which whoever runs the machine can
+//! change for all its programs at once.
+
+use farpool_model::{Error, Result};
+use farpool_wire::ClientTls;
+use std::sync::OnceLock;
+use tokio::task::spawn_blocking;
+
+/// The system's authorities. They are read once, in a few milliseconds.
+///
+/// # Errors
+/// `Invalid` when there are none.
+pub(super) async fn of_system() -> Result<ClientTls> {
+    static READ: OnceLock<ClientTls> = OnceLock::new();
+    if let Some(tls) = READ.get() {
+        return Ok(tls.clone());
+    }
+    let read = spawn_blocking(|| {
+        let found = rustls_native_certs::load_native_certs();
+        ClientTls::trusting_those_of(found.certs)
+    });
+    let tls = read.await.map_err(|error| Error::internal(error.to_string()))??;
+    Ok(READ.get_or_init(|| tls).clone())
+}

@@ -1,0 +1,92 @@
+//! The beginning of a TLS connection, at both ends. Whoever calls bounds its time.
+
+use super::config::{ClientTls, ServerTls};
+use super::faults::{Fault, refused_by_client, refused_by_node};
+use super::{Session, Tls};
+use crate::preface::describe;
+use crate::socket::{Interest, Socket};
+use bytes::BytesMut;
+use farpool_model::{Error, Result};
+use parking_lot::Mutex;
+use rustls::pki_types::ServerName;
+use rustls::{ClientConnection, Connection, ServerConnection};
+use std::io::ErrorKind;
+use std::sync::Arc;
+
+/// Types of records (RFC 8446, section 5.1), one of which is the first byte of every peer that speaks TLS.
+const RECORD_TYPES: std::ops::RangeInclusive<u8> = 20..=23;
+
+impl Tls {
+    /// The node's end over `socket`, from which `received` has come already.
+    ///
+    /// # Errors
+    /// `Unavailable`: why the two do not agree, in words for the node's log. What can be told to the peer has been.
+    pub async fn accept(socket: Arc<dyn Socket>, received: BytesMut, config: &ServerTls) -> Result<Self> {
+        let tls = ServerConnection::new(config.0.clone()).map_err(|e| Error::internal(e.to_string()))?;
+        agree(socket, Session::new(Connection::Server(tls), received))
+            .await
+            .map_err(|fault| refused_by_node(&fault))
+    }
+
+    /// The client's end over `socket`: the peer has to show a certificate for `host`, a name or an address.
+    ///
+    /// # Errors
+    /// `Unavailable`: why the two do not agree, in words that follow the address of the node.
+    pub async fn connect(socket: Arc<dyn Socket>, host: &str, config: &ClientTls) -> Result<Self> {
+        let name = ServerName::try_from(host.to_string()).map_err(|_| {
+            Error::invalid(format!("{host:?} is no name that a certificate can be for"))
+                .advise("give the node's DNS name or its address")
+        })?;
+        let tls =
+            ClientConnection::new(config.0.clone(), name).map_err(|e| Error::internal(e.to_string()))?;
+        let session = Session::new(Connection::Client(tls), BytesMut::new());
+        agree(socket, session).await.map_err(|fault| refused_by_client(&fault, host))
+    }
+}
+
+/// Says and hears what there is to say before the first byte of the connection's user.
+async fn agree(socket: Arc<dyn Socket>, mut session: Session) -> Result<Tls, Fault> {
+    let mut is_first = true;
+    loop {
+        flush(&mut session, &*socket).await?;
+        if !session.tls.is_handshaking() {
+            if session.incoming.is_empty() {
+                session.incoming = BytesMut::new();
+            }
+            return Ok(Tls { socket, session: Mutex::new(session) });
+        }
+        if session.incoming.is_empty() {
+            fill(&mut session, &*socket).await?;
+        }
+        if std::mem::take(&mut is_first) && !RECORD_TYPES.contains(&session.incoming[0]) {
+            return Err(Fault::NoTls(describe(&session.incoming)));
+        }
+        // If that finds a fault, the peer learns of it before this side gives up.
+        session.decrypt()?;
+    }
+}
+
+async fn flush(session: &mut Session, socket: &dyn Socket) -> Result<(), Fault> {
+    loop {
+        match session.flush(socket) {
+            Err(error) if error.kind() == ErrorKind::WouldBlock => {
+                socket.ready(Interest::Writable).await.map_err(Fault::Socket)?;
+            }
+            // What a peer that hangs up had to say comes before that it did.
+            Err(error) if error.kind() == ErrorKind::BrokenPipe => return Ok(()),
+            outcome => return outcome.map_err(Fault::Socket),
+        }
+    }
+}
+
+async fn fill(session: &mut Session, socket: &dyn Socket) -> Result<(), Fault> {
+    loop {
+        match session.fill(socket) {
+            Err(Fault::Socket(error)) if error.kind() == ErrorKind::WouldBlock => {
+                socket.ready(Interest::Readable).await.map_err(Fault::Socket)?;
+            }
+            Err(Fault::Socket(error)) if error.kind() == ErrorKind::Interrupted => {}
+            outcome => return outcome,
+        }
+    }
+}

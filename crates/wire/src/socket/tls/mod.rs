@@ -1,0 +1,254 @@
+//! TLS over another socket, for both ends of a connection, by `rustls`.
+//!
+//! Invariants: bytes count as written only once their ciphertext has been handed to the socket below, so that nothing
+//! that was reported waits for a write that may never come; what one connection holds of ciphertext is bounded by
+//! [`READ_BYTES`] and [`WRITE_BYTES`] and a few records; the peer has ended its side when it says so (`close_notify`,
+//! RFC 8446, section 6.1), and any other end is an error.
+//!
+//! Both directions share one lock, which is held while a piece of at most [`WRITE_BYTES`] is encrypted and written, or
+//! [`READ_BYTES`] are read and decrypted.
+
+mod config;
+mod faults;
+mod handshake;
+
+pub use config::{ClientTls, ServerTls};
+
+use super::{Interest, Socket};
+use bytes::{Buf, BufMut, BytesMut};
+use faults::Fault;
+use parking_lot::Mutex;
+use rustls::Connection;
+use std::io::{self, BufRead, ErrorKind, IoSlice, Write};
+use std::sync::Arc;
+use std::task::{Context, Poll};
+
+/// Bytes of ciphertext to read at a time, and of plain bytes that one read gives: four records. More would leave the
+/// second-level cache before it is decrypted.
+const READ_BYTES: usize = 64 << 10;
+
+/// Plain bytes that are encrypted before they are written: eight records.
+const WRITE_BYTES: usize = 128 << 10;
+
+/// What `rustls` keeps of a connection beside that: an incomplete record, keys, the state of the protocol.
+const STATE_BYTES: usize = 24 << 10;
+
+/// A connection whose bytes are encrypted.
+#[derive(Debug)]
+pub struct Tls {
+    socket: Arc<dyn Socket>,
+    session: Mutex<Session>,
+}
+
+/// The state of the protocol, and what waits between it and the socket below.
+#[derive(Debug)]
+struct Session {
+    tls: Connection,
+    /// Ciphertext that has come and was not looked at.
+    incoming: BytesMut,
+    /// Plain bytes that were taken and not reported: some of their ciphertext is in `tls`.
+    unreported: usize,
+    /// The peer has said that nothing more comes.
+    peer_has_ended: bool,
+    /// This side has said so, or will once there is room.
+    has_ended: bool,
+    /// The socket below knows it too.
+    is_shut: bool,
+    /// What the peer did wrong.
+    fault: Option<rustls::Error>,
+}
+
+impl Socket for Tls {
+    fn try_read(&self, buffer: &mut dyn BufMut) -> io::Result<usize> {
+        let session = &mut *self.session.lock();
+        let wanted = buffer.chunk_mut().len().min(READ_BYTES);
+        let mut count = 0;
+        loop {
+            count += session.take(buffer, wanted - count);
+            if count == wanted || session.peer_has_ended {
+                return Ok(count);
+            }
+            match session.receive(&*self.socket) {
+                Ok(()) => {}
+                // It shows again with the next read.
+                Err(_) if count > 0 => return Ok(count),
+                Err(fault) => return Err(fault.into()),
+            }
+        }
+    }
+
+    fn try_write_vectored(&self, slices: &[IoSlice<'_>]) -> io::Result<usize> {
+        let session = &mut *self.session.lock();
+        if session.has_ended {
+            return Err(ErrorKind::BrokenPipe.into());
+        }
+        session.flush(&*self.socket)?;
+        if session.unreported == 0 {
+            session.unreported = session.tls.writer().write_vectored(slices)?;
+            session.flush(&*self.socket)?;
+        }
+        let written = std::mem::take(&mut session.unreported);
+        assert!(written <= slices.iter().map(|slice| slice.len()).sum(), "a write was not tried again");
+        Ok(written)
+    }
+
+    fn poll_ready(&self, context: &mut Context<'_>, interest: Interest) -> Poll<io::Result<()>> {
+        if interest == Interest::Readable && self.session.lock().has_something_to_read() {
+            return Poll::Ready(Ok(()));
+        }
+        self.socket.poll_ready(context, interest)
+    }
+
+    fn end_writing(&self) -> io::Result<()> {
+        self.session.lock().end(&*self.socket)
+    }
+
+    fn peer(&self) -> String {
+        self.socket.peer()
+    }
+
+    fn is_near(&self) -> bool {
+        self.socket.is_near()
+    }
+
+    fn bytes_held(&self) -> usize {
+        let session = self.session.lock();
+        session.incoming.capacity() + session.unreported + STATE_BYTES
+    }
+}
+
+/// The peer can tell a connection that was closed from one that was cut.
+impl Drop for Tls {
+    fn drop(&mut self) {
+        drop(self.session.get_mut().end(&*self.socket));
+    }
+}
+
+impl Session {
+    fn new(mut tls: Connection, incoming: BytesMut) -> Self {
+        tls.set_buffer_limit(Some(WRITE_BYTES));
+        Session {
+            tls,
+            incoming,
+            unreported: 0,
+            peer_has_ended: false,
+            has_ended: false,
+            is_shut: false,
+            fault: None,
+        }
+    }
+
+    /// Moves at most `bytes_max` decrypted bytes to `buffer`.
+    fn take(&mut self, buffer: &mut dyn BufMut, bytes_max: usize) -> usize {
+        let mut taken = 0;
+        let mut reader = self.tls.reader();
+        while taken < bytes_max {
+            let Ok(chunk @ [_, ..]) = reader.fill_buf() else { break };
+            let count = chunk.len().min(bytes_max - taken);
+            buffer.put_slice(&chunk[..count]);
+            reader.consume(count);
+            taken += count;
+        }
+        taken
+    }
+
+    /// Decrypts what has come, or reads more.
+    fn receive(&mut self, socket: &dyn Socket) -> Result<(), Fault> {
+        if self.incoming.is_empty() {
+            self.fill(socket)?;
+        }
+        let decrypted = self.decrypt();
+        // Some messages of the protocol are answered: what cannot leave now goes with the next bytes.
+        drop(self.flush(socket));
+        decrypted
+    }
+
+    /// Reads ciphertext.
+    fn fill(&mut self, socket: &dyn Socket) -> Result<(), Fault> {
+        if let Some(fault) = &self.fault {
+            return Err(Fault::Tls(fault.clone()));
+        }
+        self.incoming.reserve(READ_BYTES);
+        match socket.try_read(&mut self.incoming) {
+            Ok(0) => Err(Fault::CutOff),
+            Ok(_) => Ok(()),
+            Err(error) => {
+                // A peer that has nothing to say keeps no buffer.
+                self.incoming = BytesMut::new();
+                Err(Fault::Socket(error))
+            }
+        }
+    }
+
+    /// Hands ciphertext to the protocol until there is something to read, or none is left.
+    fn decrypt(&mut self) -> Result<(), Fault> {
+        while !self.incoming.is_empty() && !self.has_plain_bytes() {
+            let mut front = &self.incoming[..];
+            let taken = self.tls.read_tls(&mut front).map_err(Fault::Socket)?;
+            self.incoming.advance(taken);
+            match self.tls.process_new_packets() {
+                Ok(state) => self.peer_has_ended |= state.peer_has_closed(),
+                Err(error) => self.fault = Some(error),
+            }
+            // Behind the end, or a fault, nothing counts. What came before does.
+            if self.peer_has_ended || self.fault.is_some() {
+                self.incoming = BytesMut::new();
+            }
+        }
+        Ok(())
+    }
+
+    fn has_plain_bytes(&mut self) -> bool {
+        matches!(self.tls.reader().fill_buf(), Ok([_, ..]))
+    }
+
+    fn has_something_to_read(&mut self) -> bool {
+        !self.incoming.is_empty() || self.peer_has_ended || self.fault.is_some() || self.has_plain_bytes()
+    }
+
+    /// Hands all ciphertext to the socket, and then the end if this side has ended.
+    fn flush(&mut self, socket: &dyn Socket) -> io::Result<()> {
+        while self.tls.wants_write() {
+            match self.tls.write_tls(&mut Below(socket)) {
+                Ok(0) => return Err(ErrorKind::WriteZero.into()),
+                Err(error) if error.kind() == ErrorKind::Interrupted => {}
+                outcome => drop(outcome?),
+            }
+        }
+        if self.has_ended && !std::mem::replace(&mut self.is_shut, true) {
+            socket.end_writing()?;
+        }
+        Ok(())
+    }
+
+    /// Tells the peer that nothing more comes, behind what was taken. Where the socket is full, reads try again.
+    fn end(&mut self, socket: &dyn Socket) -> io::Result<()> {
+        if !std::mem::replace(&mut self.has_ended, true) {
+            self.tls.send_close_notify();
+        }
+        match self.flush(socket) {
+            Err(error) if error.kind() == ErrorKind::WouldBlock => Ok(()),
+            outcome => outcome,
+        }
+    }
+}
+
+/// The socket below, as the protocol writes to it.
+struct Below<'a>(&'a dyn Socket);
+
+impl Write for Below<'_> {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.0.try_write_vectored(&[IoSlice::new(bytes)])
+    }
+
+    fn write_vectored(&mut self, slices: &[IoSlice<'_>]) -> io::Result<usize> {
+        self.0.try_write_vectored(slices)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests;
