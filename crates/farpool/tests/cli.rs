@@ -374,6 +374,28 @@ fn tokens_keep_tenants_apart() {
 }
 
 #[test]
+fn the_limits_of_tenants_stand_in_the_status() {
+    let folder = folder();
+    let access = Tokens::new(folder.path());
+    let (ann, admin) = (access.add("ann", "read"), access.add("ops", "admin"));
+    let text_of = std::fs::read_to_string(&access.path).unwrap();
+    let limits = "weight = 2\npool_memory = \"8MiB\"\nprograms = 4\nprograms_waiting = 1\nconnections = 32\n";
+    std::fs::write(&access.path, text_of.replace("[tenant.ann]\n", &format!("[tenant.ann]\n{limits}")))
+        .unwrap();
+    let server = Server::start(&["--access", text(&access.path)]);
+    let shown = server.run(&["status", "--token", &admin]).ok();
+    assert!(
+        shown.contains("weight 2, memory 8.0 MiB, 4 programs at once and 1 waiting, 32 connections"),
+        "{shown}"
+    );
+    let own: Value =
+        serde_json::from_str(&server.run(&["status", "--token", &ann, "--format", "json"]).ok()).unwrap();
+    assert_eq!(own["tenants"][0]["weight"], 2);
+    assert_eq!(own["tenants"][0]["memory_bytes_limit"], 8 << 20);
+    assert_eq!(own["tenants"][0]["result_bytes_limit"], Value::Null);
+}
+
+#[test]
 fn queries_are_listed_and_cancelled() {
     let folder = folder();
     let access = Tokens::new(folder.path());

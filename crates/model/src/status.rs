@@ -52,4 +52,18 @@ pub struct TenantStatus {
     pub bytes_scanned: u64,
     /// CPU time of its programs, in nanoseconds.
     pub cpu_ns: u64,
+    /// How many times the share of another it gets of the node's time.
+    pub weight: u32,
+    /// Bytes of pages that its tables may hold; `None`, here and below, where only the node's own bound counts.
+    pub memory_bytes_limit: Option<u64>,
+    /// Bytes of memory for work that it may use.
+    pub work_bytes_limit: Option<u64>,
+    /// Programs that it may have running at once.
+    pub programs_limit: Option<u64>,
+    /// Programs that may wait while so many run.
+    pub programs_waiting_limit: Option<u64>,
+    /// Bytes that the result of one of its programs may have.
+    pub result_bytes_limit: Option<u64>,
+    /// Connections that it may have at once.
+    pub connections_limit: Option<u64>,
 }

@@ -17,12 +17,6 @@ pub fn thread_cpu_ns() -> u64 {
     seconds * 1_000_000_000 + nanoseconds
 }
 
-/// The time of day, in seconds since 1970 by UTC.
-#[expect(clippy::disallowed_methods, reason = "the node is where the clock lives")]
-pub(crate) fn unix_s() -> u64 {
-    SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).map_or(0, |since| since.as_secs())
-}
-
 /// The clocks of the system; wall time counts from when this was made.
 #[derive(Debug)]
 pub struct SystemClock(Stopwatch);
@@ -42,6 +36,11 @@ impl Clock for SystemClock {
 
     fn thread_cpu_ns(&self) -> u64 {
         thread_cpu_ns()
+    }
+
+    #[expect(clippy::disallowed_methods, reason = "the node is where the clock lives")]
+    fn unix_s(&self) -> u64 {
+        SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).map_or(0, |since| since.as_secs())
     }
 }
 

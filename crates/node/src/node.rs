@@ -7,7 +7,7 @@
 use crate::access::{Access, Grant};
 use crate::background::BackgroundThreads;
 use crate::caller::Caller;
-use crate::clock::{SystemClock, unix_s};
+use crate::clock::SystemClock;
 use crate::rights::Right;
 use crate::seats::Seats;
 use crate::server::Queries;
@@ -212,8 +212,9 @@ impl Node {
     /// As [`Node::caller`].
     pub(crate) fn admit(self: &Arc<Self>, token: Option<&str>) -> Result<(Caller, Pass)> {
         let mut access = self.access.subscribe();
-        let grant = access.borrow_and_update().admit(token, unix_s())?;
-        Ok((Caller::new(self.clone(), grant.tenant.clone(), grant.right), Pass { access, grant }))
+        let clock = self.clock.clone();
+        let grant = access.borrow_and_update().admit(token, clock.unix_s())?;
+        Ok((Caller::new(self.clone(), grant.tenant.clone(), grant.right), Pass { clock, access, grant }))
     }
 
     /// The caller that the owner of the node is when it acts for `tenant`.
@@ -344,6 +345,8 @@ impl Node {
         let mut names = self.catalog.tenant_names();
         names.extend(totals.keys().cloned());
         names.extend(memory.iter().map(|(name, _)| name.clone()));
+        let access = self.access.borrow().clone();
+        names.extend(access.tenants().cloned());
         names.sort();
         names.dedup();
         let bytes_of = |name: &TenantName, use_of_all: &[(TenantName, u64)]| {
@@ -351,7 +354,19 @@ impl Node {
         };
         let status = |name: TenantName| {
             let total = totals.get(&name).copied().unwrap_or_default();
+            let limits = access.limits(&name);
+            let count = |limit: NonZero<usize>| cast::u64_from(limit.get());
             TenantStatus {
+                weight: limits.weight,
+                memory_bytes_limit: limits.pool_bytes_max.map(cast::u64_from),
+                work_bytes_limit: limits.work_bytes_max.map(cast::u64_from),
+                programs_limit: limits.programs_max.map(count),
+                // Where any number may run, none waits.
+                programs_waiting_limit: limits
+                    .programs_max
+                    .map(|_| cast::u64_from(limits.programs_waiting_max)),
+                result_bytes_limit: limits.result_bytes_max,
+                connections_limit: limits.connections_max.map(count),
                 memory_bytes_used: bytes_of(&name, memory),
                 work_bytes_used: bytes_of(&name, work),
                 tables: cast::u64_from(self.catalog.tables(&name).len()),
@@ -379,6 +394,7 @@ impl std::fmt::Debug for Node {
 
 /// How long a client may stay that was let in.
 pub(crate) struct Pass {
+    clock: Arc<dyn Clock>,
     access: watch::Receiver<Arc<Access>>,
     grant: Grant,
 }
@@ -392,7 +408,7 @@ impl Pass {
     /// Resolves when what was granted no longer is, with the reason.
     pub async fn ended(&mut self) -> Error {
         loop {
-            let confirmed = self.access.borrow_and_update().confirm(&self.grant, unix_s());
+            let confirmed = self.access.borrow_and_update().confirm(&self.grant, self.clock.unix_s());
             if let Err(error) = confirmed {
                 return error;
             }

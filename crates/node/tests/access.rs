@@ -3,14 +3,15 @@
 mod common;
 
 use common::*;
-use farpool_model::{Error, ErrorKind, LoadMode, QueryState, ResultForm, limits};
-use farpool_node::Followed;
+use farpool_model::{Clock, Error, ErrorKind, LoadMode, QueryState, ResultForm, limits};
 use farpool_node::access::TokenDigest;
-use farpool_node::{Right, TenantLimits};
+use farpool_node::{Environment, Followed, Node, NodeConfig, Right, TenantLimits};
 use farpool_transfer::Pool;
 use farpool_wire::{FrameKind, Request, Response};
 use std::num::NonZero;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
 use tokio::sync::mpsc;
 use tokio::time::timeout;
 
@@ -289,4 +290,68 @@ async fn what_is_under_way_is_listed_and_ended_within_ones_rights() {
     assert_eq!(root.queries().await.unwrap(), []);
     assert_eq!(root.cancel_query(ids[0]).await.unwrap_err().kind, ErrorKind::NotFound);
     assert_eq!(counted(&reader, "t", 7).await.unwrap().0, 7);
+}
+
+/// A day's clock that stands until it is set.
+#[derive(Debug, Default)]
+struct Day {
+    unix_s: AtomicU64,
+}
+
+impl Clock for Day {
+    fn now_ns(&self) -> u64 {
+        0
+    }
+
+    fn thread_cpu_ns(&self) -> u64 {
+        0
+    }
+
+    fn unix_s(&self) -> u64 {
+        self.unix_s.load(Ordering::Relaxed)
+    }
+}
+
+/// How long a client waits, by a clock that only sleeps move, until it is told that its connection ends.
+async fn told_to_leave(client: &mut Raw) -> (Duration, Error) {
+    let from = tokio::time::Instant::now();
+    let message = client.next().await.expect("it is told");
+    assert_eq!(message.stream, 0);
+    let Response::Error(error) = Response::decode(&message, None).unwrap() else { panic!("{message:?}") };
+    (from.elapsed(), error)
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_token_that_is_removed_or_over_ends_its_connections_within_a_second() {
+    // The last second of 2027-03-31, by UTC.
+    const LAST_SECOND: u64 = 1_806_537_599;
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("access.toml");
+    let line = |token: &str, more: &str| {
+        let digest = TokenDigest::of(token);
+        format!("[[token]]\ntenant = \"ann\"\nrole = \"read\"\nsha256 = \"{digest}\"\n{more}")
+    };
+    let lasting = format!("[tenant.ann]\n{}", line("ending", "until = 2027-03-31\n"));
+    std::fs::write(&path, format!("{lasting}{}", line("removed", ""))).unwrap();
+    let (file, access) = Followed::open(vec![path.clone()], |paths| Access::read(&paths[0])).unwrap();
+    let day = Arc::new(Day::default());
+    day.unix_s.store(LAST_SECOND, Ordering::Relaxed);
+    let environment = Environment { clock: day.clone(), background_threads: 0, ..Environment::of_system() };
+    let config = NodeConfig { memory_bytes: 4 << 20, access, ..NodeConfig::default() };
+    let local = Local::of(Node::assemble(config, environment).unwrap(), Duration::from_secs(5));
+    let node = local.node.clone();
+    let (_ask, asked) = mpsc::channel(1);
+    tokio::spawn(file.follow("who may connect", move |access| node.set_access(access), asked));
+
+    let mut removed = Raw::with_token(local.dial(), Some("removed")).await;
+    let mut ending = Raw::with_token(local.dial(), Some("ending")).await;
+    std::fs::write(&path, &lasting).unwrap();
+    let (waited, error) = told_to_leave(&mut removed).await;
+    assert!(waited <= Duration::from_secs(1), "{waited:?}");
+    assert!(error.kind == ErrorKind::Denied && error.message.contains("was removed"), "{error}");
+
+    day.unix_s.store(LAST_SECOND + 1, Ordering::Relaxed);
+    let (waited, error) = told_to_leave(&mut ending).await;
+    assert!(waited <= Duration::from_secs(1), "{waited:?}");
+    assert!(error.kind == ErrorKind::Denied && error.message.contains("until 2027-03-31"), "{error}");
 }

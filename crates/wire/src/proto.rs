@@ -338,6 +338,20 @@ pub struct TenantStatus {
     pub cpu_ns: u64,
     #[prost(uint64, tag = "7")]
     pub work_bytes_used: u64,
+    #[prost(uint32, tag = "8")]
+    pub weight: u32,
+    #[prost(uint64, optional, tag = "9")]
+    pub memory_bytes_limit: Option<u64>,
+    #[prost(uint64, optional, tag = "10")]
+    pub work_bytes_limit: Option<u64>,
+    #[prost(uint64, optional, tag = "11")]
+    pub programs_limit: Option<u64>,
+    #[prost(uint64, optional, tag = "12")]
+    pub programs_waiting_limit: Option<u64>,
+    #[prost(uint64, optional, tag = "13")]
+    pub result_bytes_limit: Option<u64>,
+    #[prost(uint64, optional, tag = "14")]
+    pub connections_limit: Option<u64>,
 }
 
 /// `CancelQuery`

@@ -387,6 +387,13 @@ fn write_status(status: &Status) -> proto::StatusInfo {
         programs: t.programs,
         bytes_scanned: t.bytes_scanned,
         cpu_ns: t.cpu_ns,
+        weight: t.weight,
+        memory_bytes_limit: t.memory_bytes_limit,
+        work_bytes_limit: t.work_bytes_limit,
+        programs_limit: t.programs_limit,
+        programs_waiting_limit: t.programs_waiting_limit,
+        result_bytes_limit: t.result_bytes_limit,
+        connections_limit: t.connections_limit,
     };
     proto::StatusInfo {
         version: status.version.clone(),
@@ -417,6 +424,13 @@ fn read_status(status: proto::StatusInfo) -> Result<Status> {
             programs: t.programs,
             bytes_scanned: t.bytes_scanned,
             cpu_ns: t.cpu_ns,
+            weight: t.weight,
+            memory_bytes_limit: t.memory_bytes_limit,
+            work_bytes_limit: t.work_bytes_limit,
+            programs_limit: t.programs_limit,
+            programs_waiting_limit: t.programs_waiting_limit,
+            result_bytes_limit: t.result_bytes_limit,
+            connections_limit: t.connections_limit,
         })
     };
     Ok(Status {

@@ -276,7 +276,19 @@ fn every_response_round_trips() {
         encoding: Encoding::Mixed,
         operators: prepared().answers,
     };
-    let tenant = TenantStatus { tenant: "x".into(), memory_bytes_used: 1, tables: 2, ..Default::default() };
+    let tenant = TenantStatus {
+        tenant: "x".into(),
+        memory_bytes_used: 1,
+        tables: 2,
+        weight: 3,
+        memory_bytes_limit: Some(4),
+        work_bytes_limit: Some(5),
+        programs_limit: Some(6),
+        programs_waiting_limit: Some(0),
+        result_bytes_limit: Some(7),
+        connections_limit: None,
+        ..Default::default()
+    };
     let query = |state| QueryInfo {
         id: u64::MAX,
         tenant: "ann".into(),

@@ -6,6 +6,7 @@ use super::pool_args::PoolArgs;
 use super::size;
 use super::stop::Outcome;
 use farpool::Status;
+use farpool::model::status::TenantStatus;
 use std::time::Duration;
 
 /// Show the memory, load and tenants of a memory node
@@ -78,7 +79,8 @@ fn work(status: &Status) -> String {
 }
 
 fn tenants(status: &Status) -> String {
-    let mut grid = Grid::new(&[
+    let is_limited = status.tenants.iter().any(|tenant| !limits(tenant).is_empty());
+    let mut columns = vec![
         ("tenant", Align::Left),
         ("tables", Align::Right),
         ("memory", Align::Right),
@@ -86,9 +88,11 @@ fn tenants(status: &Status) -> String {
         ("programs", Align::Right),
         ("scanned", Align::Right),
         ("CPU time", Align::Right),
-    ]);
+    ];
+    columns.extend(is_limited.then_some(("limits", Align::Left)));
+    let mut grid = Grid::new(&columns);
     for tenant in &status.tenants {
-        grid.row(vec![
+        let mut row = vec![
             tenant.tenant.clone(),
             size::count(tenant.tables),
             size::bytes(tenant.memory_bytes_used),
@@ -96,7 +100,28 @@ fn tenants(status: &Status) -> String {
             size::count(tenant.programs),
             size::bytes(tenant.bytes_scanned),
             size::duration(Duration::from_nanos(tenant.cpu_ns)),
-        ]);
+        ];
+        row.extend(is_limited.then(|| limits(tenant)));
+        grid.row(row);
     }
     grid.to_string()
+}
+
+/// What the file of `farpool serve --access` says of a tenant, but for what it says of all.
+fn limits(tenant: &TenantStatus) -> String {
+    let bytes = |name: &str, limit: Option<u64>| limit.map(|limit| format!("{name} {}", size::bytes(limit)));
+    let programs = tenant.programs_limit.map(|running| {
+        let waiting = tenant.programs_waiting_limit.unwrap_or_default();
+        format!("{} at once and {} waiting", size::counted(running, "program"), size::count(waiting))
+    });
+    let weight = (tenant.weight != 1).then(|| format!("weight {}", tenant.weight));
+    let all = [
+        weight,
+        bytes("memory", tenant.memory_bytes_limit),
+        bytes("for work", tenant.work_bytes_limit),
+        programs,
+        bytes("a result", tenant.result_bytes_limit),
+        tenant.connections_limit.map(|limit| size::counted(limit, "connection")),
+    ];
+    all.into_iter().flatten().collect::<Vec<_>>().join(", ")
 }

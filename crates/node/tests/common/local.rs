@@ -39,6 +39,11 @@ impl Local {
     fn ticking(tick: Duration) -> Self {
         let node =
             Node::start(NodeConfig { memory_bytes: 256 << 20, workers: 2, ..NodeConfig::default() }).unwrap();
+        Local::of(node, tick)
+    }
+
+    /// Has a node serve.
+    pub fn of(node: Arc<Node>, tick: Duration) -> Self {
         let (sockets, listener) = mpsc::unbounded_channel();
         let (stop, stopped) = oneshot::channel::<()>();
         let stopped = async { drop(stopped.await) };

@@ -26,8 +26,13 @@ impl Raw {
 
     /// Says hello over `socket`, which must be welcome.
     pub async fn over(socket: Arc<dyn Socket>) -> Self {
+        Raw::with_token(socket, None).await
+    }
+
+    /// The same, with a token.
+    pub async fn with_token(socket: Arc<dyn Socket>, token: Option<&str>) -> Self {
         let mut raw = Raw::silent(socket);
-        raw.socket.write_all(&hello()).await.unwrap();
+        raw.socket.write_all(&hello_with(token)).await.unwrap();
         raw.expect_preface().await;
         assert_eq!(raw.next().await.unwrap().kind, FrameKind::Welcome);
         raw
@@ -115,10 +120,14 @@ impl Raw {
 
 /// The preface and a hello.
 pub fn hello() -> Vec<u8> {
+    hello_with(None)
+}
+
+fn hello_with(token: Option<&str>) -> Vec<u8> {
     let hello = Request::Hello {
         version_min: 1,
         version_max: 1,
-        token: None,
+        token: token.map(str::to_string),
         timeout_ms: None,
         client: "raw".into(),
     };
