@@ -3,7 +3,7 @@
 mod common;
 
 use common::*;
-use farpool_model::{Clock, Error, ErrorKind, LoadMode, QueryState, ResultForm, limits};
+use farpool_model::{Clock, Error, ErrorKind, LoadMode, QueryInfo, QueryState, ResultForm, limits};
 use farpool_node::access::TokenDigest;
 use farpool_node::{Environment, Followed, Node, NodeConfig, Right, TenantLimits};
 use farpool_transfer::Pool;
@@ -155,17 +155,16 @@ async fn programs_beyond_the_limit_wait_and_beyond_that_are_told_when_to_come_ba
     eventually("the first one runs", || server.programs_running() == 1).await;
     assert_eq!(first.next().await.unwrap().kind, FrameKind::Prepared);
     second.execute(1, "t").await;
-    let busy = async {
-        loop {
-            // Until the second one stands in line, there is a place.
-            third.execute(1, "t").await;
-            match third.receive().await {
-                Some(message) => return Response::decode(&message, None).unwrap(),
-                None => third.send(1, &Request::Cancel).await,
-            }
+    let stands_in_line = async {
+        let waits = |query: &QueryInfo| query.state == QueryState::WaitingForTurn;
+        while !pool.queries().await.unwrap().iter().any(waits) {
+            tokio::task::yield_now().await;
         }
     };
-    let Response::Error(error) = timeout(PATIENCE, busy).await.unwrap() else { panic!("it is not refused") };
+    timeout(PATIENCE, stands_in_line).await.expect("the second one waits");
+    third.execute(1, "t").await;
+    let refused = Response::decode(&third.next().await.unwrap(), None).unwrap();
+    let Response::Error(error) = refused else { panic!("it is not refused") };
     assert_eq!(error.kind, ErrorKind::Busy);
     assert!(limits::RETRY_AFTER_MS.contains(&error.retry_after_ms.unwrap()), "{error:?}");
     assert!(error.message.contains("tenant default has 1 programs running and 1 waiting"), "{error}");
