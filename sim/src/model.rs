@@ -43,8 +43,10 @@ struct Change {
 struct Request {
     table: String,
     kind: Kind,
-    /// Whether its client knows how it ended.
-    is_over: bool,
+    /// The event at which it was made.
+    step: u64,
+    /// The event at which its client knew how it ended.
+    over: Option<u64>,
 }
 
 #[derive(Debug)]
@@ -66,9 +68,9 @@ pub struct Model {
 }
 
 impl Model {
-    /// A client begins to load a table.
-    pub fn load_begins(&mut self, table: &str, mode: LoadMode) -> RequestId {
-        self.begins(table, Kind::Load(mode, None))
+    /// At event `step` a client begins to load a table.
+    pub fn load_begins(&mut self, step: u64, table: &str, mode: LoadMode) -> RequestId {
+        self.begins(step, table, Kind::Load(mode, None))
     }
 
     /// All rows of a load are on their way: from now on it may be committed.
@@ -78,14 +80,14 @@ impl Model {
         }
     }
 
-    /// A client asks for a table to be dropped.
-    pub fn drop_begins(&mut self, table: &str) -> RequestId {
-        self.begins(table, Kind::Drop)
+    /// At event `step` a client asks for a table to be dropped.
+    pub fn drop_begins(&mut self, step: u64, table: &str) -> RequestId {
+        self.begins(step, table, Kind::Drop)
     }
 
-    /// The client knows how its request ended: it changes nothing any more.
-    pub fn is_over(&mut self, id: RequestId) {
-        self.requests[id.0].is_over = true;
+    /// At event `step` the client knows how its request ended: it changes nothing any more.
+    pub fn is_over(&mut self, step: u64, id: RequestId) {
+        self.requests[id.0].over = Some(step);
     }
 
     /// A client was told that its load made `version`.
@@ -93,7 +95,6 @@ impl Model {
     /// # Errors
     /// When it cannot have.
     pub fn load_made(&mut self, id: RequestId, version: Version) -> Result<(), String> {
-        self.is_over(id);
         let Request { table, kind, .. } = &self.requests[id.0];
         let Kind::Load(mode, Some(own)) = kind else { return Err("a load ended before its rows".into()) };
         let changes = self.tables.get_mut(table).map(Vec::as_mut_slice).unwrap_or_default();
@@ -209,8 +210,18 @@ impl Model {
         self.states_within(table, span).iter().flatten().any(|state| state.version != version)
     }
 
-    fn begins(&mut self, table: &str, kind: Kind) -> RequestId {
-        self.requests.push(Request { table: table.to_string(), kind, is_over: false });
+    /// Whether another load than `id` may have been about to create the table at some moment of `span`.
+    pub fn was_being_created_within(&self, table: &str, id: RequestId, span: Span) -> bool {
+        let overlaps = |request: &Request| {
+            request.step <= span.last && request.over.is_none_or(|over| over >= span.first)
+        };
+        let creates = |request: &Request| matches!(request.kind, Kind::Load(LoadMode::Create, _));
+        let mut others = self.requests.iter().enumerate().filter(|(place, _)| *place != id.0);
+        others.any(|(_, request)| request.table == table && creates(request) && overlaps(request))
+    }
+
+    fn begins(&mut self, step: u64, table: &str, kind: Kind) -> RequestId {
+        self.requests.push(Request { table: table.to_string(), kind, step, over: None });
         RequestId(self.requests.len() - 1)
     }
 
@@ -226,7 +237,7 @@ impl Model {
 
 impl Request {
     fn may_change(&self, table: &str) -> bool {
-        !self.is_over && self.table == table
+        self.over.is_none() && self.table == table
     }
 
     /// What the rows may be that this makes of those that there are `before`, if it is not an append.
@@ -275,7 +286,7 @@ mod tests {
     }
 
     fn load(model: &mut Model, mode: LoadMode, rows: Rows) -> RequestId {
-        let id = model.load_begins("t", mode);
+        let id = model.load_begins(0, "t", mode);
         model.load_is_complete(id, rows);
         id
     }
@@ -286,7 +297,7 @@ mod tests {
         load(&mut model, LoadMode::Replace, rows(0..3));
         model.observe(10, "t", Some((Version(1), 3)), &unread).unwrap();
         model.observe(20, "t", Some((Version(2), 3)), &unread).unwrap();
-        model.drop_begins("t");
+        model.drop_begins(0, "t");
         model.observe(30, "t", None, &unread).unwrap();
         let found =
             |version, first, last| model.rows_within("t", Version(version), Span { first, last }).is_some();
@@ -303,7 +314,7 @@ mod tests {
     fn versions_that_nobody_has_made_are_found() {
         let mut model = Model::default();
         assert!(model.observe(1, "t", Some((Version(1), 0)), &unread).is_err());
-        let incomplete = model.load_begins("t", LoadMode::Create);
+        let incomplete = model.load_begins(0, "t", LoadMode::Create);
         assert!(model.observe(2, "t", Some((Version(1), 0)), &unread).is_err(), "its rows are not all there");
         model.load_is_complete(incomplete, rows(0..2));
         assert!(model.observe(3, "t", Some((Version(1), 1)), &unread).is_err(), "of another number");
@@ -313,6 +324,19 @@ mod tests {
             "Create of a table that is there"
         );
         assert!(model.observe(6, "t", None, &unread).is_err(), "nobody has dropped it");
+    }
+
+    #[test]
+    fn a_create_is_under_way_until_its_client_knows_its_end() {
+        let mut model = Model::default();
+        let [one, other] = [5, 7].map(|step| model.load_begins(step, "t", LoadMode::Create));
+        model.load_begins(5, "t", LoadMode::Append);
+        let under_way =
+            |model: &Model, id, first, last| model.was_being_created_within("t", id, Span { first, last });
+        assert!(under_way(&model, other, 7, 9) && under_way(&model, one, 5, 7));
+        assert!(!under_way(&model, one, 5, 6), "only itself");
+        model.is_over(8, one);
+        assert!(under_way(&model, other, 7, 9) && !under_way(&model, other, 9, 9));
     }
 
     #[test]

@@ -67,10 +67,12 @@ impl Engine {
         first: u64,
     ) -> Checked<String> {
         let (id, mode) = {
-            let model = &mut self.shared.lock().models[self.tenant];
+            let mut state = self.shared.lock();
+            let step = state.log.step;
+            let model = &mut state.models[self.tenant];
             let newest = model.newest(table).filter(|_| mode == LoadMode::Replace && random.chance(50));
             let mode = newest.map_or(mode, |newest| LoadMode::ReplaceVersion(newest.version));
-            (model.load_begins(table, mode), mode)
+            (model.load_begins(step, table, mode), mode)
         };
         let (shared, tenant) = (self.shared.clone(), self.tenant);
         let batches_left = random.magnitude(8);
@@ -80,12 +82,12 @@ impl Engine {
         let source = Source { shared, tenant, id, random, rows_max, batches_left, fails, rows };
         let outcome = self.pool.load(&name(table), mode, schema(), hint, source.into_stream()).await;
         if self.is_known(&outcome) {
-            self.shared.lock().models[self.tenant].is_over(id);
+            self.is_over(id);
         }
         match outcome {
             Ok(info) => self.check_loaded(id, &info),
             Err(error) if fails && error.message == SOURCE_FAILS => Ok("its source failed".into()),
-            Err(error) => self.check_load_error(&error, table, mode, first),
+            Err(error) => self.check_load_error(&error, id, table, mode, first),
         }
     }
 
@@ -105,14 +107,23 @@ impl Engine {
         Ok(format!("made {} of {} rows", info.version, info.rows))
     }
 
-    fn check_load_error(&self, error: &Error, table: &str, mode: LoadMode, first: u64) -> Checked<String> {
+    fn check_load_error(
+        &self,
+        error: &Error,
+        id: RequestId,
+        table: &str,
+        mode: LoadMode,
+        first: u64,
+    ) -> Checked<String> {
         let span = self.span(first);
         let may_be = {
             let state = self.shared.lock();
             match error.kind {
                 ErrorKind::OverLimit => state.weather.is_tight,
                 ErrorKind::Exists => {
-                    mode == LoadMode::Create && state.models[self.tenant].was_there_within(table, span)
+                    let model = &state.models[self.tenant];
+                    let is_taken = model.was_there_within(table, span);
+                    mode == LoadMode::Create && (is_taken || model.was_being_created_within(table, id, span))
                 }
                 ErrorKind::Stale => match mode {
                     LoadMode::ReplaceVersion(version) => {

@@ -9,7 +9,7 @@ mod queries;
 
 use crate::checks::{Checked, check_list, check_status, check_table};
 use crate::client::token_of;
-use crate::model::Span;
+use crate::model::{RequestId, Span};
 use crate::network::{Cuts, Dialing, Network};
 use crate::query::Query;
 use crate::random::Random;
@@ -218,10 +218,10 @@ impl Engine {
     }
 
     async fn drop_table(&self, table: &str, first: u64) -> Checked<String> {
-        let id = self.shared.lock().models[self.tenant].drop_begins(table);
+        let id = self.shared.lock().models[self.tenant].drop_begins(first, table);
         let outcome = self.pool.drop_table(&name(table)).await;
         if self.is_known(&outcome) {
-            self.shared.lock().models[self.tenant].is_over(id);
+            self.is_over(id);
         }
         if let Err(error) = outcome {
             return self.explained(&error, table, first);
@@ -236,6 +236,13 @@ impl Engine {
     /// Whether the client knows what became of a request that changes something: not when its connection broke.
     fn is_known<T>(&self, outcome: &Result<T>) -> bool {
         outcome.as_ref().err().is_none_or(|error| error.kind != ErrorKind::Unavailable)
+    }
+
+    /// The client knows how its request ended.
+    fn is_over(&self, id: RequestId) {
+        let mut state = self.shared.lock();
+        let step = state.log.step;
+        state.models[self.tenant].is_over(step, id);
     }
 
     fn span(&self, first: u64) -> Span {

@@ -3,8 +3,8 @@
 use super::{TABLES, TENANTS, World, turns_of_others};
 use crate::checks::Checked;
 use crate::client::Client;
-use crate::rows::rows_behind;
-use farpool_model::TableName;
+use crate::rows::{rows_behind, schema};
+use farpool_model::{LoadMode, TableName};
 use farpool_pipeline::{Attempt, Class};
 use futures::FutureExt;
 use std::sync::Arc;
@@ -138,9 +138,12 @@ impl World {
         self.check_programs()?;
         for (tenant, owner) in self.owners.iter().enumerate() {
             for table in owner.tables().map_err(|error| error.to_string())? {
-                if let Some(model) = self.shared.lock().models.get_mut(tenant) {
-                    model.drop_begins(table.name.as_str());
+                let mut state = self.shared.lock();
+                let step = state.log.step;
+                if let Some(model) = state.models.get_mut(tenant) {
+                    model.drop_begins(step, table.name.as_str());
                 }
+                drop(state);
                 owner.drop_table(&table.name).map_err(|error| error.to_string())?;
             }
         }
@@ -150,6 +153,7 @@ impl World {
             self.work(1000)?;
         }
         self.check_nothing_left()?;
+        self.check_names_are_free()?;
         self.serving.abort();
         Ok(())
     }
@@ -163,6 +167,18 @@ impl World {
                 Err(format!("{} programs were answered, and {counted} are in the totals", self.programs))
             }
         }
+    }
+
+    /// Of no name a load that is gone is about to make a table.
+    fn check_names_are_free(&self) -> Checked {
+        for owner in &self.owners {
+            for table in TABLES {
+                let name = TableName::new(table).map_err(|error| error.to_string())?;
+                let load = owner.begin_load(&name, &schema(), LoadMode::Create, None);
+                load.map_err(|error| format!("a name is not free when everybody is gone: {error}"))?;
+            }
+        }
+        Ok(())
     }
 
     pub(super) fn check_nothing_left(&self) -> Checked {

@@ -5,7 +5,7 @@ use super::pool_args::PoolArgs;
 use super::progress::{Progress, Unit};
 use super::size;
 use super::stop::Outcome;
-use farpool::{Error, ErrorKind, FileLoad, LoadMode, TableInfo, TableName};
+use farpool::{Error, FileLoad, LoadMode, TableInfo, TableName};
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
@@ -65,7 +65,7 @@ pub fn run(args: Args) -> Outcome {
         let pool = args.pool.connect().await?;
         let rows_read = load.rows_read();
         let bar = watch(format!("loading {name}"), &load);
-        let info = load.run(&*pool, &name, args.mode()).await.map_err(advise)?;
+        let info = load.run(&*pool, &name, args.mode()).await?;
         drop(bar);
         let rows = rows_read.load(std::sync::atomic::Ordering::Relaxed);
         print_text(&summary(&info, rows, start.elapsed()))
@@ -75,13 +75,6 @@ pub fn run(args: Args) -> Outcome {
 /// A progress bar for a load: bytes of the files, and rows.
 pub fn watch(label: String, load: &FileLoad) -> Progress {
     Progress::follow(label, Unit::Bytes, load.bytes(), load.bytes_read(), Some(load.rows_read()))
-}
-
-fn advise(error: Error) -> Error {
-    match error.kind {
-        ErrorKind::Exists => error.advise("add --replace to take its place, or --append to add the rows"),
-        _ => error,
-    }
 }
 
 fn summary(info: &TableInfo, rows_read: u64, time: Duration) -> String {

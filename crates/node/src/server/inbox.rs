@@ -6,9 +6,11 @@
 use farpool_memory::{Account, Reservation};
 use farpool_model::{Error, Result, limits};
 use farpool_pipeline::TaskId;
+use farpool_store::Claim;
 use farpool_wire::{FrameKind, Message, Window};
 use parking_lot::Mutex;
 use std::collections::VecDeque;
+use std::sync::{Arc, Weak};
 
 /// See the file's comment.
 pub(crate) struct Inbox {
@@ -18,6 +20,8 @@ pub(crate) struct Inbox {
 struct State {
     /// The task that takes the rows, once it was submitted.
     task: Option<TaskId>,
+    /// Of a create, its claim to the name of the table.
+    claim: Weak<Claim>,
     window: Window,
     rows: VecDeque<Message>,
     /// For what waits beyond a window.
@@ -57,6 +61,7 @@ impl Inbox {
     pub fn new(account: &Account) -> Self {
         let state = State {
             task: None,
+            claim: Weak::new(),
             window: Window::new(),
             rows: VecDeque::new(),
             held: account.empty(),
@@ -97,13 +102,30 @@ impl Inbox {
         Ok(state.task)
     }
 
+    /// Says which name the load is about to make a table of, so that others can have it as soon as the client is gone,
+    /// whenever a worker comes to see that.
+    pub fn set_claim(&self, claim: &Arc<Claim>) {
+        let is_closed = {
+            let mut state = self.state.lock();
+            state.claim = Arc::downgrade(claim);
+            state.is_closed
+        };
+        if is_closed {
+            claim.give_up();
+        }
+    }
+
     /// The client is gone.
     pub fn close(&self) {
-        let mut state = self.state.lock();
-        state.is_closed = true;
-        state.rows.clear();
-        state.memory = None;
-        state.hold();
+        let claim = {
+            let mut state = self.state.lock();
+            state.is_closed = true;
+            state.rows.clear();
+            state.memory = None;
+            state.hold();
+            state.claim.upgrade()
+        };
+        claim.into_iter().for_each(|claim| claim.give_up());
     }
 
     /// Rows that were taken have been dealt with and make place for others.

@@ -234,6 +234,7 @@ impl LoadTask {
             return Err(Error::invalid("not the beginning of a load"));
         };
         let load = self.connection.caller.begin_load(&table, &schema, mode, rows_hint)?;
+        load.claim().into_iter().for_each(|claim| self.inbox.set_claim(claim));
         let open = Open { load, schema, is_decoding: false, unread: None, is_complete: false };
         let mut state = self.state.lock();
         state.in_hand -= 1;

@@ -13,6 +13,7 @@
 //! row groups that it holds.
 
 use super::append::{Append, Rows};
+use super::claims::Claim;
 use super::pieces::{Piece, PieceDone, Pieces};
 use super::tap::{AwaitedProfile, Tap};
 use super::{Catalog, Expected, Tapped};
@@ -36,6 +37,8 @@ pub struct Load {
     tenant: TenantName,
     name: TableName,
     mode: LoadMode,
+    /// Of a create: its name.
+    claim: Option<Arc<Claim>>,
     builder: TableBuilder,
     encoder: Encoder,
     /// None where nothing is to be found out about the rows, or only once they are in the table.
@@ -79,6 +82,7 @@ impl Load {
             tenant,
             name,
             mode,
+            claim: None,
             pieces: Pieces::new(encoder.clone()),
             builder,
             encoder,
@@ -90,6 +94,11 @@ impl Load {
             workers,
             failed: None,
         })
+    }
+
+    /// The same load, that of a create, under the claim to its name.
+    pub(super) fn under(self, claim: Option<Arc<Claim>>) -> Self {
+        Load { claim, ..self }
     }
 
     /// Has [`Load::push`] encode on up to `workers` threads at once, the caller's among them. By default as many as
@@ -108,7 +117,7 @@ impl Load {
     ///
     /// # Errors
     /// `Invalid` when a value does not fit; `OverLimit`, with sizes, when the table does not or will not
-    /// fit into the pool. After an error the load can only be dropped: later calls give the same error.
+    /// fit into the pool; `Exists` when a replacement has taken the name that is to be created. After an error the load can only be dropped: later calls give the same error.
     pub fn push(&mut self, batch: &RecordBatch) -> Result<()> {
         self.buffer(batch)?;
         if self.pieces.groups_count() < self.workers {
@@ -123,7 +132,9 @@ impl Load {
     /// As [`Load::push`].
     pub fn buffer(&mut self, batch: &RecordBatch) -> Result<()> {
         self.check()?;
-        let buffered = self.builder.buffer(batch);
+        // Who is too late need not send the rest.
+        let buffered = self.claim.as_ref().map_or(Ok(()), |claim| claim.check());
+        let buffered = buffered.and_then(|()| self.builder.buffer(batch));
         self.keep_failure(buffered)?;
         self.rows_buffered += u64_from(batch.num_rows());
         if !self.is_small() {
@@ -210,7 +221,7 @@ impl Load {
     /// [`Load::push`], and so is done what [`Load::profile_before`] has.
     ///
     /// # Errors
-    /// As [`Load::push`]; `Exists` when a table to be created was created by another load meanwhile; `Stale` when the
+    /// As [`Load::push`]; `Exists` when a replacement has made the table that is to be created; `Stale` when the
     /// version to be replaced was;
     /// `NotFound` or `Invalid` when the table to append to was dropped or got other columns meanwhile.
     pub fn commit(mut self) -> Result<TableInfo> {
@@ -227,6 +238,11 @@ impl Load {
             LoadMode::Append => self.append(Box::new(|| {}))?.commit(),
             LoadMode::Create | LoadMode::Replace | LoadMode::ReplaceVersion(_) => self.publish(),
         }
+    }
+
+    /// Of a create, its claim to the name: it can be given up before whoever has the load lets go of it.
+    pub fn claim(&self) -> Option<&Arc<Claim>> {
+        self.claim.as_ref()
     }
 
     /// Whether the rows go behind those of a table: then they stand in line ([`Load::append`]) rather than be published.
@@ -251,12 +267,13 @@ impl Load {
     /// As [`Load::commit`].
     pub fn publish(self) -> Result<TableInfo> {
         self.check_encoded()?;
-        let Load { catalog, tenant, name, mode, builder, encoder, tap, .. } = self;
-        let expected = match mode {
-            LoadMode::Append => return Err(Error::internal("an append is not published by itself")),
-            LoadMode::Create => Expected::Nothing,
-            LoadMode::Replace => Expected::Anything,
-            LoadMode::ReplaceVersion(version) => Expected::Version(version),
+        let Load { catalog, tenant, name, mode, claim, builder, encoder, tap, .. } = self;
+        let expected = match (mode, &claim) {
+            (LoadMode::Append, _) => return Err(Error::internal("an append is not published by itself")),
+            (LoadMode::Create, Some(claim)) => claim.expected(),
+            (LoadMode::Create, None) => return Err(Error::internal("a create without a claim to its name")),
+            (LoadMode::Replace, _) => Expected::Anything,
+            (LoadMode::ReplaceVersion(version), _) => Expected::Version(version),
         };
         let tapped = tap.map(|tap| Tapped { tap, before: None, encoder });
         let table = catalog.holding(&tenant, builder.finish()?)?;

@@ -8,6 +8,7 @@
 
 mod append;
 mod background;
+mod claims;
 mod helpers;
 mod load;
 mod merge;
@@ -18,6 +19,7 @@ mod tap;
 
 pub use append::Append;
 pub use background::{Background, Chore};
+pub use claims::Claim;
 pub use helpers::Helpers;
 pub use load::Load;
 pub use pieces::{Piece, PieceDone};
@@ -58,6 +60,9 @@ pub struct Catalog {
 struct Tenants {
     tables: BTreeMap<TenantName, BTreeMap<TableName, Current>>,
     versions_made: u64,
+    /// Names of tables that are about to be created, each with the number of its claim.
+    claims: BTreeMap<TenantName, BTreeMap<TableName, u64>>,
+    claims_made: u64,
 }
 
 #[derive(Clone, Debug)]
@@ -97,7 +102,10 @@ impl Tapped {
 #[derive(Clone, Copy, Debug)]
 enum Expected {
     Anything,
+    /// Nor that anybody is about to create it.
     Nothing,
+    /// Nothing, of the name that is claimed under this number.
+    Claim(u64),
     Version(Version),
 }
 
@@ -188,7 +196,7 @@ impl Catalog {
     /// be refused early.
     ///
     /// # Errors
-    /// `Exists` to create a table that there is; `NotFound` to append to one that there is not, or to replace a version
+    /// `Exists` to create a table that there is, or that another load is about to create; `NotFound` to append to one that there is not, or to replace a version
     /// of it, and `Stale` if it has another; `Invalid`
     /// when a column's type is not held, or for an append to a table with other columns; `OverLimit` when
     /// the tenant has too many tables.
@@ -200,18 +208,16 @@ impl Catalog {
         mode: LoadMode,
         rows_hint: Option<u64>,
     ) -> Result<Load> {
-        let base = {
-            let tenants = self.tenants.read();
-            match mode {
-                LoadMode::Append => Some(tenants.current(tenant, name)?.table.clone()),
-                LoadMode::Create => tenants.check(tenant, name, Expected::Nothing).map(|()| None)?,
-                LoadMode::Replace => tenants.check(tenant, name, Expected::Anything).map(|()| None)?,
-                LoadMode::ReplaceVersion(version) => {
-                    tenants.check(tenant, name, Expected::Version(version)).map(|()| None)?
-                }
-            }
-        };
-        Load::begin(self.clone(), tenant.clone(), name.clone(), schema, mode, rows_hint, base)
+        let check = |expected| self.tenants.read().check(tenant, name, expected);
+        let (mut base, mut claim) = (None, None);
+        match mode {
+            LoadMode::Append => base = Some(self.current(tenant, name)?.table),
+            LoadMode::Create => claim = Some(Claim::new(self, tenant, name)?),
+            LoadMode::Replace => check(Expected::Anything)?,
+            LoadMode::ReplaceVersion(version) => check(Expected::Version(version))?,
+        }
+        let load = Load::begin(self.clone(), tenant.clone(), name.clone(), schema, mode, rows_hint, base)?;
+        Ok(load.under(claim))
     }
 
     /// Makes `table`, a new one with all its row groups, the current version if what is there is as `expected`.
@@ -237,6 +243,7 @@ impl Catalog {
         let (line, whole) = (Arc::default(), None);
         let current = Current { version, table, settled, rows_settled, tap, whole, line, merges };
         let info = current.info(name);
+        tenants.end_claim(tenant, name);
         let before = tenants.tables.entry(tenant.clone()).or_default().insert(name.clone(), current);
         drop(tenants);
         drop(before);
@@ -338,6 +345,9 @@ impl Tenants {
     fn current(&self, tenant: &TenantName, name: &TableName) -> Result<&Current> {
         self.find(tenant, name).ok_or_else(|| {
             let error = Error::not_found(format!("there is no table {:?}", name.as_str()));
+            if self.claimed(tenant, name).is_some() {
+                return error.advise("a load that creates it is under way: try again when that has ended");
+            }
             error.advise(names::advice(name, self.tables.get(tenant).into_iter().flat_map(BTreeMap::keys)))
         })
     }
@@ -346,8 +356,10 @@ impl Tenants {
         match (expected, self.find(tenant, name)) {
             (Expected::Nothing, Some(_)) => {
                 Err(Error::new(ErrorKind::Exists, format!("there is a table {:?} already", name.as_str()))
-                    .advise("choose another name, or replace it (--replace) or append to it (--append)"))
+                    .advise(claims::EXISTS_ADVICE))
             }
+            (Expected::Nothing, None) if self.claimed(tenant, name).is_some() => Err(claims::under_way(name)),
+            (Expected::Claim(number), _) => self.check_claim(tenant, name, number),
             (Expected::Version(version), Some(current)) if current.version != version => {
                 let (name, now) = (name.as_str(), current.version);
                 let message = format!("table {name:?} is at version {now}, not {version}");
@@ -360,7 +372,8 @@ impl Tenants {
     }
 
     fn check_count(&self, tenant: &TenantName) -> Result<()> {
-        let count = self.tables.get(tenant).map_or(0, BTreeMap::len);
+        let count = self.tables.get(tenant).map_or(0, BTreeMap::len)
+            + self.claims.get(tenant).map_or(0, BTreeMap::len);
         if count < limits::TABLES_PER_TENANT_MAX {
             return Ok(());
         }

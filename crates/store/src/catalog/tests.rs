@@ -1,6 +1,7 @@
 //! Loads and versions, and that memory comes back whatever happens.
 
 mod appends;
+mod claims;
 mod lacking;
 mod taps;
 
@@ -316,15 +317,6 @@ fn of_two_replacements_the_last_to_commit_stays() {
     second.commit().unwrap();
     first.commit().unwrap();
     assert_eq!(ids(&catalog, "t"), [0]);
-}
-
-#[test]
-fn of_two_creations_the_second_to_commit_is_refused() {
-    let catalog = roomy();
-    let first = begin(&catalog, "t", LoadMode::Create).unwrap();
-    let second = begin(&catalog, "t", LoadMode::Create).unwrap();
-    first.commit().unwrap();
-    assert_eq!(second.commit().unwrap_err().kind, ErrorKind::Exists);
 }
 
 #[test]

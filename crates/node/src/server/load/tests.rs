@@ -5,7 +5,7 @@ use crate::{Environment, Node, NodeConfig};
 use arrow_array::{ArrayRef, Int64Array, RecordBatch};
 use bytes::BytesMut;
 use farpool_model::limits::ROW_GROUP_ROWS;
-use farpool_model::{LoadMode, TableName, TenantName, limits};
+use farpool_model::{ErrorKind, LoadMode, TableName, TenantName, limits};
 use farpool_pipeline::{Attempt, Class};
 use farpool_wire::socket::{Pipe, pipe};
 use farpool_wire::{Assembler, Socket, split_frame};
@@ -239,4 +239,36 @@ fn ask_for_ever(caller: &crate::Caller, answered: &Arc<AtomicUsize>) {
             ask_for_ever(&again, &counted);
         }
     });
+}
+
+#[test]
+fn a_create_that_is_cancelled_gives_its_name_back_before_a_worker_sees_it() {
+    let node = node();
+    let (connection, client) = connect(&node, "ann");
+    let create = |stream| {
+        let (table, schema) = (TableName::new("t").unwrap(), rows(0).schema());
+        let mode = LoadMode::Create;
+        send(&connection, stream, &Request::LoadBegin { table, mode, schema, rows_hint: None });
+    };
+    create(1);
+    create(3);
+    work(&node);
+    assert!(matches!(&received(&client)[..], [Response::Error(error)] if error.kind == ErrorKind::Exists));
+    // No worker has looked at the cancel when the next one begins.
+    send(&connection, 1, &Request::Cancel);
+    create(5);
+    send(&connection, 5, &Request::LoadEnd);
+    work(&node);
+    assert!(matches!(&received(&client)[..], [Response::Loaded(_)]));
+    // One that goes away with its connection.
+    connection.caller.drop_table(&TableName::new("t").unwrap()).unwrap();
+    create(7);
+    work(&node);
+    connection.close(None);
+    let (connection, client) = connect(&node, "ann");
+    let (table, schema) = (TableName::new("t").unwrap(), rows(0).schema());
+    send(&connection, 1, &Request::LoadBegin { table, mode: LoadMode::Create, schema, rows_hint: None });
+    send(&connection, 1, &Request::LoadEnd);
+    work(&node);
+    assert!(matches!(&received(&client)[..], [Response::Loaded(_)]));
 }
