@@ -198,13 +198,22 @@ impl TableBuilder {
         self.check_projection()
     }
 
-    fn check_projection(&self) -> Result<()> {
+    /// Bytes of the row groups that were added.
+    pub fn bytes_added(&self) -> u64 {
+        self.added.2
+    }
+
+    /// Bytes that all rows will take, as far as that can be told from those that were added.
+    pub fn bytes_projected(&self) -> Option<u64> {
         let (groups, rows, bytes) = self.added;
-        let Some(rows_hint) = self.rows_hint.filter(|_| groups >= PROJECTION_GROUPS_MIN) else {
-            return Ok(());
-        };
+        let rows_hint = self.rows_hint.filter(|_| groups >= PROJECTION_GROUPS_MIN)?;
         let projected = u128::from(bytes) * u128::from(rows_hint) / u128::from(rows.max(1));
-        let projected = u64::try_from(projected).unwrap_or(u64::MAX);
+        Some(u64::try_from(projected).unwrap_or(u64::MAX))
+    }
+
+    fn check_projection(&self) -> Result<()> {
+        let Some(projected) = self.bytes_projected() else { return Ok(()) };
+        let bytes = self.bytes_added();
         let arena = self.encoder.arena();
         let free = arena.pool().bytes_free(arena.tenant());
         if projected.saturating_sub(bytes) <= free {

@@ -60,6 +60,11 @@ impl FileLoad {
         self
     }
 
+    /// Rows of all files, where they say how many they have.
+    pub fn rows_hint(&self) -> Option<u64> {
+        self.source.rows_hint()
+    }
+
     /// Bytes of all files.
     pub fn bytes(&self) -> u64 {
         self.source.bytes()
@@ -86,7 +91,7 @@ impl FileLoad {
             }
             None => self.schema().clone(),
         };
-        let rows_hint = self.source.rows_hint();
+        let rows_hint = self.rows_hint();
         let batches = stream_blocking(move || self.batches());
         pool.load(table, mode, schema, rows_hint, batches).await
     }

@@ -280,6 +280,19 @@ fn push_down_saves_bytes_on_the_wire() {
 }
 
 #[test]
+fn a_replacement_without_room_says_so_before_and_after() {
+    let folder = folder();
+    let server = Server::start(&["--memory", "6MiB"]);
+    let file = noise_parquet(folder.path(), "noise.parquet", 500_000);
+    server.load("t", &file);
+    let replaced = server.run(&["load", "--replace", "t", text(&file)]);
+    replaced.fails(1, &["note: both versions of t", "the old one takes", "the new one needs about"]);
+    replaced.fails(1, &["no room for table \"t\" and its replacement", "are free for that", "farpool drop"]);
+    server.run(&["drop", "t"]).ok();
+    server.load("t", &file);
+}
+
+#[test]
 fn append_and_replace_do_what_they_say() {
     let folder = folder();
     let server = Server::with_table("t", &trips_parquet(folder.path(), "a.parquet", 70));

@@ -5,7 +5,9 @@ use super::pool_args::PoolArgs;
 use super::progress::{Progress, Unit};
 use super::size;
 use super::stop::Outcome;
-use farpool::{Error, FileLoad, LoadMode, TableInfo, TableName};
+use super::terminal::printable;
+use arrow::datatypes::SchemaRef;
+use farpool::{Error, FileLoad, LoadMode, Pool, TableInfo, TableName};
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
@@ -18,7 +20,8 @@ Examples:
 
 The table belongs to the node (see 'farpool serve'): without --pool, to the one at
 farpool://127.0.0.1:9797. To query a file without a node: farpool sql -c \"select … from 'FILE'\".
-Others see the new table, or the new rows, when all of it is there; a load that fails leaves no trace.";
+Others see the new table, or the new rows, when all of it is there; a load that fails leaves no trace.
+Until then --replace takes room for both versions; where there is too little, drop the table first.";
 
 /// Load Parquet, CSV or Arrow IPC files into a memory node
 #[derive(clap::Args, Debug)]
@@ -63,6 +66,11 @@ pub fn run(args: Args) -> Outcome {
             .await
             .map_err(|error| Error::internal(format!("reading the files failed: {error}")))??;
         let pool = args.pool.connect().await?;
+        if args.replace
+            && let Some(lack) = lack_of_room(&*pool, &name, &load).await
+        {
+            eprintln!("{}", printable(&lack));
+        }
         let rows_read = load.rows_read();
         let bar = watch(format!("loading {name}"), &load);
         let info = load.run(&*pool, &name, args.mode()).await?;
@@ -75,6 +83,28 @@ pub fn run(args: Args) -> Outcome {
 /// A progress bar for a load: bytes of the files, and rows.
 pub fn watch(label: String, load: &FileLoad) -> Progress {
     Progress::follow(label, Unit::Bytes, load.bytes(), load.bytes_read(), Some(load.rows_read()))
+}
+
+/// What to tell before a table is replaced that the pool cannot hold beside its replacement, as far as can be estimated
+/// from the rows of each. The load may succeed all the same.
+async fn lack_of_room(pool: &dyn Pool, name: &TableName, load: &FileLoad) -> Option<String> {
+    let (table, status) = (pool.table(name).await.ok()?, pool.status().await.ok()?);
+    let columns =
+        |schema: &SchemaRef| schema.fields().iter().map(|field| field.name().clone()).collect::<Vec<_>>();
+    let rows =
+        load.rows_hint().filter(|_| table.rows > 0 && columns(&table.schema) == columns(load.schema()))?;
+    let needed = u128::from(table.bytes_encoded) * u128::from(rows) / u128::from(table.rows);
+    let needed = u64::try_from(needed).unwrap_or(u64::MAX);
+    let free = status.memory_bytes_limit.saturating_sub(status.memory_bytes_used);
+    (needed > free).then(|| {
+        format!(
+            "note: both versions of {name} are in the pool until the new one is complete: the old one takes {}, the new \
+             one needs about {}, and {} are free; if that is too little, drop the table first (farpool drop {name})",
+            size::bytes(table.bytes_encoded),
+            size::bytes(needed),
+            size::bytes(free),
+        )
+    })
 }
 
 fn summary(info: &TableInfo, rows_read: u64, time: Duration) -> String {

@@ -313,6 +313,20 @@ pub fn trips_parquet(folder: &Path, name: &str, rows: usize) -> PathBuf {
     path
 }
 
+/// Writes a column of numbers that do not compress as a Parquet file.
+pub fn noise_parquet(folder: &Path, name: &str, rows: u64) -> PathBuf {
+    let path = folder.join(name);
+    let noise =
+        (1..=rows).map(|row| (row.wrapping_mul(0x9e37_79b9_7f4a_7c15).rotate_left(17) ^ row << 40) as i64);
+    let noise: ArrayRef = Arc::new(Int64Array::from_iter_values(noise));
+    let batch = RecordBatch::try_from_iter([("noise", noise)]).unwrap();
+    let mut writer =
+        ArrowWriter::try_new(std::fs::File::create(&path).unwrap(), batch.schema(), None).unwrap();
+    writer.write(&batch).unwrap();
+    writer.close().unwrap();
+    path
+}
+
 /// Writes [`trips`] as an Arrow IPC file.
 pub fn trips_arrow(folder: &Path, name: &str, rows: usize) -> PathBuf {
     let path = folder.join(name);

@@ -97,6 +97,25 @@ impl Append {
         !self.line.state.lock().has_leader || self.entry.outcome.lock().is_some()
     }
 
+    /// Has the rows not become visible, if nobody has begun to make a version of them; whether that is so.
+    pub fn leave(&self) -> bool {
+        let mut state = self.line.state.lock();
+        let count = state.waiting.len();
+        state.waiting.retain(|entry| !Arc::ptr_eq(entry, &self.entry));
+        let has_left = state.waiting.len() < count;
+        drop(state);
+        if has_left {
+            // The next one may have waited for this one to lead.
+            self.line.call_next();
+        }
+        has_left
+    }
+
+    /// Whether nobody has begun to make a version of the rows.
+    pub fn is_waiting(&self) -> bool {
+        self.line.state.lock().waiting.iter().any(|entry| Arc::ptr_eq(entry, &self.entry))
+    }
+
     /// Makes a version of all appends that wait, unless somebody else is at it. The outcome of this one, which is told
     /// once; `None` as long as others are at it.
     ///
@@ -286,8 +305,8 @@ impl fmt::Debug for Entry {
 impl Drop for Append {
     fn drop(&mut self) {
         // Whoever has taken it makes it visible all the same.
-        self.line.state.lock().waiting.retain(|entry| !Arc::ptr_eq(entry, &self.entry));
-        // The next one may have waited for this one to lead.
-        self.line.call_next();
+        if !self.leave() {
+            self.line.call_next();
+        }
     }
 }

@@ -20,9 +20,9 @@ use super::{Catalog, Expected, Tapped};
 use arrow_array::RecordBatch;
 use arrow_schema::Schema;
 use farpool_columns::{Encoder, PlainGroup, RowGroup, Table, TableBuilder};
-use farpool_memory::Reservation;
+use farpool_memory::{Reservation, size_text};
 use farpool_model::cast::u64_from;
-use farpool_model::{Error, LoadMode, Result, TableInfo, TableName, TenantName, limits, schema};
+use farpool_model::{Error, ErrorKind, LoadMode, Result, TableInfo, TableName, TenantName, limits, schema};
 use parking_lot::Mutex;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -39,6 +39,8 @@ pub struct Load {
     mode: LoadMode,
     /// Of a create: its name.
     claim: Option<Arc<Claim>>,
+    /// Of a replacement: bytes of the version that is there, until this one takes its place.
+    bytes_before: Option<u64>,
     builder: TableBuilder,
     encoder: Encoder,
     /// None where nothing is to be found out about the rows, or only once they are in the table.
@@ -83,6 +85,7 @@ impl Load {
             name,
             mode,
             claim: None,
+            bytes_before: None,
             pieces: Pieces::new(encoder.clone()),
             builder,
             encoder,
@@ -99,6 +102,11 @@ impl Load {
     /// The same load, that of a create, under the claim to its name.
     pub(super) fn under(self, claim: Option<Arc<Claim>>) -> Self {
         Load { claim, ..self }
+    }
+
+    /// The same load, that takes the place of a version of so many bytes, if there is one.
+    pub(super) fn replacing(self, bytes_before: Option<u64>) -> Self {
+        Load { bytes_before, ..self }
     }
 
     /// Has [`Load::push`] encode on up to `workers` threads at once, the caller's among them. By default as many as
@@ -179,7 +187,7 @@ impl Load {
     pub fn done(&mut self, piece: Result<PieceDone>) -> Result<()> {
         self.check()?;
         self.catalog.background.rows_came();
-        let added = piece.and_then(|piece| {
+        let added = piece.map_err(|error| self.with_both_versions(error)).and_then(|piece| {
             self.pieces.done(piece);
             self.add_placed()
         });
@@ -308,7 +316,8 @@ impl Load {
             if let Some(outside) = &mut self.outside {
                 outside.try_grow(group.bytes_outside_pool())?;
             }
-            self.builder.add_row_group(group.clone())?;
+            let added = self.builder.add_row_group(group.clone());
+            added.map_err(|error| self.with_both_versions(error))?;
             if self.is_append() {
                 self.appended.push(group);
             } else if let Some(tap) = &self.tap {
@@ -316,6 +325,29 @@ impl Load {
             }
         }
         Ok(())
+    }
+
+    /// The error of a replacement for which the pool has no room says what the version takes that is there.
+    fn with_both_versions(&self, error: Error) -> Error {
+        let Some(before) = self.bytes_before.filter(|_| error.kind == ErrorKind::OverLimit) else {
+            return error;
+        };
+        let added = self.builder.bytes_added();
+        let free = self.catalog.pool.bytes_free(&self.tenant) + added;
+        let needed = match self.builder.bytes_projected() {
+            Some(bytes) => format!("about {}", size_text(bytes)),
+            None => format!("more than {}", size_text(added)),
+        };
+        let (before, free) = (size_text(before), size_text(free));
+        let message = format!(
+            "the pool has no room for table {:?} and its replacement: the table takes {before}, what replaces it needs \
+             {needed}, and {free} are free for that",
+            self.name.as_str()
+        );
+        Error::over_limit(message).advise(match self.mode {
+            LoadMode::ReplaceVersion(_) => "give the pool more memory, or drop other tables",
+            _ => "drop the table first (farpool drop) and load it again, or give the pool more memory",
+        })
     }
 
     fn check(&self) -> Result<()> {

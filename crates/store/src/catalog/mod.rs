@@ -136,6 +136,11 @@ impl Catalog {
         &self.pool
     }
 
+    /// The newest version of any table there has been.
+    pub fn newest_version(&self) -> Version {
+        Version(self.tenants.read().versions_made)
+    }
+
     /// Tenants that have a table, by name.
     pub fn tenant_names(&self) -> Vec<TenantName> {
         self.tenants.read().tables.keys().cloned().collect()
@@ -217,7 +222,9 @@ impl Catalog {
             LoadMode::ReplaceVersion(version) => check(Expected::Version(version))?,
         }
         let load = Load::begin(self.clone(), tenant.clone(), name.clone(), schema, mode, rows_hint, base)?;
-        Ok(load.under(claim))
+        let is_replacement = matches!(mode, LoadMode::Replace | LoadMode::ReplaceVersion(_));
+        let before = is_replacement.then(|| self.get(tenant, name).ok()).flatten();
+        Ok(load.under(claim).replacing(before.map(|(_, table)| table.bytes_encoded)))
     }
 
     /// Makes `table`, a new one with all its row groups, the current version if what is there is as `expected`.

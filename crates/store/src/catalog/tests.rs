@@ -320,6 +320,37 @@ fn of_two_replacements_the_last_to_commit_stays() {
 }
 
 #[test]
+fn a_replacement_without_room_says_what_both_versions_take() {
+    let catalog = catalog(8 << 20);
+    let replace = |mode, rows_hint, parts: u64| {
+        let schema = noise(1, 1).schema();
+        let mut load = catalog.begin_load(&tenant(), &name("t"), &schema, mode, rows_hint)?;
+        for part in 0..parts {
+            load.push(&noise(100_000, part + 1))?;
+        }
+        load.commit()
+    };
+    // Of nothing that is there nothing is said.
+    let error = replace(LoadMode::Replace, None, 20).unwrap_err();
+    assert!(!error.message.contains("replace"), "{error}");
+    let info = replace(LoadMode::Replace, None, 5).unwrap();
+    for (mode, rows_hint, needed, advice) in [
+        (LoadMode::Replace, None, "more than", "drop the table first"),
+        (LoadMode::Replace, Some(2_000_000), "about", "drop the table first"),
+        (LoadMode::ReplaceVersion(info.version), Some(2_000_000), "about", "drop other tables"),
+    ] {
+        let error = replace(mode, rows_hint, 20).unwrap_err();
+        assert_eq!(error.kind, ErrorKind::OverLimit);
+        let takes = format!("the table takes {}", farpool_memory::size_text(info.bytes_encoded));
+        for part in [&takes, needed, "are free"] {
+            assert!(error.message.contains(part), "{part:?} is not in {error}");
+        }
+        assert!(error.advice.as_ref().unwrap().contains(advice), "{error}");
+    }
+    assert_eq!(catalog.info(&tenant(), &name("t")).unwrap().version, info.version);
+}
+
+#[test]
 fn an_append_whose_table_changed_its_columns_or_went_is_refused() {
     let catalog = roomy();
     load(&catalog, "t", LoadMode::Create, 0..10).unwrap();

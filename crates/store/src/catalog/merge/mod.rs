@@ -6,18 +6,20 @@
 //! when too many small row groups wait.
 //!
 //! Invariants: row groups of which a tap knows, the first ones, are not merged any more; a merge that finds no memory for
-//! its work is tried again when others have made room, one that finds the pool full behind the next append.
+//! its work is tried again when others have made room; one that finds the pool full, when a page more of it is free than
+//! was then, or behind the next append: what was encoded for it is lost each time.
 
 mod plan;
 
 use super::{Catalog, Chore, Current, Stepped};
 use farpool_columns::{Chunk, Encoder, RowGroup, Table};
 use farpool_memory::Reservation;
-use farpool_model::{Result, TableName, TenantName, limits};
+use farpool_model::cast::u64_from;
+use farpool_model::{ErrorKind, Result, TableName, TenantName, limits};
 use parking_lot::Mutex;
 use plan::Size;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
 
 /// See the file's comment.
@@ -30,6 +32,8 @@ pub struct Merging {
     job: Mutex<Option<Job>>,
     /// Whether there may be something to do that nobody has looked at.
     is_wanted: AtomicBool,
+    /// Bytes of the pool that are to be free before a merge is begun: more than there were when one found it full.
+    room_wanted: AtomicU64,
     /// Whether the background has it.
     is_submitted: AtomicBool,
     /// Nobody wants it any more: the table is gone, or a defect has stopped it.
@@ -64,6 +68,7 @@ impl Merges {
             catalog: Arc::downgrade(catalog),
             job: Mutex::new(None),
             is_wanted,
+            room_wanted: AtomicU64::new(0),
             is_submitted,
             is_over,
         })))
@@ -72,6 +77,7 @@ impl Merges {
     /// Has the background look at it if there is something to merge in `current`.
     pub fn announce(&self, current: &Current) {
         if plan::next(&sizes(current)).is_some() {
+            self.0.room_wanted.store(0, Ordering::Relaxed);
             self.0.is_wanted.store(true, Ordering::SeqCst);
             self.0.submit();
         }
@@ -131,7 +137,6 @@ impl Merging {
         let go_on = || go_on() && !is_over();
         let attempt = catch_unwind(AssertUnwindSafe(|| self.advance(job, &go_on)));
         let mut stepped = match attempt {
-            // Where the pool is full, what was encoded is lost: that is not to be tried again and again.
             Ok(stepped) => stepped.unwrap_or(Stepped::Nothing),
             Err(_) => {
                 // A defect costs the table its merges, and nothing else.
@@ -157,6 +162,7 @@ impl Merging {
         let Some(current) = self.current(&catalog) else { return Ok(Stepped::Nothing) };
         let job_now = match job {
             Some(job) => job,
+            None if !self.has_room(&catalog) => return Ok(Stepped::Lacked),
             None => match Job::begin(&catalog, &self.tenant, &current) {
                 Ok(Some(begun)) => job.insert(begun),
                 Ok(None) => return Ok(Stepped::Nothing),
@@ -166,9 +172,26 @@ impl Merging {
         if job_now.encode(go_on)?
             && let Some(job) = job.take()
         {
-            job.finish(&catalog, self)?;
+            return match job.finish(&catalog, self) {
+                Err(error) if error.kind == ErrorKind::OverLimit => {
+                    self.want_more_room(&catalog);
+                    Ok(Stepped::Lacked)
+                }
+                finished => finished.map(|()| Stepped::Worked),
+            };
         }
         Ok(Stepped::Worked)
+    }
+
+    fn has_room(&self, catalog: &Catalog) -> bool {
+        let wanted = self.room_wanted.load(Ordering::Relaxed);
+        wanted == 0 || catalog.pool.bytes_free(&self.tenant) >= wanted
+    }
+
+    /// A merge has found the pool full.
+    fn want_more_room(&self, catalog: &Catalog) {
+        let wanted = catalog.pool.bytes_free(&self.tenant) + u64_from(limits::PAGE_BYTES);
+        self.room_wanted.store(wanted, Ordering::Relaxed);
     }
 
     /// The newest version, if the table is still the one that this belongs to.

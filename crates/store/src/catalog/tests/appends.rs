@@ -260,3 +260,34 @@ fn a_table_that_is_dropped_with_merges_to_do_leaves_nothing_to_the_background() 
     let steps = (0..100).take_while(|_| held.step(&|| true)).count();
     assert!((1..100).contains(&steps), "{steps} steps");
 }
+
+#[test]
+fn a_merge_that_found_the_pool_full_is_tried_again_when_there_is_more_room() {
+    let failing = Arc::new(Failing::default());
+    let (held, catalog) = with(Some(failing.clone()), None);
+    load(&catalog, "t", LoadMode::Create, 0..10).unwrap();
+    let large = noise(600_000, 1);
+    let mut other =
+        catalog.begin_load(&tenant(), &name("u"), &large.schema(), LoadMode::Create, None).unwrap();
+    other.push(&large).unwrap();
+    other.commit().unwrap();
+    for i in 0..=limits::SMALL_GROUPS_MAX as i64 {
+        load(&catalog, "t", LoadMode::Append, 10 + i..11 + i).unwrap();
+    }
+    let before = groups(&catalog);
+    let merging = held.take_oldest();
+    failing.0.store(true, Ordering::Relaxed);
+    let free = catalog.pool.bytes_free(&tenant());
+    // Nothing is encoded in vain as long as nothing changes.
+    while merging.step(&|| true) == Stepped::Worked {}
+    failing.0.store(false, Ordering::Relaxed);
+    for _ in 0..3 {
+        assert_eq!(merging.step(&|| true), Stepped::Lacked);
+    }
+    assert_eq!((groups(&catalog), catalog.pool.bytes_free(&tenant())), (before, free));
+    catalog.drop_table(&tenant(), &name("u")).unwrap();
+    while merging.step(&|| true) == Stepped::Worked {}
+    merging.leave();
+    assert!(groups(&catalog).len() <= 2, "{:?}", groups(&catalog));
+    assert_eq!(ids(&catalog, "t").len(), 11 + limits::SMALL_GROUPS_MAX);
+}
