@@ -387,6 +387,7 @@ fn message_seeds() -> Vec<Vec<u8>> {
             mode: LoadMode::Append,
             schema: schema.clone(),
             rows_hint: Some(1),
+            id: None,
         },
         Request::LoadBatch(rows()),
         Request::Statistics { table: name(), columns: Some(vec![0, 3, 8]) },
@@ -420,7 +421,13 @@ fn message_seeds() -> Vec<Vec<u8>> {
         rows_profiled: None,
     };
     let responses = [
-        Response::Hello { version: 1, server: "s".into(), tenant: TenantName::default() },
+        Response::Hello {
+            version: 1,
+            server: "s".into(),
+            tenant: TenantName::default(),
+            instance: 7,
+            newest: Version(9),
+        },
         Response::Prepared { prepared, table_schema: schema },
         Response::Batch(rows()),
         Response::Parcel(parcel_seeds().swap_remove(0).into()),
@@ -541,7 +548,7 @@ fn strings_that_share_bytes() -> RecordBatch {
 fn load_of(batches: &[RecordBatch], compression: Option<Compression>) -> Vec<u8> {
     let table = TableName::new("items").unwrap();
     let schema = batches[0].schema();
-    let begin = Request::LoadBegin { table, mode: LoadMode::Create, schema, rows_hint: Some(9) };
+    let begin = Request::LoadBegin { table, mode: LoadMode::Create, schema, rows_hint: Some(9), id: None };
     let batches = batches.iter().map(|batch| encode_batch(FrameKind::LoadBatch, batch, compression).unwrap());
     let messages = begin.encode().unwrap().into_iter().chain(batches.flat_map(|batch| batch.messages));
     // Each is a single frame.

@@ -7,7 +7,7 @@ use crate::client::{random_request, token_of};
 use crate::random::Random;
 use crate::rows::{batch, random_rows, schema};
 use bytes::{BufMut, BytesMut};
-use farpool_model::{LoadMode, TableName};
+use farpool_model::{LoadId, LoadMode, TableName};
 use farpool_wire::socket::Pipe;
 use farpool_wire::{FrameHeader, FrameKind, PREFACE, Request, Socket};
 use std::io::{ErrorKind, IoSlice};
@@ -60,7 +60,7 @@ impl Hostile {
 
     fn random_bytes(&mut self, random: &mut Random, table: String) -> Vec<u8> {
         let stream = self.some_stream(random);
-        match random.below(12) {
+        match random.below(13) {
             0..4 => {
                 random_request(random, table).map_or_else(|_| Vec::new(), |(_, asked)| frames(stream, &asked))
             }
@@ -74,6 +74,7 @@ impl Hostile {
                 header.encode().into_iter().chain(body).collect()
             }
             8 => frames(stream, &Request::Cancel),
+            12 => frames(stream, &Request::LoadOutcome { id: LoadId(random.below(8) as u128) }),
             9 => frames(stream, &Request::Credit { bytes: random.next() >> random.below(64) }),
             10 => frames(0, &Request::Ping).repeat(random.magnitude(1000)),
             _ => (1..random.magnitude(100) as u32)
@@ -125,7 +126,9 @@ fn random_load(random: &mut Random, stream: u32, table: &str) -> Vec<u8> {
     let modes = [LoadMode::Create, LoadMode::Append, LoadMode::Replace];
     let table = TableName::new(table).expect("tables of the simulation have valid names");
     let rows_hint = random.chance(20).then(|| random.next());
-    let begin = Request::LoadBegin { table, mode: random.pick(&modes), schema: schema(), rows_hint };
+    // Of few ids, some come twice.
+    let id = random.chance(60).then(|| LoadId(random.below(8) as u128));
+    let begin = Request::LoadBegin { table, mode: random.pick(&modes), schema: schema(), rows_hint, id };
     let mut bytes = frames(stream, &begin);
     for _ in 0..random.magnitude(6) {
         let count = random.magnitude(2000);

@@ -5,6 +5,9 @@
 //! as they appear, and their rows are those of a load that could have made them: usually one, and at most a few until
 //! an answer says which. A version may be made of several appends: which, and in which order, is told by the rows that
 //! it has behind those of the version before, each of which must belong to one of them.
+//!
+//! Invariant: a request makes one change at most, however often its client has sent it. Where only one set of requests can
+//! have made a version, they have, and explain no other.
 
 use crate::rows::Row;
 use farpool_model::{LoadMode, Version};
@@ -47,6 +50,8 @@ struct Request {
     step: u64,
     /// The event at which its client knew how it ended.
     over: Option<u64>,
+    /// Whether it has made a version for sure.
+    has_made: bool,
 }
 
 #[derive(Debug)]
@@ -54,6 +59,14 @@ enum Kind {
     /// A load, once it may be committed: all its rows have been handed to the client.
     Load(LoadMode, Option<Rows>),
     Drop,
+}
+
+/// What a version may be made of.
+#[derive(Debug)]
+struct Made {
+    rows: Rows,
+    /// The places of the requests that have made it.
+    by: Vec<usize>,
 }
 
 /// Names a request.
@@ -141,18 +154,31 @@ impl Model {
                 if before.as_ref().is_some_and(|before| version <= before.version) {
                     return Err(format!("{version} of {table} came after {before:?}"));
                 }
-                let requests = self.requests.iter().filter(|request| request.may_change(table));
-                let mut rows: Vec<Rows> = requests.flat_map(|r| r.results(before.as_ref())).collect();
-                rows.retain(|rows| rows.len() as u64 == count);
-                rows.extend(self.appended(table, before.as_ref(), count, rows_from)?);
-                if rows.is_empty() {
+                let mut made = self.loaded(table, before.as_ref(), count);
+                made.extend(self.appended(table, before.as_ref(), count, rows_from)?);
+                if made.is_empty() {
                     return Err(format!("{version} of {table} has {count} rows, which nobody has loaded"));
                 }
+                if let [Made { by, .. }] = &made[..] {
+                    by.iter().for_each(|place| self.requests[*place].has_made = true);
+                }
+                let mut rows: Vec<Rows> = made.into_iter().map(|made| made.rows).collect();
+                rows.dedup();
                 Some(State { version, rows })
             }
         };
         self.tables.entry(table.to_string()).or_default().push(Change { step, state });
         Ok(())
+    }
+
+    /// What the rows are if one load that is no append has made them.
+    fn loaded(&self, table: &str, before: Option<&State>, count: u64) -> Vec<Made> {
+        let requests = self.requests.iter().enumerate().filter(|(_, request)| request.may_change(table));
+        let made = requests.filter_map(|(place, request)| {
+            let rows = request.results(before).filter(|rows| rows.len() as u64 == count)?;
+            Some(Made { rows, by: vec![place] })
+        });
+        made.collect()
     }
 
     /// What the rows are if they are those of the version before with those of appends behind them.
@@ -162,18 +188,20 @@ impl Model {
         before: Option<&State>,
         count: u64,
         rows_from: &dyn Fn(usize) -> Result<Vec<Row>, String>,
-    ) -> Result<Vec<Rows>, String> {
-        let pending = self.requests.iter().filter(|request| request.may_change(table));
-        let pending: Vec<&[Row]> = pending.filter_map(Request::appends).collect();
+    ) -> Result<Vec<Made>, String> {
+        let pending = self.requests.iter().enumerate().filter(|(_, request)| request.may_change(table));
+        let appends = |(place, request): (usize, &'_ Request)| Some((place, request.appends()?.clone()));
+        let pending: Vec<(usize, Rows)> = pending.filter_map(appends).collect();
         let mut results = Vec::new();
         for base in before.iter().flat_map(|before| &before.rows) {
             if base.len() as u64 > count || pending.is_empty() {
                 continue;
             }
             let behind = rows_from(base.len())?;
-            if is_made_of(&behind, &pending) {
-                results.push(Arc::new(base.iter().chain(&behind).copied().collect()));
-            }
+            let rows: Rows = Arc::new(base.iter().chain(&behind).copied().collect());
+            let mut sets = Vec::new();
+            made_of(&behind, &pending, &mut Vec::new(), &mut sets);
+            results.extend(sets.into_iter().map(|by| Made { rows: rows.clone(), by }));
         }
         Ok(results)
     }
@@ -221,7 +249,7 @@ impl Model {
     }
 
     fn begins(&mut self, step: u64, table: &str, kind: Kind) -> RequestId {
-        self.requests.push(Request { table: table.to_string(), kind, step, over: None });
+        self.requests.push(Request { table: table.to_string(), kind, step, over: None, has_made: false });
         RequestId(self.requests.len() - 1)
     }
 
@@ -237,7 +265,7 @@ impl Model {
 
 impl Request {
     fn may_change(&self, table: &str) -> bool {
-        self.over.is_none() && self.table == table
+        self.over.is_none() && !self.has_made && self.table == table
     }
 
     /// What the rows may be that this makes of those that there are `before`, if it is not an append.
@@ -253,7 +281,7 @@ impl Request {
     }
 
     /// The rows that this appends.
-    fn appends(&self) -> Option<&[Row]> {
+    fn appends(&self) -> Option<&Rows> {
         match &self.kind {
             Kind::Load(LoadMode::Append, Some(rows)) => Some(rows),
             _ => None,
@@ -261,14 +289,31 @@ impl Request {
     }
 }
 
-/// Whether `rows` are those of some of the `parts`, each of them once, one behind the other.
-fn is_made_of(rows: &[Row], parts: &[&[Row]]) -> bool {
-    rows.is_empty()
-        || (0..parts.len()).any(|first| {
-            let rest: Vec<&[Row]> = parts[..first].iter().chain(&parts[first + 1..]).copied().collect();
-            !parts[first].is_empty()
-                && rows.strip_prefix(parts[first]).is_some_and(|behind| is_made_of(behind, &rest))
-        })
+/// Finds sets of `parts` of which `rows` are made, each of them once, one behind the other: all, or a few. `taken` are
+/// those of rows before.
+fn made_of(rows: &[Row], parts: &[(usize, Rows)], taken: &mut Vec<usize>, sets: &mut Vec<Vec<usize>>) {
+    if rows.is_empty() {
+        let mut set = taken.clone();
+        set.sort_unstable();
+        if !sets.contains(&set) {
+            sets.push(set);
+        }
+        return;
+    }
+    for (place, part) in parts {
+        // Of two, none is for sure.
+        if sets.len() > 1 {
+            return;
+        }
+        if part.is_empty() || taken.contains(place) {
+            continue;
+        }
+        if let Some(behind) = rows.strip_prefix(&part[..]) {
+            taken.push(*place);
+            made_of(behind, parts, taken, sets);
+            taken.pop();
+        }
+    }
 }
 
 #[cfg(test)]
@@ -296,6 +341,7 @@ mod tests {
         let mut model = Model::default();
         load(&mut model, LoadMode::Replace, rows(0..3));
         model.observe(10, "t", Some((Version(1), 3)), &unread).unwrap();
+        load(&mut model, LoadMode::Replace, rows(0..3));
         model.observe(20, "t", Some((Version(2), 3)), &unread).unwrap();
         model.drop_begins(0, "t");
         model.observe(30, "t", None, &unread).unwrap();
@@ -337,6 +383,25 @@ mod tests {
         assert!(!under_way(&model, one, 5, 6), "only itself");
         model.is_over(8, one);
         assert!(under_way(&model, other, 7, 9) && !under_way(&model, other, 9, 9));
+    }
+
+    #[test]
+    fn a_request_makes_one_version_at_most() {
+        let mut model = Model::default();
+        load(&mut model, LoadMode::Create, rows(0..2));
+        model.observe(1, "t", Some((Version(1), 2)), &unread).unwrap();
+        load(&mut model, LoadMode::Append, rows(7..8));
+        let behind = |_: usize| Ok(vec![rows(7..8)[0]]);
+        model.observe(2, "t", Some((Version(2), 3)), &behind).unwrap();
+        assert!(model.observe(3, "t", Some((Version(3), 4)), &behind).is_err(), "appended twice");
+        // Of two that are the same, either may have.
+        load(&mut model, LoadMode::Append, rows(7..8));
+        load(&mut model, LoadMode::Append, rows(7..8));
+        model.observe(4, "t", Some((Version(4), 4)), &behind).unwrap();
+        model.observe(5, "t", Some((Version(5), 5)), &behind).unwrap();
+        load(&mut model, LoadMode::Replace, rows(0..1));
+        model.observe(6, "t", Some((Version(6), 1)), &|_| Ok(Vec::new())).unwrap();
+        assert!(model.observe(7, "t", Some((Version(7), 1)), &|_| Err("replaced twice".into())).is_err());
     }
 
     #[test]

@@ -43,14 +43,26 @@ struct Way {
     ended: bool,
 }
 
-/// When connections of one engine were cut last, if one was.
+/// When connections of one engine were cut last, if one was, and when the next ones are to be.
 #[derive(Debug, Default)]
-pub struct Cuts(Mutex<Option<u64>>);
+pub struct Cuts {
+    last: Mutex<Option<u64>>,
+    due: Mutex<Option<u64>>,
+}
 
 impl Cuts {
     /// Whether a request since event `first` may have failed for it.
     pub fn explain(&self, first: u64) -> bool {
-        self.0.lock().is_some_and(|last| last + NOTICE_EVENTS >= first)
+        self.last.lock().is_some_and(|last| last + NOTICE_EVENTS >= first)
+    }
+
+    /// Has the connections break at event `step`, or soon after.
+    pub fn cut_at(&self, step: u64) {
+        *self.due.lock() = Some(step);
+    }
+
+    fn is_due(&self, step: u64) -> bool {
+        self.due.lock().is_some_and(|due| step >= due)
     }
 }
 
@@ -105,8 +117,20 @@ impl Network {
             return false;
         }
         let index = random.below(links.len());
-        *links.swap_remove(index).cuts.0.lock() = Some(step);
+        *links.swap_remove(index).cuts.last.lock() = Some(step);
         true
+    }
+
+    /// Breaks the connections that are to break by event `step`; how many.
+    pub fn cut_due(&self, step: u64) -> usize {
+        let mut links = self.links.lock();
+        let (due, left): (Vec<Link>, Vec<Link>) = links.drain(..).partition(|link| link.cuts.is_due(step));
+        *links = left;
+        for link in &due {
+            *link.cuts.last.lock() = Some(step);
+            *link.cuts.due.lock() = None;
+        }
+        due.len()
     }
 }
 

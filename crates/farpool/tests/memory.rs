@@ -64,7 +64,7 @@ fn dial(url: &str) -> std::io::Result<TcpStream> {
 
 fn begin_load(stream: u32, table: String, schema: &Schema) -> Vec<u8> {
     let (table, schema) = (TableName::new(table).unwrap(), canonical_schema(schema).unwrap());
-    frames(stream, &Request::LoadBegin { table, mode: LoadMode::Replace, schema, rows_hint: None })
+    frames(stream, &Request::LoadBegin { table, mode: LoadMode::Replace, schema, rows_hint: None, id: None })
 }
 
 /// Messages that are never finished, on all streams.

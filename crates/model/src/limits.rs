@@ -293,6 +293,26 @@ pub const HANDLES_PER_CONNECTION_MAX: usize = 256;
 /// One of the largest fits.
 pub const HANDLE_BYTES_MAX: usize = PLAN_BYTES_MAX + 2 * (EXPR_BYTES_MAX + PATTERNS_BYTES_MAX);
 
+/// Outcomes of loads that a node remembers for one tenant, so that a client whose connection broke hears of its own: those
+/// of several seconds of a thousand inserts a second. Each takes [`LOAD_OUTCOME_BYTES`] of the memory for work.
+pub const LOAD_OUTCOMES_MAX: usize = 16 << 10;
+
+/// Bytes that an outcome of a load counts for while it is remembered, beside the text of an error.
+pub const LOAD_OUTCOME_BYTES: usize = 256;
+
+/// Milliseconds that it is remembered, if others do not push it out: longer than a client tries to connect again.
+pub const LOAD_OUTCOME_MS: u64 = 600_000;
+
+/// Requests that may wait for the outcome of one load: its client asks once, and perhaps once more on another connection.
+pub const LOAD_OUTCOME_WAITERS_MAX: usize = 64;
+
+/// Bytes of a load that a client keeps until it knows the outcome, so that it can send them again when its connection
+/// breaks: as many as may be under way without credit.
+pub const LOAD_REPEAT_BYTES_MAX: usize = STREAM_WINDOW_BYTES;
+
+/// Times that a load is sent whose connection breaks, and its outcome asked for, before whoever asked hears of it.
+pub const LOAD_ATTEMPTS_MAX: usize = 3;
+
 /// Answers of one program, of which each operator has one.
 pub const ANSWERS_MAX: usize = 64;
 

@@ -8,17 +8,18 @@ use crate::access::TenantLimits;
 use crate::admission;
 use crate::job::Job;
 use crate::node::Node;
+use crate::outcomes::Begun;
 use crate::profiles::{ProfileMemory, StatisticsTask};
 use crate::rights::{Right, Verb};
 use crate::server::Identity;
 use crate::turns::Turn;
 use arrow_array::RecordBatch;
-use arrow_schema::Schema;
+use arrow_schema::{Schema, SchemaRef};
 use farpool_columns::{RowGroup, Table};
 use farpool_memory::Account;
 use farpool_model::{
-    Clock, Error, ErrorKind, Expr, LoadMode, Program, QueryInfo, Receipt, Result, Status, TableInfo,
-    TableName, TableStatistics, TenantName, Version, limits,
+    Clock, ColumnStatistics, Error, ErrorKind, Expr, LoadId, LoadMode, LoadOutcome, LoadedVersion, Program,
+    QueryInfo, Receipt, Result, Status, TableInfo, TableName, TableStatistics, TenantName, Version, limits,
 };
 use farpool_pipeline::{BoundProgram, Cancel, Class, Region, Run, Sink, Task, TaskId};
 use farpool_store::{AwaitedStatistics, Load};
@@ -292,6 +293,47 @@ impl Caller {
     ) -> Result<Load> {
         self.check(Verb::Load)?;
         self.node.catalog().begin_load(&self.tenant, name, schema, mode, rows_hint)
+    }
+
+    /// Takes the id of a load that begins, unless there is one under it already; `end` ends the load if its rows have not
+    /// all come.
+    ///
+    /// # Errors
+    /// `OverLimit` when there is no memory to remember what becomes of it.
+    pub(crate) fn record_load(&self, id: LoadId, end: Box<dyn Fn() + Send + Sync>) -> Result<Begun> {
+        self.check(Verb::Load)?;
+        let clock = self.clock().clone();
+        self.node.shares().outcomes(&self.tenant).begin(id, &self.account, move || clock.now_ns(), end)
+    }
+
+    /// Has `then` told what became of a load of the caller's tenant, or becomes, and the newest version whose load is
+    /// forgotten. One whose rows have not all come ends.
+    ///
+    /// # Errors
+    /// `Busy` when too many wait for the same; `OverLimit` when there is no memory to remember it.
+    pub(crate) fn load_outcome(
+        &self,
+        id: LoadId,
+        then: impl FnOnce(LoadOutcome, Version) + Send + 'static,
+    ) -> Result<()> {
+        self.check(Verb::LoadOutcome)?;
+        let outcomes = self.node.shares().outcomes(&self.tenant);
+        outcomes.ask(id, &self.account, self.clock().now_ns(), then)
+    }
+
+    /// The table as a load with rows of `schema` made it. Where it has changed since, nothing is known of its columns.
+    pub(crate) fn loaded(&self, name: &TableName, schema: &SchemaRef, made: LoadedVersion) -> TableInfo {
+        let newest = self.node.catalog().info(&self.tenant, name).ok();
+        newest.filter(|info| info.version == made.version).unwrap_or_else(|| TableInfo {
+            name: name.clone(),
+            version: made.version,
+            schema: schema.clone(),
+            rows: made.rows,
+            bytes_plain: made.bytes_plain,
+            bytes_encoded: made.bytes_encoded,
+            columns: vec![ColumnStatistics::default(); schema.fields().len()],
+            rows_profiled: None,
+        })
     }
 
     /// Drops a table; programs that read it finish undisturbed.

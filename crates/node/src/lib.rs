@@ -17,6 +17,7 @@ pub mod follow;
 mod job;
 mod kept;
 mod node;
+mod outcomes;
 mod profiles;
 pub mod rights;
 mod seats;

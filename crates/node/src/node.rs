@@ -65,6 +65,8 @@ pub struct Environment {
     pub clock: Arc<dyn Clock>,
     /// Where keys lie in the hash tables of programs; clients must not be able to guess it.
     pub hash_seed: u64,
+    /// Tells this process from others: where it was started anew, nothing is known of loads before. Never 0.
+    pub instance: u64,
     /// Threads that work for a node without workers of its own.
     pub processors: usize,
     /// Bytes for the groups of one program, where these are fewer than a part of the memory for work.
@@ -83,6 +85,7 @@ impl Environment {
             clock: Arc::new(SystemClock::new()),
             // The system gives these keys, for hash tables as well.
             hash_seed: RandomState::new().hash_one(()),
+            instance: RandomState::new().hash_one(()).max(1),
             processors: std::thread::available_parallelism().map_or(1, NonZero::get),
             group_bytes: usize::MAX,
             background_threads: std::thread::available_parallelism().map_or(1, NonZero::get),
@@ -109,6 +112,7 @@ pub struct Node {
     programs: AtomicU64,
     clock: Arc<dyn Clock>,
     started_ns: u64,
+    instance: u64,
 }
 
 impl Node {
@@ -134,7 +138,7 @@ impl Node {
     /// # Errors
     /// As [`Node::start`].
     pub fn assemble(config: NodeConfig, environment: Environment) -> Result<Arc<Self>> {
-        let Environment { clock, hash_seed, processors, group_bytes, background_threads, failures } =
+        let Environment { clock, hash_seed, instance, processors, group_bytes, background_threads, failures } =
             environment;
         // Without workers, threads of the owner do the work: as many as there are processors.
         let workers_expected = if config.workers > 0 { config.workers } else { processors };
@@ -170,6 +174,7 @@ impl Node {
             programs: AtomicU64::new(0),
             started_ns: clock.now_ns(),
             clock,
+            instance,
         });
         node.set_access(config.access);
         Ok(node)
@@ -261,6 +266,21 @@ impl Node {
 
     pub(crate) fn clock(&self) -> &Arc<dyn Clock> {
         &self.clock
+    }
+
+    /// Tells the process from others.
+    pub(crate) fn instance(&self) -> u64 {
+        self.instance
+    }
+
+    /// Bytes of the memory for work that outcomes of loads take, those under way and those that are remembered.
+    pub fn outcomes_bytes(&self) -> u64 {
+        cast::u64_from(self.shares.outcomes_bytes())
+    }
+
+    /// Forgets the outcomes of loads that have been remembered for long enough.
+    pub(crate) fn forget_old_loads(&self) {
+        self.shares.forget_old_loads(self.clock.now_ns());
     }
 
     /// What each tenant has of the node.

@@ -53,6 +53,8 @@ pub enum Verb {
     Execute,
     /// Make, extend or replace a table.
     Load,
+    /// Tell what became of a load, which ends one whose rows have not all come.
+    LoadOutcome,
     /// Drop a table.
     Drop,
     /// Tell the state of the node as far as it concerns the caller's tenant.
@@ -83,12 +85,13 @@ pub enum Reach {
 }
 
 /// The verbs, the least right for each, and its reach.
-pub const VERBS: [(Verb, Right, Reach); 14] = [
+pub const VERBS: [(Verb, Right, Reach); 15] = [
     (Verb::Describe, Right::Read, Reach::Own),
     (Verb::Statistics, Right::Read, Reach::Own),
     (Verb::Prepare, Right::Read, Reach::Own),
     (Verb::Execute, Right::Read, Reach::Own),
     (Verb::Load, Right::Write, Reach::Own),
+    (Verb::LoadOutcome, Right::Write, Reach::Own),
     (Verb::Drop, Right::Write, Reach::Own),
     (Verb::Status, Right::Read, Reach::Own),
     (Verb::StatusOfAll, Right::Admin, Reach::All),

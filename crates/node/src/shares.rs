@@ -1,9 +1,11 @@
 //! What each tenant has of the node: its share of the workers' time, the line of its work that nobody waits for, its turns
-//! to have profiles made that somebody waits for, its turns to run programs, and its connections.
+//! to have profiles made that somebody waits for, its turns to run programs, its connections, and what became of its
+//! loads.
 
 use crate::access::TenantLimits;
 use crate::background::BackgroundThreads;
 use crate::chores::{ChoreLine, Lines};
+use crate::outcomes::Outcomes;
 use crate::turns::Turns;
 use farpool_model::{Error, Result, TenantName, limits};
 use farpool_pipeline::{Region, Scheduler, TenantShare};
@@ -32,6 +34,7 @@ struct Share {
     turns: Arc<Turns>,
     programs: Arc<ProgramTurns>,
     connections: Arc<AtomicUsize>,
+    outcomes: Arc<Outcomes>,
 }
 
 /// The turns of a tenant's programs, and about how long one takes.
@@ -131,6 +134,23 @@ impl Shares {
         self.share(tenant).turns
     }
 
+    /// What became of the loads of `tenant`.
+    pub fn outcomes(&self, tenant: &TenantName) -> Arc<Outcomes> {
+        self.share(tenant).outcomes
+    }
+
+    /// Bytes of memory for work that outcomes of loads take.
+    pub fn outcomes_bytes(&self) -> usize {
+        let outcomes: Vec<_> = self.shares.lock().values().map(|share| share.outcomes.clone()).collect();
+        outcomes.iter().map(|outcomes| outcomes.bytes_held()).sum()
+    }
+
+    /// Forgets the outcomes of all tenants' loads that are old.
+    pub fn forget_old_loads(&self, now_ns: u64) {
+        let outcomes: Vec<_> = self.shares.lock().values().map(|share| share.outcomes.clone()).collect();
+        outcomes.iter().for_each(|outcomes| outcomes.forget_old(now_ns));
+    }
+
     fn share(&self, tenant: &TenantName) -> Share {
         let mut shares = self.shares.lock();
         if let Some(share) = shares.get(tenant) {
@@ -146,6 +166,7 @@ impl Shares {
             turns: Arc::new(Turns::new(limits::PROFILES_AWAITED_MAX)),
             programs: Arc::new(ProgramTurns::new(&limits)),
             connections: Arc::default(),
+            outcomes: Arc::default(),
         };
         shares.insert(tenant.clone(), share.clone());
         share

@@ -4,7 +4,7 @@
 mod common;
 
 use common::*;
-use farpool_model::{Error, ErrorKind, LoadMode, Result, ResultForm};
+use farpool_model::{Error, ErrorKind, LoadId, LoadMode, Result, ResultForm};
 use farpool_node::{Reach, Right, VERBS, Verb};
 use farpool_transfer::{Execution, Pool, RemotePool};
 use std::sync::Arc;
@@ -24,6 +24,7 @@ async fn exercise(verb: Verb, pool: &RemotePool, table: &str, query: u64) -> Res
         }
         Verb::Execute => counted(pool, table, 3).await.map(|(rows, _)| assert_eq!(rows, 3)),
         Verb::Load => load(pool, table, LoadMode::Append, 1).await.map(drop),
+        Verb::LoadOutcome => pool.load_outcome(LoadId(1)).await.map(drop),
         Verb::Drop => pool.drop_table(&name(table)).await,
         Verb::Status => pool.status().await.map(drop),
         Verb::StatusOfAll => {
@@ -101,7 +102,8 @@ async fn walk(server: Server) {
                 (false, _) => assert_eq!(done.unwrap_err().kind, ErrorKind::Denied, "{what}"),
             }
             let names_a_table =
-                !matches!(verb, Verb::Status | Verb::Queries | Verb::CancelQuery) && reach == Reach::Own;
+                !matches!(verb, Verb::Status | Verb::Queries | Verb::CancelQuery | Verb::LoadOutcome)
+                    && reach == Reach::Own;
             if names_a_table && right >= least {
                 let error = exercise(verb, &pool, "others", query).await.unwrap_err();
                 assert_eq!(error.kind, ErrorKind::NotFound, "{what}");

@@ -134,6 +134,8 @@ frame_kinds! {
     Queries = 15,
     /// End a program of any connection.
     CancelQuery = 16,
+    /// What became of a load?
+    LoadOutcome = 17,
     /// Who the node is; answers `Hello`.
     Welcome = 129,
     /// The answers to a plan; answers `Prepare`, and comes first after `Execute`.
@@ -166,6 +168,8 @@ frame_kinds! {
     QueryList = 143,
     /// Answers `CancelQuery`.
     QueryCancelled = 144,
+    /// Answers `LoadOutcome`.
+    LoadEnded = 145,
 }
 
 impl FrameKind {
@@ -203,12 +207,13 @@ impl FrameKind {
     /// Bytes that a message of this kind may have when put together.
     pub fn message_bytes_max(self) -> usize {
         match self {
-            FrameKind::Hello | FrameKind::Welcome => 64 << 10,
+            FrameKind::Hello | FrameKind::Welcome | FrameKind::LoadEnded => 64 << 10,
             FrameKind::Tables | FrameKind::Table | FrameKind::Drop | FrameKind::Statistics => 64 << 10,
             FrameKind::Cancel | FrameKind::Credit => 64,
             FrameKind::Ping | FrameKind::Pong => 64,
             FrameKind::LoadEnd | FrameKind::Status | FrameKind::Dropped | FrameKind::Unchanged => 64,
             FrameKind::Queries | FrameKind::CancelQuery | FrameKind::QueryCancelled => 64,
+            FrameKind::LoadOutcome => 64,
             FrameKind::Error => limits::FRAME_BYTES_MAX,
             // The envelope around a plan or a schema is small.
             FrameKind::Prepare | FrameKind::Execute | FrameKind::LoadBegin => {

@@ -42,6 +42,10 @@ pub struct Welcome {
     pub server: String,
     #[prost(string, tag = "3")]
     pub tenant: String,
+    #[prost(fixed64, tag = "4")]
+    pub instance: u64,
+    #[prost(uint64, tag = "5")]
+    pub newest: u64,
 }
 
 /// In which form rows are to come back.
@@ -125,6 +129,32 @@ pub struct LoadBegin {
     pub rows_hint: Option<u64>,
     #[prost(uint64, optional, tag = "5")]
     pub version: Option<u64>,
+    #[prost(bytes = "bytes", optional, tag = "6")]
+    pub id: Option<Bytes>,
+}
+
+/// `LoadOutcome`
+#[derive(Clone, PartialEq, Eq, Message)]
+pub struct LoadOutcome {
+    #[prost(bytes = "bytes", tag = "1")]
+    pub id: Bytes,
+}
+
+/// `LoadEnded`
+#[derive(Clone, PartialEq, Eq, Message)]
+pub struct LoadEnded {
+    #[prost(uint64, optional, tag = "1")]
+    pub version: Option<u64>,
+    #[prost(uint64, tag = "2")]
+    pub rows: u64,
+    #[prost(uint64, tag = "3")]
+    pub bytes_plain: u64,
+    #[prost(uint64, tag = "4")]
+    pub bytes_encoded: u64,
+    #[prost(bytes = "bytes", optional, tag = "5")]
+    pub error: Option<Bytes>,
+    #[prost(uint64, tag = "6")]
+    pub forgotten: u64,
 }
 
 /// How far an operator is carried out.

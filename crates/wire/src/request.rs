@@ -7,8 +7,8 @@ use arrow_array::RecordBatch;
 use arrow_schema::SchemaRef;
 use bytes::Bytes;
 use farpool_model::{
-    Compression, Error, LoadMode, Result, ResultForm, SchemaFingerprint, TableName, TenantName, Version,
-    limits,
+    Compression, Error, LoadId, LoadMode, Result, ResultForm, SchemaFingerprint, TableName, TenantName,
+    Version, limits,
 };
 use std::fmt;
 
@@ -83,6 +83,13 @@ pub enum Request {
         schema: SchemaRef,
         /// About how many rows will come.
         rows_hint: Option<u64>,
+        /// By which its outcome can be asked for.
+        id: Option<LoadId>,
+    },
+    /// What became of a load? One whose rows have not all come ends with this.
+    LoadOutcome {
+        /// Which.
+        id: LoadId,
     },
     /// Rows to load.
     LoadBatch(RecordBatch),
@@ -130,6 +137,7 @@ impl Request {
             Request::Tables { .. } => FrameKind::Tables,
             Request::Table { .. } => FrameKind::Table,
             Request::LoadBegin { .. } => FrameKind::LoadBegin,
+            Request::LoadOutcome { .. } => FrameKind::LoadOutcome,
             Request::LoadBatch(_) => FrameKind::LoadBatch,
             Request::LoadEnd => FrameKind::LoadEnd,
             Request::Drop { .. } => FrameKind::Drop,
@@ -170,7 +178,7 @@ impl Request {
             Request::Table { name, known } => write_name(name, *known, None),
             Request::Drop { table, tenant } => write_name(table, None, tenant.clone()),
             Request::Statistics { table, columns } => write_statistics_request(table, columns.as_deref())?,
-            Request::LoadBegin { table, mode, schema, rows_hint } => {
+            Request::LoadBegin { table, mode, schema, rows_hint, id } => {
                 let (mode, version) = write_mode(*mode);
                 body(&proto::LoadBegin {
                     table: table.as_str().to_string(),
@@ -178,8 +186,10 @@ impl Request {
                     schema: batch::encode_schema(schema)?.to_vec(),
                     rows_hint: *rows_hint,
                     version,
+                    id: id.map(write_id),
                 })
             }
+            Request::LoadOutcome { id } => body(&proto::LoadOutcome { id: write_id(*id) }),
             Request::CancelQuery { id } => body(&proto::CancelQuery { id: *id }),
             Request::Cancel | Request::LoadEnd | Request::Status | Request::Queries => Bytes::new(),
             Request::Ping | Request::Pong => Bytes::new(),
@@ -236,6 +246,10 @@ impl Request {
                 Request::Table { name: TableName::new(name)?, known: known.map(Version) }
             }
             FrameKind::LoadBegin => read_load_begin(body)?,
+            FrameKind::LoadOutcome => {
+                let proto::LoadOutcome { id } = read(body)?;
+                Request::LoadOutcome { id: read_id(&id)? }
+            }
             FrameKind::LoadBatch => {
                 let schema =
                     load_schema.ok_or_else(|| Error::invalid("no load is under way on this stream"))?;
@@ -377,7 +391,19 @@ fn read_load_begin(body: &Bytes) -> Result<Request> {
         mode,
         schema: batch::decode_schema(&begin.schema)?,
         rows_hint: begin.rows_hint,
+        id: begin.id.as_ref().map(read_id).transpose()?,
     })
+}
+
+fn write_id(id: LoadId) -> Bytes {
+    Bytes::copy_from_slice(&id.0.to_le_bytes())
+}
+
+fn read_id(id: &Bytes) -> Result<LoadId> {
+    let bytes = id[..]
+        .try_into()
+        .map_err(|_| Error::invalid(format!("the id of a load has 16 bytes, not {}", id.len())))?;
+    Ok(LoadId(u128::from_le_bytes(bytes)))
 }
 
 /// The number of a mode, and the version that it names.

@@ -10,8 +10,9 @@ use arrow_schema::SchemaRef;
 use bytes::Bytes;
 use farpool_model::status::TenantStatus;
 use farpool_model::{
-    Answer, Encoding, Error, ErrorKind, Expr, OperatorAnswer, Prepared, Program, QueryInfo, QueryState,
-    Receipt, Result, Status, TableInfo, TableName, TableStatistics, TenantName, Version, limits,
+    Answer, Encoding, Error, ErrorKind, Expr, LoadOutcome, LoadedVersion, OperatorAnswer, Prepared, Program,
+    QueryInfo, QueryState, Receipt, Result, Status, TableInfo, TableName, TableStatistics, TenantName,
+    Version, limits,
 };
 use std::sync::Arc;
 
@@ -26,6 +27,10 @@ pub enum Response {
         server: String,
         /// The tenant that the client acts for.
         tenant: TenantName,
+        /// Which process it is, a random number; 0 if it does not say.
+        instance: u64,
+        /// The newest version of any table.
+        newest: Version,
     },
     /// What the node will do; the only answer to `Prepare`, the first one to `Execute` of a plan.
     Prepared {
@@ -51,6 +56,14 @@ pub enum Response {
     Statistics(Box<TableStatistics>),
     /// The load is complete, and this the table.
     Loaded(TableInfo),
+    /// What became of a load.
+    LoadEnded {
+        /// This, as far as the node remembers.
+        outcome: LoadOutcome,
+        /// The newest of the versions of whose loads the outcome is forgotten. A load that is said not to be loaded,
+        /// and would have made an older version, may have been loaded.
+        forgotten: Version,
+    },
     /// The table is gone.
     Dropped,
     /// The client may send more bytes of batches on the stream.
@@ -86,6 +99,7 @@ impl Response {
             Response::Unchanged => FrameKind::Unchanged,
             Response::Statistics(_) => FrameKind::TableStatistics,
             Response::Loaded(_) => FrameKind::Loaded,
+            Response::LoadEnded { .. } => FrameKind::LoadEnded,
             Response::Dropped => FrameKind::Dropped,
             Response::Credit { .. } => FrameKind::Credit,
             Response::Status(_) => FrameKind::StatusInfo,
@@ -107,10 +121,12 @@ impl Response {
                 return Ok(batch::encode_batch(FrameKind::Batch, rows, None)?.messages);
             }
             Response::Parcel(parcel) => parcel.clone(),
-            Response::Hello { version, server, tenant } => body(&proto::Welcome {
+            Response::Hello { version, server, tenant, instance, newest } => body(&proto::Welcome {
                 version: *version,
                 server: server.clone(),
                 tenant: tenant.as_str().to_string(),
+                instance: *instance,
+                newest: newest.0,
             }),
             Response::Prepared { prepared, table_schema } => body(&write_prepared(prepared, table_schema)?),
             Response::Receipt(receipt) => body(&write_receipt(receipt)),
@@ -120,6 +136,7 @@ impl Response {
                 body(&proto::TableList { tables })
             }
             Response::Table(table) | Response::Loaded(table) => body(&write_table(table)?),
+            Response::LoadEnded { outcome, forgotten } => body(&write_load_ended(outcome, *forgotten)),
             Response::Statistics(statistics) => body(&write_statistics(statistics)?),
             Response::Queries(queries) => body(&write_queries(queries)),
             Response::QueryCancelled
@@ -150,8 +167,9 @@ impl Response {
         let body = &message.body;
         Ok(match message.kind {
             FrameKind::Welcome => {
-                let proto::Welcome { version, server, tenant } = read(body)?;
-                Response::Hello { version, server, tenant: TenantName::new(tenant)? }
+                let proto::Welcome { version, server, tenant, instance, newest } = read(body)?;
+                let (tenant, newest) = (TenantName::new(tenant)?, Version(newest));
+                Response::Hello { version, server, tenant, instance, newest }
             }
             FrameKind::Prepared => read_prepared(read(body)?)?,
             FrameKind::Batch => {
@@ -166,6 +184,7 @@ impl Response {
             }
             FrameKind::TableInfo => Response::Table(read_table(read(body)?)?),
             FrameKind::Loaded => Response::Loaded(read_table(read(body)?)?),
+            FrameKind::LoadEnded => read_load_ended(read(body)?)?,
             FrameKind::TableStatistics => Response::Statistics(Box::new(read_statistics(&read(body)?)?)),
             FrameKind::Dropped => read(body).map(|proto::Empty {}| Response::Dropped)?,
             FrameKind::Unchanged => read(body).map(|proto::Empty {}| Response::Unchanged)?,
@@ -206,6 +225,35 @@ fn read_error(error: proto::Error) -> Error {
     let place = (error.kind as usize).checked_sub(1);
     let kind = place.and_then(|place| ErrorKind::ALL.get(place)).copied().unwrap_or(ErrorKind::Internal);
     Error { kind, message: error.message, advice: error.advice, retry_after_ms: error.retry_after_ms }
+}
+
+fn write_load_ended(outcome: &LoadOutcome, forgotten: Version) -> proto::LoadEnded {
+    let mut ended = proto::LoadEnded { forgotten: forgotten.0, ..Default::default() };
+    match outcome {
+        LoadOutcome::Loaded(made) => {
+            ended.version = Some(made.version.0);
+            (ended.rows, ended.bytes_plain, ended.bytes_encoded) =
+                (made.rows, made.bytes_plain, made.bytes_encoded);
+        }
+        LoadOutcome::Failed(error) => ended.error = Some(body(&write_error(error))),
+        LoadOutcome::NotLoaded => {}
+    }
+    ended
+}
+
+fn read_load_ended(ended: proto::LoadEnded) -> Result<Response> {
+    let outcome = match (ended.version, &ended.error) {
+        (Some(version), None) => LoadOutcome::Loaded(LoadedVersion {
+            version: Version(version),
+            rows: ended.rows,
+            bytes_plain: ended.bytes_plain,
+            bytes_encoded: ended.bytes_encoded,
+        }),
+        (None, Some(error)) => LoadOutcome::Failed(read_error(read(error)?)),
+        (None, None) => LoadOutcome::NotLoaded,
+        (Some(_), Some(_)) => return Err(Error::corrupt("a load that was loaded and failed")),
+    };
+    Ok(Response::LoadEnded { outcome, forgotten: Version(ended.forgotten) })
 }
 
 fn write_prepared(prepared: &Prepared, table_schema: &SchemaRef) -> Result<proto::Prepared> {

@@ -87,14 +87,21 @@ fn every_request_round_trips() {
         Request::Table { name: name("t"), known: None },
         Request::Table { name: name("t"), known: Some(Version(7)) },
         Request::LoadBegin {
-            table: name("ü"), mode: LoadMode::Append, schema: schema(), rows_hint: Some(0)
+            table: name("ü"),
+            mode: LoadMode::Append,
+            schema: schema(),
+            rows_hint: Some(0),
+            id: None,
         },
         Request::LoadBegin {
             table: name("t"),
             mode: LoadMode::ReplaceVersion(Version(u64::MAX)),
             schema: schema(),
             rows_hint: None,
+            id: Some(LoadId(u128::MAX - 7)),
         },
+        Request::LoadOutcome { id: LoadId(0) },
+        Request::LoadOutcome { id: LoadId(1 << 90) },
         Request::LoadBatch(rows()),
         Request::LoadEnd,
         Request::Drop { table: name("t"), tenant: None },
@@ -311,7 +318,13 @@ fn every_response_round_trips() {
         ..Default::default()
     };
     let mut responses = vec![
-        Response::Hello { version: 1, server: "farpool 0.1".into(), tenant: TenantName::default() },
+        Response::Hello {
+            version: 1,
+            server: "farpool 0.1".into(),
+            tenant: TenantName::default(),
+            instance: u64::MAX,
+            newest: Version(3),
+        },
         Response::Prepared { prepared: prepared(), table_schema: schema() },
         Response::Batch(rows()),
         Response::Parcel(Bytes::from_static(b"parcel")),

@@ -4,10 +4,11 @@
 use super::{Engine, name};
 use crate::checks::Checked;
 use crate::model::RequestId;
+use crate::network::Cuts;
 use crate::random::Random;
 use crate::rows::{Row, batch, random_rows, schema};
 use crate::state::{Shared, pause};
-use farpool_model::{Error, ErrorKind, LoadMode, TableInfo};
+use farpool_model::{Error, ErrorKind, LoadMode, Result, TableInfo};
 use farpool_transfer::{BatchStream, Pool};
 use futures::stream;
 use std::sync::Arc;
@@ -15,12 +16,16 @@ use std::sync::Arc;
 /// Rows of a batch of a small append.
 const TRICKLE_ROWS_MAX: usize = 4;
 
+/// Events after the last row of a load within which its connection may break.
+const CUT_WITHIN: usize = 64;
+
 /// What the source of a load says when it fails.
 const SOURCE_FAILS: &str = "the source of the load fails";
 
 /// Where the rows of a load come from.
 struct Source {
     shared: Shared,
+    cuts: Arc<Cuts>,
     tenant: usize,
     id: RequestId,
     random: Random,
@@ -32,10 +37,14 @@ struct Source {
 
 impl Source {
     /// The next batch; behind the last one the load may be committed at any moment.
-    fn next(&mut self) -> Option<farpool_model::Result<arrow_array::RecordBatch>> {
+    fn next(&mut self) -> Option<Result<arrow_array::RecordBatch>> {
         if self.batches_left == 0 {
             let all = Arc::new(std::mem::take(&mut self.rows));
-            self.shared.lock().models[self.tenant].load_is_complete(self.id, all);
+            let mut state = self.shared.lock();
+            state.models[self.tenant].load_is_complete(self.id, all);
+            if !state.is_ending && self.random.chance(15) {
+                self.cuts.cut_at(state.log.step + self.random.magnitude(CUT_WITHIN) as u64);
+            }
             return None;
         }
         self.batches_left -= 1;
@@ -79,21 +88,30 @@ impl Engine {
         let fails = batches_left > 0 && random.chance(10);
         let hint = random.chance(20).then(|| random.magnitude(rows_max) as u64);
         let rows = Vec::new();
-        let source = Source { shared, tenant, id, random, rows_max, batches_left, fails, rows };
+        let cuts = self.cuts.clone();
+        let source = Source { shared, cuts, tenant, id, random, rows_max, batches_left, fails, rows };
         let outcome = self.pool.load(&name(table), mode, schema(), hint, source.into_stream()).await;
-        if self.is_known(&outcome) {
+        let has_source_failed = |error: &Error| fails && error.message == SOURCE_FAILS;
+        // The node may not have heard of it yet, and keep the name of the table.
+        if self.is_known_of_load(&outcome) && !outcome.as_ref().is_err_and(has_source_failed) {
             self.is_over(id);
         }
         match outcome {
             Ok(info) => self.check_loaded(id, &info),
-            Err(error) if fails && error.message == SOURCE_FAILS => Ok("its source failed".into()),
+            Err(error) if has_source_failed(&error) => Ok("its source failed".into()),
             Err(error) => self.check_load_error(&error, id, table, mode, first),
         }
     }
 
+    /// Whether the client knows what became of a load.
+    fn is_known_of_load(&self, outcome: &Result<TableInfo>) -> bool {
+        self.is_known(outcome)
+            || outcome.as_ref().is_err_and(|error| error.message.contains("nothing of it was loaded"))
+    }
+
     /// Appends a few rows, often enough for merges to begin.
     pub(super) async fn trickle(&self, table: &str, random: &mut Random, first: u64) -> Checked<String> {
-        let count = 1 + random.below(12);
+        let count = 1 + random.below(self.appends_max);
         let mut told = Vec::new();
         for _ in 0..count {
             let random = Random::new(random.next());

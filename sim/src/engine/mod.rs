@@ -43,6 +43,8 @@ pub struct Engine {
     pool: RemotePool,
     cuts: Arc<Cuts>,
     shared: Shared,
+    /// Appends of one errand.
+    appends_max: usize,
     /// Programs that it has had prepared and holds.
     held: Mutex<Vec<Held>>,
 }
@@ -96,6 +98,17 @@ impl Errand {
     }
 }
 
+impl Errand {
+    /// Mostly appends to `table`.
+    pub fn random_append(random: &mut Random, table: String) -> Self {
+        match random.below(10) {
+            0..7 => Errand::Trickle(table),
+            7 => Errand::Load(table, LoadMode::Create),
+            _ => Errand::random(random, table),
+        }
+    }
+}
+
 /// How an engine comes to be.
 pub struct Engines {
     /// What its connections are part of.
@@ -104,6 +117,8 @@ pub struct Engines {
     pub sockets: UnboundedSender<Arc<dyn Socket>>,
     /// What it shares with everybody.
     pub shared: Shared,
+    /// Appends of one errand.
+    pub appends_max: usize,
 }
 
 impl Engines {
@@ -127,9 +142,10 @@ impl Engines {
                 number,
                 tenant,
                 tenant_name: tenant_name.to_string(),
-                pool: pool.with_results(FORMS[form % FORMS.len()]),
+                pool: pool.with_results(FORMS[form % FORMS.len()]).with_load_seed(number as u64),
                 cuts,
                 shared: self.shared.clone(),
+                appends_max: self.appends_max,
                 held: Mutex::default(),
             })),
             Err(error) if error.kind == ErrorKind::Unavailable && cuts.explain(first) => Ok(None),

@@ -118,7 +118,8 @@ impl World {
                 "nobody is there, and of the pool more than {most} bytes are in use: {status:?}"
             ));
         }
-        match status.tables > 0 || status.work_bytes_used == 0 {
+        // What became of loads is remembered for a while.
+        match status.tables > 0 || status.work_bytes_used == self.node.outcomes_bytes() {
             true => Ok(()),
             false => {
                 Err(format!("nobody is there, nor any table, and memory for work is in use: {status:?}"))

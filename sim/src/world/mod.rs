@@ -43,6 +43,17 @@ const CLIENTS_MAX: usize = 4;
 const ENGINES_MAX: usize = 3;
 const HOSTILES_MAX: usize = 2;
 
+/// Appends of an errand where there are many.
+const APPENDS_MAX: usize = 60;
+
+/// What clients do most.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Focus {
+    Everything,
+    /// Appends of a few rows, a thousand and more.
+    Appends,
+}
+
 /// See the file's comment.
 pub struct World {
     random: Random,
@@ -61,6 +72,7 @@ pub struct World {
     network: Arc<Network>,
     sockets: UnboundedSender<Arc<dyn Socket>>,
     serving: JoinHandle<farpool_model::Result<()>>,
+    focus: Focus,
     rows_max: usize,
     /// Errands at once: where they are many, tenants compete for the node for long.
     errands_max: usize,
@@ -72,15 +84,16 @@ impl World {
     pub fn new(seed: u64) -> Checked<Self> {
         let mut random = Random::new(seed);
         let clock = Arc::new(SimClock::new(random.next()));
+        let focus = if random.chance(5) { Focus::Appends } else { Focus::Everything };
         let has_little_memory = random.chance(20);
-        let has_bad_luck = random.chance(20);
+        let has_bad_luck = random.chance(if focus == Focus::Appends { 60 } else { 20 });
         let is_tight = has_little_memory || has_bad_luck;
         let weather = Weather { is_tight, is_short: random.chance(25), is_slow: random.chance(30) };
         let work_bytes = limits::WORK_BYTES_MIN * if weather.is_short { 1 } else { 128 };
         let memory_bytes = if has_little_memory { (2 + random.below(12)) << 20 } else { 512 << 20 };
         // With little memory for work the groups of many rows leave in parts, which nobody here merges.
         let rows_max = match random.chance(5) {
-            _ if weather.is_short => 2_000,
+            _ if weather.is_short || focus == Focus::Appends => 2_000,
             true => 150_000,
             false => 6_000,
         };
@@ -94,7 +107,9 @@ impl World {
         let serving = tokio::spawn(server::serve(node.clone(), listener, std::future::pending()));
         let models = TENANTS.iter().map(|_| Default::default()).collect();
         let mut log = Log::new();
-        log.event(format!("a pool of {memory_bytes} bytes, loads of up to {rows_max} rows, {weather:?}"));
+        log.event(format!(
+            "a pool of {memory_bytes} bytes, loads of up to {rows_max} rows, {weather:?}, {focus:?}"
+        ));
         let shared = Arc::new(Mutex::new(State { log, models, weather, is_ending: false }));
         let (clients, hostiles, engines, errands, network) = Default::default();
         let (fairness, patience, peers_seen, programs) = Default::default();
@@ -114,6 +129,7 @@ impl World {
             network,
             sockets,
             serving,
+            focus,
             rows_max,
             errands_max,
             programs,
@@ -132,7 +148,15 @@ impl World {
     pub async fn run(mut self) -> Checked {
         let events = EVENTS.start + self.random.below(EVENTS.len());
         for _ in 0..events {
-            self.shared.lock().log.step += 1;
+            let step = {
+                let mut state = self.shared.lock();
+                state.log.step += 1;
+                state.log.step
+            };
+            let cut = self.network.cut_due(step);
+            if cut > 0 {
+                self.shared.lock().log.event(format!("{cut} connections of an engine break behind a load"));
+            }
             self.event().await?;
             let turns = self.random.magnitude(12);
             turns_of_others(turns).await;
@@ -195,6 +219,7 @@ fn start_node(
     let environment = Environment {
         clock,
         hash_seed,
+        instance: 1,
         processors,
         failures,
         background_threads: 0,

@@ -1,6 +1,6 @@
 //! What clients of all kinds do, and what happens to them.
 
-use super::{CLIENTS_MAX, ENGINES_MAX, HOSTILE, HOSTILES_MAX, TABLES, TENANTS, World};
+use super::{APPENDS_MAX, CLIENTS_MAX, ENGINES_MAX, Focus, HOSTILE, HOSTILES_MAX, TABLES, TENANTS, World};
 use crate::checks::Checked;
 use crate::client::Client;
 use crate::engine::{Engines, Errand};
@@ -52,7 +52,8 @@ impl World {
             (self.peers_seen, self.random.below(TENANTS.len()), self.random.below(5));
         self.shared.lock().log.event(format!("engine {number} of {} connects", TENANTS[tenant]));
         let (network, sockets, shared) = (self.network.clone(), self.sockets.clone(), self.shared.clone());
-        let engines = Engines { network, sockets, shared };
+        let appends_max = if self.focus == Focus::Appends { APPENDS_MAX } else { 12 };
+        let engines = Engines { network, sockets, shared, appends_max };
         let connecting = async move { engines.connect(number, tenant, TENANTS[tenant], form).await };
         self.errands.push((format!("engine {number} connects"), tokio::spawn(connecting)));
         Ok(())
@@ -94,7 +95,10 @@ impl World {
         }
         let engine = self.engines[self.random.below(self.engines.len())].clone();
         let table = self.random.pick(&TABLES).to_string();
-        let errand = Errand::random(&mut self.random, table);
+        let errand = match self.focus {
+            Focus::Appends => Errand::random_append(&mut self.random, table),
+            Focus::Everything => Errand::random(&mut self.random, table),
+        };
         let told = format!("engine {} is to do {errand:?}", engine.number);
         self.shared.lock().log.event(told.clone());
         let (random, rows_max) = (Random::new(self.random.next()), self.rows_max);

@@ -4,6 +4,7 @@ use super::{TABLES, TENANTS, World, turns_of_others};
 use crate::checks::Checked;
 use crate::client::Client;
 use crate::rows::{rows_behind, schema};
+use farpool_model::limits::LOAD_OUTCOME_MS;
 use farpool_model::{LoadMode, TableName};
 use farpool_pipeline::{Attempt, Class};
 use futures::FutureExt;
@@ -12,6 +13,9 @@ use std::time::Duration;
 
 /// Rounds in which nothing happens after which an answer that has not come never will.
 const QUIET_ROUNDS: usize = 100;
+
+/// Time within which a node sees that something is old.
+const FORGETS_WITHIN: Duration = Duration::from_secs(10);
 
 /// Rounds after which it never will whatever happens.
 const ROUNDS_MAX: usize = 100_000;
@@ -152,6 +156,10 @@ impl World {
             self.clock.jump(1 << 30);
             self.work(1000)?;
         }
+        // Nobody wants to know any more what became of loads.
+        self.clock.jump(LOAD_OUTCOME_MS * 1_000_001);
+        tokio::time::advance(FORGETS_WITHIN).await;
+        turns_of_others(20).await;
         self.check_nothing_left()?;
         self.check_names_are_free()?;
         self.serving.abort();

@@ -34,6 +34,7 @@ fn exercise(verb: Verb, caller: &Caller, name: &TableName) -> Result<()> {
             Ok(())
         }
         Verb::Load => load(caller, name, LoadMode::Append),
+        Verb::LoadOutcome => caller.load_outcome(LoadId(1), |_, _| {}),
         Verb::Drop => caller.drop_table(name),
         Verb::Status => caller.status().map(|status| {
             let others = status.tenants.iter().any(|t| t.tenant != caller.tenant().as_str());
@@ -112,7 +113,8 @@ fn every_verb_takes_its_right_and_reaches_the_callers_own_tables_only() {
                 false => assert_eq!(done.unwrap_err().kind, ErrorKind::Denied, "{verb:?} with {right:?}"),
             }
             // What another tenant has is not there, whatever the right; and it is still there afterwards.
-            let names_a_table = !matches!(verb, Verb::Status | Verb::Queries | Verb::CancelQuery);
+            let names_a_table =
+                !matches!(verb, Verb::Status | Verb::Queries | Verb::CancelQuery | Verb::LoadOutcome);
             if reach == Reach::Own && names_a_table && right >= least {
                 let kind = exercise(verb, &caller, &others).unwrap_err().kind;
                 assert_eq!(kind, ErrorKind::NotFound, "{verb:?}");

@@ -220,7 +220,8 @@ fn hello(
     let tenant = caller.tenant().clone();
     let guard = node.connect(&tenant)?;
     let server = concat!("farpool ", env!("CARGO_PKG_VERSION")).to_string();
-    let welcome = Response::Hello { version, server, tenant };
+    let (instance, newest) = (node.instance(), node.catalog().newest_version());
+    let welcome = Response::Hello { version, server, tenant, instance, newest };
     Ok((caller, pass, guard, welcome.encode()?))
 }
 

@@ -183,6 +183,11 @@ impl Inbox {
         state.looks_silent >= looks
     }
 
+    /// Whether all rows have come.
+    pub fn is_complete(&self) -> bool {
+        self.state.lock().is_complete
+    }
+
     /// Whether the client cancelled or is gone.
     pub fn is_closed(&self) -> bool {
         self.state.lock().is_closed

@@ -11,10 +11,13 @@
 use super::connection::{Connection, Work};
 use super::inbox::{Inbox, Taken};
 use crate::admission::{PATIENCE, cannot_wait, waited};
+use crate::outcomes::{Begun, Record, Recording};
 use crate::profiles::{self, ProfileMemory};
 use arrow_schema::SchemaRef;
 use farpool_memory::Reservation;
-use farpool_model::{Clock, Error, Result, TableInfo, limits};
+use farpool_model::{
+    Clock, Error, ErrorKind, LoadId, LoadOutcome, LoadedVersion, Result, TableInfo, TableName, limits,
+};
 use farpool_pipeline::{End, Progress, Readiness, Task};
 use farpool_store::{Append, AwaitedProfile, Load, Piece};
 use farpool_wire::{Message, Request, Response, bytes_to_decode};
@@ -47,7 +50,8 @@ pub(super) fn begin(connection: &Arc<Connection>, message: Message) -> Result<()
         }
     };
     let phase = Phase::New(message);
-    let state = State { phase, in_hand: 0, unpaid: VecDeque::new(), held, decoding: 0, waits: None };
+    let (unpaid, recording) = Default::default();
+    let state = State { phase, in_hand: 0, unpaid, held, decoding: 0, waits: None, recording };
     let task = LoadTask {
         connection: connection.clone(),
         stream,
@@ -82,6 +86,8 @@ struct State {
     decoding: usize,
     /// Ends what waits for memory.
     waits: Option<AbortHandle>,
+    /// Of a load that has an id: where it is noted what becomes of it.
+    recording: Option<Recording>,
 }
 
 enum Phase {
@@ -93,8 +99,18 @@ enum Phase {
     Behind(Box<Open>, Arc<Behind>),
     /// The rows wait for a version that has them.
     InLine(Arc<Append>),
+    /// The same load was begun before, and is waited for.
+    Again(Arc<Again>),
     /// A worker decides how it goes on.
     Taken,
+}
+
+/// A load that has the id of another one.
+struct Again {
+    first: Arc<Record>,
+    table: TableName,
+    /// That of the rows.
+    schema: SchemaRef,
 }
 
 /// Profiles of others that a load waits for.
@@ -123,6 +139,8 @@ enum Step {
     KeepUp(Arc<Behind>),
     Commit(Box<Open>),
     Append(Arc<Append>),
+    /// Answer as the first load with this id.
+    Repeat(Arc<Again>),
     /// The client is gone: what was loaded is dropped.
     Abandon(Phase),
     /// All is in other workers' hands.
@@ -151,6 +169,16 @@ impl Task for LoadTask {
         // Whatever the outcome, the pages of a load that failed are free before anybody hears of it.
         self.let_go();
         let outcome = self.outcome.lock().take();
+        let recording = self.state.lock().recording.take();
+        if let Some(recording) = recording {
+            recording.settle(match (&outcome, &end.error) {
+                (Some(Ok(info)), _) => LoadOutcome::Loaded(made(info)),
+                // What fails behind a client that is gone may do so for that: its name is free for others.
+                _ if self.inbox.is_closed() => LoadOutcome::NotLoaded,
+                (Some(Err(error)), _) | (None, Some(error)) => LoadOutcome::Failed(error.clone()),
+                (None, None) => LoadOutcome::NotLoaded,
+            });
+        }
         match (outcome, end.error) {
             (Some(Ok(info)), _) => self.connection.answer(self.stream, &Response::Loaded(info)),
             (Some(Err(error)), _) | (None, Some(error)) => self.connection.fail(self.stream, error),
@@ -211,6 +239,13 @@ impl LoadTask {
                 None if append.has_step() => {}
                 None => return Ok(Progress::Busy),
             },
+            Step::Repeat(again) => match again.first.outcome() {
+                Some(outcome) => {
+                    *self.outcome.lock() = Some(self.repeated(&again, outcome));
+                    return Ok(Progress::Done);
+                }
+                None => return Ok(Progress::Busy),
+            },
             Step::Abandon(phase) => {
                 drop(phase);
                 return Ok(Progress::Done);
@@ -230,9 +265,19 @@ impl LoadTask {
     }
 
     fn open(&self, message: &Message) -> Result<()> {
-        let Request::LoadBegin { table, mode, schema, rows_hint } = Request::decode(message, None)? else {
+        let Request::LoadBegin { table, mode, schema, rows_hint, id } = Request::decode(message, None)?
+        else {
             return Err(Error::invalid("not the beginning of a load"));
         };
+        if let Some(first) = id.map(|id| self.record(id)).transpose()?.flatten() {
+            let again = Again { first: first.clone(), table, schema };
+            let mut state = self.state.lock();
+            state.in_hand -= 1;
+            state.phase = Phase::Again(Arc::new(again));
+            drop(state);
+            let wake = self.connection.caller.waker();
+            return first.wait(Box::new(move |_| wake()));
+        }
         let load = self.connection.caller.begin_load(&table, &schema, mode, rows_hint)?;
         load.claim().into_iter().for_each(|claim| self.inbox.set_claim(claim));
         let open = Open { load, schema, is_decoding: false, unread: None, is_complete: false };
@@ -240,6 +285,33 @@ impl LoadTask {
         state.in_hand -= 1;
         state.phase = Phase::Open(Box::new(open));
         Ok(())
+    }
+
+    /// Takes the id for this load, or gives the one that has it.
+    fn record(&self, id: LoadId) -> Result<Option<Arc<Record>>> {
+        let (connection, stream, inbox) = (Arc::downgrade(&self.connection), self.stream, self.inbox.clone());
+        // The rest of the rows would come after somebody has been told that there is none.
+        let end = move || {
+            if let Some(connection) = connection.upgrade().filter(|_| !inbox.is_complete()) {
+                connection.give_up(stream, ended_by_asking());
+            }
+        };
+        match self.connection.caller.record_load(id, Box::new(end))? {
+            Begun::Known(first) => Ok(Some(first)),
+            Begun::New(recording) => {
+                self.state.lock().recording = Some(recording);
+                Ok(None)
+            }
+        }
+    }
+
+    /// What to answer to a load whose first one ended like this.
+    fn repeated(&self, again: &Again, outcome: LoadOutcome) -> Result<TableInfo> {
+        match outcome {
+            LoadOutcome::Loaded(made) => Ok(self.connection.caller.loaded(&again.table, &again.schema, made)),
+            LoadOutcome::Failed(error) => Err(error),
+            LoadOutcome::NotLoaded => Err(ended_by_asking()),
+        }
     }
 
     fn decode(&self, message: Message, schema: &SchemaRef) -> Result<()> {
@@ -317,6 +389,17 @@ impl LoadTask {
     }
 }
 
+/// The error of a load that its client has given up by asking for the outcome.
+fn ended_by_asking() -> Error {
+    Error::new(ErrorKind::Cancelled, "the load with this id was given up before all of its rows had come")
+        .advise("nothing of it was loaded; load again, with another id")
+}
+
+fn made(info: &TableInfo) -> LoadedVersion {
+    let TableInfo { version, rows, bytes_plain, bytes_encoded, .. } = *info;
+    LoadedVersion { version, rows, bytes_plain, bytes_encoded }
+}
+
 /// Removes the messages whose rows were encoded, or wait only because they do not fill a row group; their bytes.
 fn take_paid(unpaid: &mut VecDeque<(u64, u64)>, load: &Load) -> u64 {
     let rows = if load.is_encoding() { load.rows_added() } else { load.rows_buffered() };
@@ -340,14 +423,19 @@ impl State {
                 let Behind { profile, memory } = &**behind;
                 return profile.has_step() || memory.has_come() || inbox.is_closed();
             }
-            Phase::InLine(append) => return append.has_step() || inbox.is_closed(),
+            Phase::InLine(append) => {
+                return append.has_step() || inbox.is_closed() && append.is_waiting();
+            }
+            Phase::Again(again) => return again.first.has_ended() || inbox.is_closed(),
             Phase::Taken => false,
         };
         has_piece || self.in_hand > 0 || inbox.has_news()
     }
 
     fn take_step(&mut self, inbox: &Inbox) -> Step {
-        if inbox.is_closed() {
+        // What others are about to make visible is waited for: its outcome may be asked for.
+        let is_taken = |append: &Append| !append.leave();
+        if inbox.is_closed() && !matches!(&self.phase, Phase::InLine(append) if is_taken(append)) {
             return Step::Abandon(mem::replace(&mut self.phase, Phase::Taken));
         }
         let step = match mem::replace(&mut self.phase, Phase::Taken) {
@@ -370,6 +458,10 @@ impl State {
             Phase::InLine(append) => {
                 self.phase = Phase::InLine(append.clone());
                 Step::Append(append)
+            }
+            Phase::Again(again) => {
+                self.phase = Phase::Again(again.clone());
+                Step::Repeat(again)
             }
             Phase::Taken => Step::Nothing,
         };

@@ -39,7 +39,7 @@ use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::watch;
 use tokio::task::JoinSet;
-use tokio::time::{sleep, timeout};
+use tokio::time::{MissedTickBehavior, interval, sleep, timeout};
 
 /// How long requests that are under way at a shutdown may take to finish.
 const DRAIN: Duration = Duration::from_secs(5);
@@ -87,11 +87,14 @@ pub async fn serve_ticking(
     let refusals = Arc::new(Refusals::default());
     let mut connections = JoinSet::new();
     let mut shutdown = pin!(shutdown);
+    let mut ticks = interval(tick);
+    ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
     loop {
         tokio::select! {
             biased;
             () = &mut shutdown => break,
             Some(_) = connections.join_next(), if !connections.is_empty() => {}
+            _ = ticks.tick() => node.forget_old_loads(),
             // Without sockets left, those that have said nothing are the first to go.
             socket = listener::accept(&mut listener, || lobby.evict_oldest()) => {
                 let (node, refusals) = (node.clone(), refusals.clone());

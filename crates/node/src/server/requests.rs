@@ -105,8 +105,13 @@ impl Looked {
 
 /// Whether a message of this kind asks for something by itself.
 fn is_request(kind: FrameKind) -> bool {
-    use FrameKind::{CancelQuery, Drop, Execute, Prepare, Queries, Statistics, Status, Table, Tables};
-    matches!(kind, Prepare | Execute | Tables | Table | Drop | Statistics | Status | Queries | CancelQuery)
+    use FrameKind::{
+        CancelQuery, Drop, Execute, LoadOutcome, Prepare, Queries, Statistics, Status, Table, Tables,
+    };
+    matches!(
+        kind,
+        Prepare | Execute | Tables | Table | Drop | Statistics | Status | Queries | CancelQuery | LoadOutcome
+    )
 }
 
 fn carry_out(
@@ -166,6 +171,13 @@ fn carry_out(
                 Some(tenant) => caller.drop_table_of(&tenant, &table)?,
             }
             Response::Dropped
+        }
+        Request::LoadOutcome { id } => {
+            let (connection, stream) = (connection.clone(), message.stream);
+            caller.load_outcome(id, move |outcome, forgotten| {
+                connection.answer(stream, &Response::LoadEnded { outcome, forgotten });
+            })?;
+            return Ok(Outcome::Started);
         }
         Request::Status => Response::Status(caller.status()?),
         Request::Queries => Response::Queries(caller.queries()?),

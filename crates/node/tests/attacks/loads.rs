@@ -24,7 +24,13 @@ fn rows(body: Vec<u8>) -> Vec<u8> {
 async fn loaded(server: &Server, what: &str, schema: SchemaRef, body: Vec<u8>) -> Result<(), Error> {
     let attack = async {
         let mut raw = Raw::connect(server).await;
-        let begin = Request::LoadBegin { table: name("x"), mode: LoadMode::Replace, schema, rows_hint: None };
+        let begin = Request::LoadBegin {
+            table: name("x"),
+            mode: LoadMode::Replace,
+            schema,
+            rows_hint: None,
+            id: None,
+        };
         raw.send(1, &begin).await;
         raw.socket.write_all(&rows(body)).await.unwrap();
         raw.send(1, &Request::LoadEnd).await;

@@ -10,12 +10,13 @@
 use super::mailbox::{Mailbox, Share, Unread};
 use super::sender::Sender;
 use bytes::{BufMut, BytesMut};
-use farpool_model::{Error, Result, cast, limits};
+use farpool_model::{Error, Result, Version, cast, limits};
 use farpool_wire::{FrameHeader, FrameKind, Intake, Interest, Message, Outgoing, Request, Response, Socket};
 use parking_lot::Mutex;
 use std::collections::BTreeMap;
 use std::io;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 use tokio::task::AbortHandle;
 use tokio::time::timeout;
@@ -49,11 +50,22 @@ impl Default for Patience {
     }
 }
 
+/// Who the node is at the other end.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Greeting {
+    /// Which process; 0 if it does not say, and knows of no outcomes of loads.
+    pub instance: u64,
+    /// The newest version of any table at that time.
+    pub newest: Version,
+}
+
 /// A connection whose two sides have said hello. Closes when dropped.
 #[derive(Debug)]
 pub(super) struct Connection {
     shared: Arc<Shared>,
     tasks: [AbortHandle; 2],
+    instance: u64,
+    newest: AtomicU64,
 }
 
 #[derive(Debug)]
@@ -94,6 +106,7 @@ impl Connection {
         place: String,
         patience: Patience,
         unread: Arc<Unread>,
+        greeting: Greeting,
     ) -> Self {
         let (sender, streams) = Default::default();
         let shared = Arc::new(Shared { socket, place, patience, sender, streams, unread });
@@ -103,7 +116,18 @@ impl Connection {
             tokio::spawn(async move { reader.read(received).await }).abort_handle(),
             tokio::spawn(async move { writer.sender.run(&*writer.socket).await }).abort_handle(),
         ];
-        Connection { shared, tasks }
+        let (instance, newest) = (greeting.instance, AtomicU64::new(greeting.newest.0));
+        Connection { shared, tasks, instance, newest }
+    }
+
+    /// The node, with the newest version that it is known to have had: what begins from now on makes newer ones.
+    pub fn node(&self) -> Greeting {
+        Greeting { instance: self.instance, newest: Version(self.newest.load(Ordering::Relaxed)) }
+    }
+
+    /// The node has told of this version.
+    pub fn saw(&self, version: Version) {
+        self.newest.fetch_max(version.0, Ordering::Relaxed);
     }
 
     /// Whether the connection works, as far as is known, and has a stream left.

@@ -98,6 +98,7 @@ impl Conversation {
             (Stage::Answered, Execute) => matches!(kind, Batch | Parcel | Receipt),
             (Stage::Asked, LoadBegin) => kind == Credit,
             (Stage::Answered, LoadBegin) => matches!(kind, Credit | Loaded),
+            (Stage::Asked, LoadOutcome) => kind == LoadEnded,
             (Stage::Asked, Tables) => kind == TableList,
             (Stage::Asked, Table) => matches!(kind, TableInfo | Unchanged),
             (Stage::Asked, Drop) => kind == Dropped,
@@ -159,7 +160,7 @@ mod tests {
     #[test]
     fn each_request_has_its_answers_in_order() {
         use FrameKind::*;
-        let one_answer: [(FrameKind, &[FrameKind]); 8] = [
+        let one_answer: [(FrameKind, &[FrameKind]); 9] = [
             (Prepare, &[Prepared, Error]),
             (Tables, &[TableList, Error]),
             (Table, &[TableInfo, Error, Unchanged]),
@@ -168,6 +169,7 @@ mod tests {
             (Status, &[StatusInfo, Error]),
             (Queries, &[Error, QueryList]),
             (CancelQuery, &[Error, QueryCancelled]),
+            (LoadOutcome, &[Error, LoadEnded]),
         ];
         for (request, answers) in one_answer {
             assert_eq!(followers(&Conversation::new(request)), answers);

@@ -2,7 +2,7 @@
 //! it fails.
 
 use super::ClientOptions;
-use super::connection::{Connection, Patience};
+use super::connection::{Connection, Greeting, Patience};
 use super::connector::Connector;
 use super::mailbox::Unread;
 use super::trust;
@@ -53,13 +53,14 @@ impl Dialer {
         };
         let greeted = timeout(patience, async {
             let socket = if url.is_encrypted() { self.encrypt(socket).await? } else { socket };
-            let received = self.hello(&*socket).await?;
-            Result::Ok((socket, received))
+            let (received, greeting) = self.hello(&*socket).await?;
+            Result::Ok((socket, received, greeting))
         });
-        let (socket, received) = greeted
+        let (socket, received, greeting) = greeted
             .await
             .map_err(|_| silent(url, "accepts connections but does not say that it is a farpool pool"))??;
-        Ok(Connection::start(socket, received, url.to_string(), self.patience, self.unread.clone()))
+        let (place, unread) = (url.to_string(), self.unread.clone());
+        Ok(Connection::start(socket, received, place, self.patience, unread, greeting))
     }
 
     /// Speaks TLS over `socket`.
@@ -72,8 +73,8 @@ impl Dialer {
         Ok(Arc::new(encrypted.map_err(|error| error.at(&self.url))?))
     }
 
-    /// Says hello and waits for the welcome; gives what came after it.
-    async fn hello(&self, socket: &dyn Socket) -> Result<BytesMut> {
+    /// Says hello and waits for the welcome; gives what came after it, and who the node is.
+    async fn hello(&self, socket: &dyn Socket) -> Result<(BytesMut, Greeting)> {
         let url = &self.url;
         let milliseconds = |time: Duration| u64::try_from(time.as_millis()).unwrap_or(u64::MAX).max(1);
         let request = Request::Hello {
@@ -96,15 +97,19 @@ impl Dialer {
             }
         }
         received.advance(PREFACE.len());
-        welcome(socket, &mut received, url).await?;
-        Ok(received)
+        let greeting = welcome(socket, &mut received, url).await?;
+        Ok((received, greeting))
     }
 }
 
-async fn welcome(socket: &dyn Socket, received: &mut BytesMut, url: &PoolUrl) -> Result<()> {
+async fn welcome(socket: &dyn Socket, received: &mut BytesMut, url: &PoolUrl) -> Result<Greeting> {
     let message = first_message(socket, received, url).await?;
     match Response::decode(&message, None).map_err(|error| error.at(url))? {
-        Response::Hello { version, .. } if (VERSION_MIN..=VERSION_MAX).contains(&version) => Ok(()),
+        Response::Hello { version, instance, newest, .. }
+            if (VERSION_MIN..=VERSION_MAX).contains(&version) =>
+        {
+            Ok(Greeting { instance, newest })
+        }
         Response::Hello { version, .. } => Err(Error::invalid(format!(
             "{url} speaks version {version} of the protocol, this program {VERSION_MIN} to {VERSION_MAX}"
         ))

@@ -1,62 +1,304 @@
 //! Sending rows to the node: as fast as it gives credit, until all are there or it refuses.
+//!
+//! A load whose connection breaks may have been loaded or not. It has an id, by which its outcome is asked for on
+//! another connection; to ask also ends what the node may still have of it. Where nothing was loaded it is sent again,
+//! with another id, as long as all that was sent is still here.
+//!
+//! Invariant: rows are sent again only when the node has said that nothing of them was loaded, nor will be.
 
-use super::connection::Channel;
+use super::connection::{Channel, Greeting};
 use super::query::unexpected;
+use super::{RemotePool, ask};
 use crate::BatchStream;
 use arrow_array::RecordBatch;
 use arrow_cast::{CastOptions, cast_with_options};
 use arrow_schema::{DataType, SchemaRef};
-use farpool_model::{Error, Result, TableInfo, limits};
-use farpool_wire::{Request, Response};
+use farpool_model::{
+    ColumnStatistics, Error, ErrorKind, LoadId, LoadMode, LoadOutcome, LoadedVersion, Result, TableInfo,
+    TableName, Version, cast, limits,
+};
+use farpool_wire::{Outgoing, Request, Response};
 use futures::StreamExt;
+use futures::stream::Fuse;
+use std::hash::{BuildHasher, DefaultHasher, Hash, Hasher, RandomState};
+use std::sync::atomic::{AtomicU64, Ordering};
 
-/// Sends `batches` on `channel`, on which the load has begun; `schema` is the canonical schema.
-///
-/// # Errors
-/// Those of the batches, after which the node forgets the load; those of the node, as soon as it says so.
-pub(super) async fn load(
-    mut channel: Channel,
-    schema: &SchemaRef,
-    batches: BatchStream,
-) -> Result<TableInfo> {
-    let mut batches = batches.fuse();
-    loop {
-        tokio::select! {
-            biased;
-            answer = answer(&mut channel) => return answer,
-            batch = batches.next() => match batch {
-                Some(batch) => send(&mut channel, schema, &batch?).await?,
-                None => break,
+/// Where the ids of loads come from: a hash of a number that nobody else has.
+#[derive(Debug)]
+pub(super) struct LoadIds {
+    key: [u64; 2],
+    count: AtomicU64,
+}
+
+impl LoadIds {
+    /// Those of this process, whose keys the system gives.
+    pub fn new() -> Self {
+        let state = RandomState::new();
+        LoadIds { key: [0, 1].map(|part| state.hash_one(part)), count: AtomicU64::new(0) }
+    }
+
+    /// The same with every seed.
+    pub fn seeded(seed: u64) -> Self {
+        LoadIds { key: [seed, 0], count: AtomicU64::new(0) }
+    }
+
+    fn next(&self) -> LoadId {
+        let count = self.count.fetch_add(1, Ordering::Relaxed);
+        let half = |half: u64| {
+            let mut hasher = DefaultHasher::new();
+            (self.key, count, half).hash(&mut hasher);
+            u128::from(hasher.finish())
+        };
+        LoadId(half(0) << 64 | half(1))
+    }
+}
+
+/// What is to be loaded, and where.
+pub(super) struct Task<'a> {
+    pub table: &'a TableName,
+    pub mode: LoadMode,
+    /// Canonical.
+    pub schema: SchemaRef,
+    pub rows_hint: Option<u64>,
+}
+
+/// Why a load did not come to its end.
+enum Failure {
+    /// The rows or the node have said so: there is nothing of it.
+    Ended(Error),
+    /// The connection broke.
+    Lost(Error),
+}
+
+/// The rows of a load: those that were sent, as long as they are few, and those to come.
+struct Rows {
+    batches: Fuse<BatchStream>,
+    sent: Vec<Outgoing>,
+    sent_bytes: u64,
+    /// All messages that were sent are in `sent`.
+    can_repeat: bool,
+    /// The end of them was sent, on the connection that is used now.
+    is_complete: bool,
+}
+
+impl RemotePool {
+    /// Loads `batches`.
+    ///
+    /// # Errors
+    /// Those of the batches, after which the node forgets the load; those of the node, as soon as it says so.
+    /// `Unavailable` when the connection broke, and whether it was loaded is not known, or it was not.
+    pub(super) async fn load_once(&self, task: Task<'_>, batches: BatchStream) -> Result<TableInfo> {
+        let mut rows = Rows::new(batches);
+        let mut attempts = 1;
+        loop {
+            let (connection, id) = (self.connection().await?, self.load_ids.next());
+            let before = connection.node();
+            let Task { table, mode, schema, rows_hint } = &task;
+            let request = Request::LoadBegin {
+                table: (*table).clone(),
+                mode: *mode,
+                schema: schema.clone(),
+                rows_hint: *rows_hint,
+                id: Some(id),
+            };
+            let channel = connection.open(&request, "a table was being loaded")?;
+            let lost = match rows.send(channel, schema).await {
+                Ok(table) => {
+                    connection.saw(table.version);
+                    return Ok(table);
+                }
+                Err(Failure::Ended(error)) => return Err(error),
+                // One of the sides was at fault, and would be again.
+                Err(Failure::Lost(error)) if error.kind != ErrorKind::Unavailable && !rows.is_complete => {
+                    return Err(error);
+                }
+                Err(Failure::Lost(error)) => error,
+            };
+            // Nothing more comes on it, whoever else has it.
+            drop(connection);
+            match self.outcome_of_lost(id, before, rows.is_complete, &lost).await? {
+                Some(made) => return Ok(self.describe_loaded(&task, made).await),
+                None if !rows.can_repeat || attempts == limits::LOAD_ATTEMPTS_MAX => {
+                    return Err(nothing_loaded(&lost));
+                }
+                None => attempts += 1,
+            }
+        }
+    }
+
+    /// What became of a load that was sent to the node `before`, to its end if it `is_complete`; `None` when nothing of it was loaded, nor will be.
+    async fn outcome_of_lost(
+        &self,
+        id: LoadId,
+        before: Greeting,
+        is_complete: bool,
+        lost: &Error,
+    ) -> Result<Option<LoadedVersion>> {
+        let (now, outcome, forgotten) = match self.ask_again_for(id, before).await {
+            Ok(Some(answer)) => answer,
+            // Without its end it cannot have been loaded, whatever the node can tell.
+            _ if !is_complete => return Err(lost.clone()),
+            Ok(None) => return Err(unknown(lost, "what answers there now is another process")),
+            Err(error) => return Err(unknown(lost, &error.message)),
+        };
+        debug_assert_eq!(now.instance, before.instance);
+        match outcome {
+            LoadOutcome::Loaded(made) => Ok(Some(made)),
+            LoadOutcome::Failed(error) => Err(error),
+            LoadOutcome::NotLoaded if is_complete && forgotten > before.newest => {
+                Err(unknown(lost, "the pool does not remember the load any more, if it has come"))
+            }
+            LoadOutcome::NotLoaded => Ok(None),
+        }
+    }
+
+    /// Asks for the outcome of a load, on other connections if those break too. `None` when the node is another process
+    /// by now.
+    async fn ask_again_for(
+        &self,
+        id: LoadId,
+        before: Greeting,
+    ) -> Result<Option<(Greeting, LoadOutcome, Version)>> {
+        let mut attempts = 1;
+        loop {
+            let asked = async {
+                let connection = self.connection().await?;
+                let now = connection.node();
+                if now.instance != before.instance || now.instance == 0 {
+                    return Ok(None);
+                }
+                match ask(&connection, &Request::LoadOutcome { id }, "it told the outcome of a load").await? {
+                    Response::LoadEnded { outcome, forgotten } => Ok(Some((now, outcome, forgotten))),
+                    other => Err(unexpected(other.kind())),
+                }
+            };
+            match asked.await {
+                Err(error)
+                    if error.kind == ErrorKind::Unavailable && attempts < limits::LOAD_ATTEMPTS_MAX =>
+                {
+                    attempts += 1;
+                }
+                outcome => return outcome,
+            }
+        }
+    }
+
+    /// What became of the load `id` of the client's tenant. One whose rows have not all come ends with this, and one that
+    /// has not come at all does not begin any more.
+    ///
+    /// # Errors
+    /// `Busy` when too many ask for it at once; `Denied`.
+    pub async fn load_outcome(&self, id: LoadId) -> Result<LoadOutcome> {
+        let connection = self.connection().await?;
+        match ask(&connection, &Request::LoadOutcome { id }, "it told the outcome of a load").await? {
+            Response::LoadEnded { outcome, .. } => Ok(outcome),
+            other => Err(unexpected(other.kind())),
+        }
+    }
+
+    /// The table as the load made it; where it is another by now, nothing is known of its columns.
+    async fn describe_loaded(&self, task: &Task<'_>, made: LoadedVersion) -> TableInfo {
+        match self.describe(task.table).await {
+            Ok(info) if info.version == made.version => info,
+            _ => TableInfo {
+                name: task.table.clone(),
+                version: made.version,
+                schema: task.schema.clone(),
+                rows: made.rows,
+                bytes_plain: made.bytes_plain,
+                bytes_encoded: made.bytes_encoded,
+                columns: vec![ColumnStatistics::default(); task.schema.fields().len()],
+                rows_profiled: None,
             },
         }
     }
-    Request::LoadEnd.encode()?.into_iter().for_each(|message| channel.send(message));
-    answer(&mut channel).await
 }
 
-/// Sends one batch, in parts of at most a row group, waiting for credit as needed. Once the node has refused the
-/// load, the rest of the batch goes nowhere.
-async fn send(channel: &mut Channel, schema: &SchemaRef, batch: &RecordBatch) -> Result<()> {
-    for start in (0..batch.num_rows()).step_by(limits::ROW_GROUP_ROWS) {
-        let rows = limits::ROW_GROUP_ROWS.min(batch.num_rows() - start);
-        let part = canonical(&batch.slice(start, rows), schema)?;
-        for message in Request::LoadBatch(part).encode()? {
-            if !channel.may_send().await {
-                return Ok(());
+/// The error of a load of which nobody can tell what became.
+fn unknown(lost: &Error, why: &str) -> Error {
+    Error::unavailable(format!(
+        "{}; all rows had been sent, and whether they were loaded is not known: {why}",
+        lost.message
+    ))
+    .advise("look whether the table has the rows before you load them again")
+}
+
+fn nothing_loaded(lost: &Error) -> Error {
+    Error::unavailable(format!("{}; nothing of it was loaded", lost.message)).advise("load it again")
+}
+
+impl Rows {
+    fn new(batches: BatchStream) -> Self {
+        let sent = Vec::new();
+        Rows { batches: batches.fuse(), sent, sent_bytes: 0, can_repeat: true, is_complete: false }
+    }
+
+    /// Sends all rows on `channel`, on which the load has begun; those that were sent before first.
+    async fn send(&mut self, mut channel: Channel, schema: &SchemaRef) -> Result<TableInfo, Failure> {
+        self.is_complete = false;
+        for message in &self.sent {
+            if channel.may_send().await {
+                channel.send(message.clone());
             }
-            channel.send(message);
+        }
+        loop {
+            tokio::select! {
+                biased;
+                answer = answer(&mut channel) => return answer,
+                batch = self.batches.next() => match batch {
+                    Some(Ok(batch)) => self.send_batch(&mut channel, schema, &batch).await?,
+                    Some(Err(error)) => return Err(Failure::Ended(error)),
+                    None => break,
+                },
+            }
+        }
+        let end = Request::LoadEnd.encode().map_err(Failure::Ended)?;
+        end.into_iter().for_each(|message| channel.send(message));
+        self.is_complete = true;
+        answer(&mut channel).await
+    }
+
+    /// Sends one batch, in parts of at most a row group, waiting for credit as needed. What the node does not want any
+    /// more, for it has refused the load or is gone, is kept if the rest is.
+    async fn send_batch(
+        &mut self,
+        channel: &mut Channel,
+        schema: &SchemaRef,
+        batch: &RecordBatch,
+    ) -> Result<(), Failure> {
+        for start in (0..batch.num_rows()).step_by(limits::ROW_GROUP_ROWS) {
+            let rows = limits::ROW_GROUP_ROWS.min(batch.num_rows() - start);
+            let part = canonical(&batch.slice(start, rows), schema).map_err(Failure::Ended)?;
+            for message in Request::LoadBatch(part).encode().map_err(Failure::Ended)? {
+                self.keep(&message);
+                if channel.may_send().await {
+                    channel.send(message);
+                } else if !self.can_repeat {
+                    return Ok(());
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Keeps a message that is about to be sent, as long as there are few.
+    fn keep(&mut self, message: &Outgoing) {
+        self.sent_bytes += message.bytes_on_wire();
+        self.can_repeat &= self.sent_bytes <= cast::u64_from(limits::LOAD_REPEAT_BYTES_MAX);
+        match self.can_repeat {
+            true => self.sent.push(message.clone()),
+            false => self.sent = Vec::new(),
         }
     }
-    Ok(())
 }
 
 /// What the node says of the load: before all rows are there, only that it refuses it.
-async fn answer(channel: &mut Channel) -> Result<TableInfo> {
-    let message = channel.receive().await?;
-    match Response::decode(&message, None)? {
+async fn answer(channel: &mut Channel) -> Result<TableInfo, Failure> {
+    let message = channel.receive().await.map_err(Failure::Lost)?;
+    match Response::decode(&message, None).map_err(Failure::Ended)? {
         Response::Loaded(table) => Ok(table),
-        Response::Error(error) => Err(error),
-        other => Err(unexpected(other.kind())),
+        Response::Error(error) => Err(Failure::Ended(error)),
+        other => Err(Failure::Ended(unexpected(other.kind()))),
     }
 }
 

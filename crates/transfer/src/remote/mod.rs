@@ -1,7 +1,7 @@
 //! The pool at the other end of a socket.
 //!
 //! All requests share a connection, which is made anew when it is found broken; a request that can be
-//! repeated without harm is then sent once more. A second connection is made only when the first has as
+//! repeated without harm is then sent once more, and a load when the node has said that nothing of it was loaded. A second connection is made only when the first has as
 //! many requests open as a node allows.
 
 mod connection;
@@ -28,6 +28,7 @@ use farpool_model::{
     SchemaFingerprint, Status, TableInfo, TableName, TableStatistics, TenantName, limits, schema,
 };
 use farpool_wire::{ClientTls, Request, Response, substrait};
+use load::{LoadIds, Task};
 use memory::Results;
 use parking_lot::Mutex;
 use std::collections::HashMap;
@@ -58,6 +59,7 @@ pub struct RemotePool {
     /// What a node said of tables, so that it need not say it again. Of another connection nothing counts: a
     /// node that was started anew may have other tables with the same versions.
     described: Mutex<HashMap<TableName, (Weak<Connection>, TableInfo)>>,
+    load_ids: LoadIds,
 }
 
 impl RemotePool {
@@ -94,6 +96,7 @@ impl RemotePool {
             connections: tokio::sync::Mutex::new(vec![Arc::new(first)]),
             schemas: Mutex::default(),
             described: Mutex::default(),
+            load_ids: LoadIds::new(),
         })
     }
 
@@ -102,6 +105,13 @@ impl RemotePool {
     pub fn with_results(mut self, results: ResultForm) -> Self {
         self.results = results;
         self
+    }
+
+    /// The same pool, whose loads have ids that follow from `seed` alone: for simulations, that do the same again. Others
+    /// would take the loads of two pools with the same seed for the same.
+    #[must_use]
+    pub fn with_load_seed(self, seed: u64) -> Self {
+        RemotePool { load_ids: LoadIds::seeded(seed), ..self }
     }
 
     /// A connection that works, as far as is known.
@@ -397,9 +407,8 @@ impl Pool for RemotePool {
         batches: BatchStream,
     ) -> Result<TableInfo> {
         let schema = schema::canonical_schema(&schema)?;
-        let request = Request::LoadBegin { table: name.clone(), mode, schema: schema.clone(), rows_hint };
-        let channel = self.open(&request, "a table was being loaded").await?;
-        let table = load::load(channel, &schema, batches).await?;
+        let task = Task { table: name, mode, schema, rows_hint };
+        let table = self.load_once(task, batches).await?;
         self.learn(&table);
         Ok(table)
     }

@@ -53,7 +53,11 @@ fn send(connection: &Arc<Connection>, stream: u32, request: &Request) -> u64 {
 
 fn begin_load(connection: &Arc<Connection>, stream: u32, table: &str) {
     let (table, schema) = (TableName::new(table).unwrap(), rows(0).schema());
-    send(connection, stream, &Request::LoadBegin { table, mode: LoadMode::Replace, schema, rows_hint: None });
+    send(
+        connection,
+        stream,
+        &Request::LoadBegin { table, mode: LoadMode::Replace, schema, rows_hint: None, id: None },
+    );
 }
 
 /// What has come to the client since it was last looked.
@@ -180,7 +184,7 @@ fn an_append_too_far_ahead_of_profiles_works_on_them_before_it_is_published() {
     let profiled = || connection.caller.table(&table, None).unwrap().unwrap().rows_profiled;
     let append = |stream, mode| {
         let (table, schema) = (table.clone(), rows(0).schema());
-        send(&connection, stream, &Request::LoadBegin { table, mode, schema, rows_hint: None });
+        send(&connection, stream, &Request::LoadBegin { table, mode, schema, rows_hint: None, id: None });
         // Fewer would not be profiled before they are merged.
         send(&connection, stream, &Request::LoadBatch(rows(limits::LARGE_GROUP_ROWS)));
         send(&connection, stream, &Request::LoadEnd);
@@ -248,7 +252,7 @@ fn a_create_that_is_cancelled_gives_its_name_back_before_a_worker_sees_it() {
     let create = |stream| {
         let (table, schema) = (TableName::new("t").unwrap(), rows(0).schema());
         let mode = LoadMode::Create;
-        send(&connection, stream, &Request::LoadBegin { table, mode, schema, rows_hint: None });
+        send(&connection, stream, &Request::LoadBegin { table, mode, schema, rows_hint: None, id: None });
     };
     create(1);
     create(3);
@@ -267,7 +271,11 @@ fn a_create_that_is_cancelled_gives_its_name_back_before_a_worker_sees_it() {
     connection.close(None);
     let (connection, client) = connect(&node, "ann");
     let (table, schema) = (TableName::new("t").unwrap(), rows(0).schema());
-    send(&connection, 1, &Request::LoadBegin { table, mode: LoadMode::Create, schema, rows_hint: None });
+    send(
+        &connection,
+        1,
+        &Request::LoadBegin { table, mode: LoadMode::Create, schema, rows_hint: None, id: None },
+    );
     send(&connection, 1, &Request::LoadEnd);
     work(&node);
     assert!(matches!(&received(&client)[..], [Response::Loaded(_)]));

@@ -81,7 +81,11 @@ impl Peer {
         assert_eq!(self.receive().await.unwrap().kind, FrameKind::Hello);
         self.write(&PREFACE).await;
         let tenant = TenantName::default();
-        self.send(0, &Response::Hello { version: 1, server: "fake".into(), tenant }).await;
+        self.send(
+            0,
+            &Response::Hello { version: 1, server: "fake".into(), tenant, instance: 1, newest: Version(0) },
+        )
+        .await;
     }
 }
 

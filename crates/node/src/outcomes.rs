@@ -1,0 +1,268 @@
+//! What became of loads that have an id, for clients that did not hear of it: of each tenant, those under way and the
+//! latest that have ended.
+//!
+//! A load takes an id once. Whoever comes with the same id again gets the outcome of the first one, whatever that was, and
+//! so does whoever asks for it. To ask is to say that the load will not be gone on with: one whose rows have not all
+//! come ends, and one that has not come at all is not begun any more.
+//!
+//! Invariants: an id makes one version at most, as long as it is remembered; of a load that is said not to be loaded
+//! nothing is visible, nor will be. What is remembered is reserved from the tenant's memory for work and pushes out its
+//! own only. The newest version whose load is forgotten is known: a load that would have made a later one, and is not
+//! remembered, has not come.
+
+use farpool_memory::{Account, Reservation};
+use farpool_model::limits::{
+    LOAD_OUTCOME_BYTES, LOAD_OUTCOME_MS, LOAD_OUTCOME_WAITERS_MAX, LOAD_OUTCOMES_MAX, RETRY_AFTER_MS,
+};
+use farpool_model::{Error, LoadId, LoadOutcome, Result, Version};
+use parking_lot::Mutex;
+use std::collections::{BTreeMap, VecDeque};
+use std::mem;
+use std::sync::Arc;
+
+/// Bytes of the message of an error, and of its advice, that are remembered.
+const TEXT_BYTES_MAX: usize = 1 << 10;
+
+/// The outcomes of one tenant's loads.
+#[derive(Default)]
+pub(crate) struct Outcomes(Mutex<State>);
+
+#[derive(Default)]
+struct State {
+    records: BTreeMap<LoadId, Arc<Record>>,
+    /// Those that have ended, the oldest first, and when they did.
+    ended: VecDeque<(u64, LoadId)>,
+    /// The newest version whose load is forgotten; 0 when none is.
+    forgotten: u64,
+}
+
+/// One load.
+pub(crate) struct Record(Mutex<RecordState>);
+
+struct RecordState {
+    stage: Stage,
+    held: Reservation,
+}
+
+enum Stage {
+    UnderWay {
+        /// Ends the load if its rows have not all come.
+        end: Box<dyn Fn() + Send + Sync>,
+        waiters: Vec<Waiter>,
+    },
+    Ended(LoadOutcome),
+}
+
+/// Told of an outcome, once.
+type Waiter = Box<dyn FnOnce(&LoadOutcome) + Send>;
+
+/// What there is under an id when a load begins with it.
+pub(crate) enum Begun {
+    /// Nothing: the load may go on, and says here what becomes of it.
+    New(Recording),
+    /// The same load.
+    Known(Arc<Record>),
+}
+
+/// The record of a load that is under way, for whoever carries it out. Dropped before it has ended, nothing of it was
+/// loaded.
+pub(crate) struct Recording {
+    outcomes: Arc<Outcomes>,
+    id: LoadId,
+    record: Arc<Record>,
+    now_ns: Box<dyn Fn() -> u64 + Send + Sync>,
+}
+
+impl Outcomes {
+    /// Begins a load. `end` is called, perhaps more than once, when it is to end unless its rows have all come.
+    ///
+    /// # Errors
+    /// `OverLimit` when there is no memory to remember it.
+    pub fn begin(
+        self: &Arc<Self>,
+        id: LoadId,
+        account: &Account,
+        now_ns: impl Fn() -> u64 + Send + Sync + 'static,
+        end: Box<dyn Fn() + Send + Sync>,
+    ) -> Result<Begun> {
+        let mut state = self.0.lock();
+        state.forget_old(now_ns());
+        if let Some(record) = state.records.get(&id) {
+            return Ok(Begun::Known(record.clone()));
+        }
+        let held = state.reserve(account)?;
+        let stage = Stage::UnderWay { end, waiters: Vec::new() };
+        let record = Arc::new(Record(Mutex::new(RecordState { stage, held })));
+        state.records.insert(id, record.clone());
+        Ok(Begun::New(Recording { outcomes: self.clone(), id, record, now_ns: Box::new(now_ns) }))
+    }
+
+    /// Has `then` told what becomes of a load, and the newest version whose load is forgotten. A load whose rows have not
+    /// all come is ended.
+    ///
+    /// # Errors
+    /// `Busy` when too many wait for it; `OverLimit` when there is no memory to remember that it is not to begin.
+    pub fn ask(
+        &self,
+        id: LoadId,
+        account: &Account,
+        now_ns: u64,
+        then: impl FnOnce(LoadOutcome, Version) + Send + 'static,
+    ) -> Result<()> {
+        let (record, forgotten) = {
+            let mut state = self.0.lock();
+            state.forget_old(now_ns);
+            let record = match state.records.get(&id) {
+                Some(record) => record.clone(),
+                None => {
+                    // What comes late of the load finds this.
+                    let (held, stage) = (state.reserve(account)?, Stage::Ended(LoadOutcome::NotLoaded));
+                    let record = Arc::new(Record(Mutex::new(RecordState { stage, held })));
+                    state.records.insert(id, record.clone());
+                    state.ended.push_back((now_ns, id));
+                    record
+                }
+            };
+            (record, Version(state.forgotten))
+        };
+        record.wait(Box::new(move |outcome| then(outcome.clone(), forgotten)))?;
+        record.end();
+        Ok(())
+    }
+
+    /// Bytes of memory that are reserved for it.
+    pub fn bytes_held(&self) -> usize {
+        self.0.lock().records.values().map(|record| record.0.lock().held.bytes()).sum()
+    }
+
+    /// Forgets what has been remembered for long enough.
+    pub fn forget_old(&self, now_ns: u64) {
+        self.0.lock().forget_old(now_ns);
+    }
+
+    fn ended(&self, id: LoadId, now_ns: u64) {
+        let mut state = self.0.lock();
+        state.ended.push_back((now_ns, id));
+        state.forget_old(now_ns);
+    }
+}
+
+impl State {
+    fn reserve(&mut self, account: &Account) -> Result<Reservation> {
+        loop {
+            match account.try_reserve(LOAD_OUTCOME_BYTES) {
+                Err(_) if !self.ended.is_empty() => self.forget_oldest(),
+                outcome => return outcome,
+            }
+        }
+    }
+
+    fn forget_old(&mut self, now_ns: u64) {
+        let is_over = |ended_ns: u64| now_ns.saturating_sub(ended_ns) > LOAD_OUTCOME_MS * 1_000_000;
+        while self.ended.len() > LOAD_OUTCOMES_MAX
+            || self.ended.front().is_some_and(|(ended_ns, _)| is_over(*ended_ns))
+        {
+            self.forget_oldest();
+        }
+    }
+
+    fn forget_oldest(&mut self) {
+        let oldest = self.ended.pop_front().and_then(|(_, id)| self.records.remove(&id));
+        if let Some(LoadOutcome::Loaded(made)) = oldest.and_then(|record| record.outcome()) {
+            self.forgotten = self.forgotten.max(made.version.0);
+        }
+    }
+}
+
+impl Record {
+    /// What became of it, if it has ended.
+    pub fn outcome(&self) -> Option<LoadOutcome> {
+        match &self.0.lock().stage {
+            Stage::Ended(outcome) => Some(outcome.clone()),
+            Stage::UnderWay { .. } => None,
+        }
+    }
+
+    /// Whether [`Record::outcome`] has something.
+    pub fn has_ended(&self) -> bool {
+        matches!(self.0.lock().stage, Stage::Ended(_))
+    }
+
+    /// Has `waiter` told of the outcome, at once or when the load ends.
+    ///
+    /// # Errors
+    /// `Busy` when too many wait.
+    pub fn wait(&self, waiter: Waiter) -> Result<()> {
+        let outcome = match &mut self.0.lock().stage {
+            Stage::UnderWay { waiters, .. } if waiters.len() >= LOAD_OUTCOME_WAITERS_MAX => {
+                let message =
+                    format!("{LOAD_OUTCOME_WAITERS_MAX} requests wait for the outcome of this load");
+                return Err(Error::busy(message, *RETRY_AFTER_MS.start()));
+            }
+            Stage::UnderWay { waiters, .. } => {
+                waiters.push(waiter);
+                return Ok(());
+            }
+            Stage::Ended(outcome) => outcome.clone(),
+        };
+        waiter(&outcome);
+        Ok(())
+    }
+
+    fn end(&self) {
+        // Not under the lock: the load may end within the call.
+        let end = match &mut self.0.lock().stage {
+            Stage::UnderWay { end, .. } => mem::replace(end, Box::new(|| {})),
+            Stage::Ended(_) => return,
+        };
+        end();
+    }
+
+    /// True when it had not ended before.
+    fn settle(&self, outcome: LoadOutcome) -> bool {
+        let (outcome, waiters) = {
+            let mut state = self.0.lock();
+            if matches!(state.stage, Stage::Ended(_)) {
+                return false;
+            }
+            let outcome = shortened(outcome, &mut state.held);
+            let waiters = match mem::replace(&mut state.stage, Stage::Ended(outcome.clone())) {
+                Stage::UnderWay { waiters, .. } => waiters,
+                Stage::Ended(_) => Vec::new(),
+            };
+            (outcome, waiters)
+        };
+        waiters.into_iter().for_each(|waiter| waiter(&outcome));
+        true
+    }
+}
+
+/// The outcome with texts that may be remembered, for which `held` grows.
+fn shortened(outcome: LoadOutcome, held: &mut Reservation) -> LoadOutcome {
+    let LoadOutcome::Failed(error) = outcome else { return outcome };
+    let short = |text: &str| text[..text.floor_char_boundary(TEXT_BYTES_MAX)].to_string();
+    let (message, advice) = (short(&error.message), error.advice.as_deref().map(short));
+    let bytes = message.len() + advice.as_ref().map_or(0, String::len);
+    LoadOutcome::Failed(match held.try_grow(bytes) {
+        Ok(()) => Error { message, advice, ..error },
+        Err(_) => Error::new(error.kind, "the load has failed; there was no memory to remember why"),
+    })
+}
+
+impl Recording {
+    /// Says what became of the load.
+    pub fn settle(&self, outcome: LoadOutcome) {
+        if self.record.settle(outcome) {
+            self.outcomes.ended(self.id, (self.now_ns)());
+        }
+    }
+}
+
+impl Drop for Recording {
+    fn drop(&mut self) {
+        self.settle(LoadOutcome::NotLoaded);
+    }
+}
+
+#[cfg(test)]
+mod tests;
