@@ -77,6 +77,38 @@ async fn a_load_that_breaks_off_leaves_nothing_behind() {
     assert_eq!(counted(&pool, "t", 1 << 40).await.unwrap().0, 1000);
 }
 
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_client_that_dies_in_the_middle_of_a_change_leaves_the_table_as_it_was() {
+    let server = Server::start().await;
+    let pool = server.connect().await;
+    let version = load(&pool, "t", LoadMode::Create, 1000).await.unwrap().version;
+    // What is remembered of loads is another matter.
+    let used = || {
+        let status = server.node.status();
+        (status.memory_bytes_used, status.work_bytes_used - server.node.outcomes_bytes())
+    };
+    eventually("nothing is under way", || server.node.scheduler().running() == 0).await;
+    let before = used();
+    let other = server.connect().await;
+    let (sender, receiver) = futures_channel();
+    let (change, schema) = (LoadMode::ReplaceVersion(version), batch(0, 0).schema());
+    let changing = tokio::spawn(async move {
+        other.load(&name("t"), change, schema, None, Box::pin(receiver)).await.map(drop)
+    });
+    for part in batches(300_000) {
+        sender.send(part).await.unwrap();
+    }
+    eventually("the change takes pages", || used().0 > before.0).await;
+    // The client's connection goes with it.
+    changing.abort();
+    eventually("its connection is gone", || server.node.status().connections == 1).await;
+    eventually("its memory comes back", || used() == before).await;
+    assert_eq!(pool.table(&name("t")).await.unwrap().version, version);
+    assert_eq!(counted(&pool, "t", 1 << 40).await.unwrap().0, 1000);
+    // The next change finds the version that it was made for.
+    assert_eq!(load(&pool, "t", change, 3).await.unwrap().rows, 3);
+}
+
 /// Batches that come when the test says so.
 fn futures_channel() -> (
     tokio::sync::mpsc::Sender<Result<arrow_array::RecordBatch>>,

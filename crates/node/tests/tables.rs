@@ -92,6 +92,32 @@ async fn a_running_query_keeps_its_version() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_reader_keeps_its_version_while_others_append_change_and_drop() {
+    let server = Server::start().await;
+    let pool = server.connect().await;
+    load(&pool, "t", LoadMode::Create, 2_000_000).await.unwrap();
+    let mut execution = pool.execute(&scan("t"), 1).await.unwrap();
+    let mut found = vec![execution.streams[0].next().await.unwrap().unwrap()];
+    assert_eq!(server.programs_running(), 1, "the result is larger than what may be under way");
+    let other = server.connect().await;
+    for _ in 0..20 {
+        load(&other, "t", LoadMode::Append, 10).await.unwrap();
+    }
+    found.push(execution.streams[0].next().await.unwrap().unwrap());
+    let newest = other.table(&name("t")).await.unwrap();
+    assert_eq!(newest.rows, 2_000_200);
+    load(&other, "t", LoadMode::ReplaceVersion(newest.version), 30).await.unwrap();
+    found.push(execution.streams[0].next().await.unwrap().unwrap());
+    other.drop_table(&name("t")).await.unwrap();
+    load(&other, "t", LoadMode::Create, 5).await.unwrap();
+    assert_eq!(server.programs_running(), 1, "it still reads");
+    found.extend(collect(execution).await.unwrap());
+    assert_eq!(integers(&found, 0), (0..2_000_000).collect::<Vec<_>>());
+    drop(found);
+    assert_eq!(counted(&pool, "t", 1000).await.unwrap(), (5, Some(10)));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn answers_and_receipt_come_with_the_result() {
     let server = Server::start().await;
     let pool = server.connect().await;
