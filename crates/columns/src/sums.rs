@@ -45,6 +45,21 @@ impl Sums {
         Sums { rows: 0, bytes_plain: 0, bytes_outside_pool: 0, columns }
     }
 
+    /// Those of a table of other columns before its row groups are added again, with the bounds of the old ones that
+    /// `columns` names.
+    pub fn with_columns(&self, columns: &[Option<usize>]) -> Sums {
+        let bounds = |old: &Option<usize>| match old {
+            Some(old) => ColumnSums {
+                min: self.columns[*old].min.clone(),
+                max: self.columns[*old].max.clone(),
+                bytes_plain_most: self.columns[*old].bytes_plain_most,
+                ..ColumnSums::default()
+            },
+            None => ColumnSums::default(),
+        };
+        Sums { columns: columns.iter().map(bounds).collect(), ..Sums::new(0) }
+    }
+
     /// Adds a row group.
     pub fn add(&mut self, group: &RowGroup) {
         self.add_again(group);

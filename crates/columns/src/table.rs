@@ -6,12 +6,14 @@ use crate::distinct::Distinct;
 use crate::plain::{PlainGroup, concatenate};
 use crate::row_groups::RowGroups;
 use crate::sums::Sums;
-use arrow_array::{Array, ArrayRef};
-use arrow_schema::{DataType, SchemaRef};
+use arrow_array::{Array, ArrayRef, new_null_array};
+use arrow_schema::{DataType, FieldRef, Fields, Schema, SchemaRef};
 use bytes::Bytes;
 use farpool_memory::{Pool, Reservation};
 use farpool_model::cast::u64_from;
 use farpool_model::{ColumnStatistics, Error, Result, TenantName};
+use std::collections::BTreeMap;
+use std::collections::btree_map::Entry;
 use std::sync::Arc;
 
 /// A table in the pool. Immutable: an append makes another one, which shares the row groups of the first and costs in
@@ -93,6 +95,48 @@ impl Table {
         Some(Table::new(self.schema.clone(), row_groups, sums, self.distinct.clone()))
     }
 
+    /// The same rows with other columns: for each of `schema` the old one at the place that `columns` gives, or NULLs.
+    /// Old chunks stay where they are; what is new goes to the pages of `tenant`.
+    ///
+    /// # Errors
+    /// `Invalid` when there is no such old column; `OverLimit` when memory is short.
+    pub fn with_columns(
+        &self,
+        schema: SchemaRef,
+        columns: &[Option<usize>],
+        pool: &Arc<Pool>,
+        tenant: &TenantName,
+    ) -> Result<Table> {
+        if columns.iter().flatten().any(|column| *column >= self.schema.fields().len()) {
+            return Err(Error::invalid("a column is taken over that is not there"));
+        }
+        let is_new = |(_, old): &(&FieldRef, &Option<usize>)| old.is_none();
+        let new: Fields =
+            schema.fields().iter().zip(columns).filter(is_new).map(|(field, _)| field.clone()).collect();
+        let nulls = Encoder::new(pool.clone(), tenant.clone(), Arc::new(Schema::new(new)));
+        // Row groups of as many rows, which most are, share their NULLs.
+        let mut made: BTreeMap<usize, Vec<Arc<Chunk>>> = BTreeMap::new();
+        let mut row_groups = RowGroups::default();
+        let mut sums = self.sums.with_columns(columns);
+        for group in self.row_groups.iter() {
+            let new = match made.entry(group.rows) {
+                Entry::Occupied(new) => new.into_mut(),
+                Entry::Vacant(place) => place.insert(nulls.nulls(group.rows)?),
+            };
+            let mut new = new.iter();
+            let chunk = |old: &Option<usize>| match old {
+                Some(old) => Some(group.chunks[*old].clone()),
+                None => new.next().cloned(),
+            };
+            let chunks = columns.iter().filter_map(chunk).collect();
+            let group = Arc::new(RowGroup { rows: group.rows, chunks });
+            sums.add_again(&group);
+            row_groups.push(group);
+        }
+        let old = |old: &Option<usize>| old.map_or_else(Distinct::default, |old| self.distinct[old].clone());
+        Ok(Table::new(schema, row_groups, sums, columns.iter().map(old).collect()))
+    }
+
     /// The same table, which holds `reservation` for as long as it lives: that of [`Table::bytes_outside_pool`].
     #[must_use]
     pub fn holding(mut self, reservation: Reservation) -> Table {
@@ -142,6 +186,13 @@ impl Encoder {
         };
         check_column(field.data_type(), &values, group.rows()).map_err(|error| error.at(field.name()))?;
         crate::encode::encode(&values).map_err(|error| error.at(field.name()))
+    }
+
+    /// A row group's chunks of nothing but NULLs.
+    fn nulls(&self, rows: usize) -> Result<Vec<Arc<Chunk>>> {
+        let encode = |field: &FieldRef| crate::encode::encode(&new_null_array(field.data_type(), rows));
+        let chunks = self.schema.fields().iter().map(encode).collect::<Result<Vec<_>>>()?;
+        if chunks.is_empty() { Ok(Vec::new()) } else { self.arena.place(chunks) }
     }
 
     /// Moves the encoded columns of a row group, all of them and in their order, to the pool.

@@ -12,7 +12,7 @@ use arrow_schema::SchemaRef;
 use datafusion::logical_expr::LogicalPlan;
 use datafusion::physical_plan::displayable;
 use datafusion::prelude::SessionContext;
-use farpool_model::{Error, Receipt, Result, TableName, limits};
+use farpool_model::{Error, Receipt, Result, TableChange, TableName, limits};
 use farpool_transfer::{BatchStream, Pool};
 use futures::{StreamExt, TryStreamExt};
 use parking_lot::Mutex;
@@ -50,7 +50,9 @@ pub(crate) enum Command {
     Plan(SessionContext, LogicalPlan),
     /// Drops a table of a pool.
     DropTable(Arc<dyn Pool>, TableName),
-    /// Changes one.
+    /// Gives one other columns or another name.
+    AlterTable(Arc<dyn Pool>, TableName, Vec<TableChange>),
+    /// Changes one's rows, or makes one.
     Change(Change),
 }
 
@@ -71,7 +73,9 @@ impl Planned {
             Planned::Rows(rows) => rows.schema(),
             Planned::Command(Command::Change(change)) => change.schema(),
             Planned::Command(Command::Plan(_, plan)) => Arc::clone(plan.schema().inner()),
-            Planned::Command(Command::DropTable(..)) => Arc::new(arrow_schema::Schema::empty()),
+            Planned::Command(Command::DropTable(..) | Command::AlterTable(..)) => {
+                Arc::new(arrow_schema::Schema::empty())
+            }
         }
     }
 
@@ -98,6 +102,10 @@ impl Planned {
                 let frame = context.execute_logical_plan(plan.clone()).await.map_err(error::unwrap)?;
                 let batches = frame.execute_stream().await.map_err(error::unwrap)?;
                 Ok(batches.map_err(error::unwrap).boxed())
+            }
+            Planned::Command(Command::AlterTable(pool, name, changes)) => {
+                pool.alter_table(name, changes).await?;
+                Ok(futures::stream::empty().boxed())
             }
             Planned::Command(Command::DropTable(pool, name)) => {
                 pool.drop_table(name).await?;
@@ -132,7 +140,7 @@ impl State {
     /// that are inserted are there once all are.
     fn repetitions_max(&self) -> usize {
         match *self.planned.lock() {
-            Planned::Command(Command::DropTable(..)) => 0,
+            Planned::Command(Command::DropTable(..) | Command::AlterTable(..)) => 0,
             Planned::Command(Command::Change(_)) => limits::CHANGE_REPETITIONS_MAX,
             _ => 1,
         }

@@ -1,7 +1,8 @@
 //! A session: its settings, its pools, and the way from a statement to a plan.
 
+use crate::alter;
 use crate::catalog::{Home, PoolSchema};
-use crate::changes;
+use crate::changes::{self, Change};
 use crate::deadline::Deadline;
 use crate::error;
 use crate::file::{self, FileOpener};
@@ -23,7 +24,7 @@ use datafusion::execution::session_state::SessionState;
 use datafusion::logical_expr::{DdlStatement, LogicalPlan, Statement as LogicalStatement, WriteOp};
 use datafusion::prelude::{SessionConfig, SessionContext};
 use datafusion::sql::parser::Statement as DfStatement;
-use datafusion::sql::sqlparser::ast::Statement as SqlStatement;
+use datafusion::sql::sqlparser::ast::{AlterTable, Statement as SqlStatement};
 use farpool_memory::WorkMemory;
 use farpool_model::{Error, ErrorKind, Result, TableName};
 use farpool_planner::cost::Rates;
@@ -184,6 +185,9 @@ impl Session {
         if !is_query(&parsed) {
             self.home.forget();
         }
+        if let Some(altered) = alter::of(&parsed) {
+            return self.altered(&state, altered).await;
+        }
         let references = state.resolve_table_references(&parsed)?;
         if references.iter().any(|r| r.schema() == Some("information_schema")) {
             self.home.all_names().await.map_err(error::wrap)?;
@@ -240,6 +244,19 @@ impl Session {
             }
             plan => Rows::plan(&state, &plan).await.map(Planned::Rows),
         }
+    }
+
+    async fn altered(&self, state: &SessionState, altered: &AlterTable) -> Result<Planned, DataFusionError> {
+        let reference = alter::table(altered)?;
+        let changes = alter::changes(state, altered).await?;
+        Ok(Planned::Command(match self.pool_table(&reference).await? {
+            Some((pool, name)) => Command::AlterTable(pool, name, changes),
+            None if altered.if_exists => Command::Change(Change::Nothing),
+            None => {
+                let error = Error::not_found(format!("there is no table {reference} in a pool"));
+                return Err(error::wrap(error));
+            }
+        }))
     }
 
     /// The pool in which a table called `name` is made; none if there is no pool.

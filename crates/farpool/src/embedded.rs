@@ -8,8 +8,8 @@ use async_trait::async_trait;
 use farpool_columns::Table;
 use farpool_memory::WorkMemory;
 use farpool_model::{
-    Error, Expr, LoadMode, Program, QueryInfo, Result, Status, TableInfo, TableName, TableStatistics,
-    TenantName, Version, limits,
+    Error, Expr, LoadMode, Program, QueryInfo, Result, Status, TableChange, TableInfo, TableName,
+    TableStatistics, TenantName, Version, limits,
 };
 use farpool_node::{Caller, Node, NodeConfig, Shape};
 use farpool_pipeline::BoundProgram;
@@ -193,6 +193,10 @@ impl Pool for EmbeddedPool {
             load.push(&batch?)?;
         }
         load.commit()
+    }
+
+    async fn alter_table(&self, name: &TableName, changes: &[TableChange]) -> Result<TableInfo> {
+        self.caller.alter_table(name, changes)
     }
 
     async fn drop_table(&self, name: &TableName) -> Result<()> {

@@ -1,4 +1,4 @@
-//! CREATE TABLE, UPDATE, DELETE and TRUNCATE on the tables of a pool, in this process and over TCP, with and without
+//! CREATE TABLE, UPDATE, DELETE, TRUNCATE and ALTER TABLE on the tables of a pool, in this process and over TCP, with and without
 //! push-down.
 
 #[path = "support/pools.rs"]
@@ -181,5 +181,56 @@ async fn what_is_not_carried_out_is_refused_and_changes_nothing() {
         assert!(error.message.to_lowercase().contains(&part.to_lowercase()), "{statement}: {error}");
         assert_eq!(value(&session, "select sum(id * 100 + k) from t").await, "46530", "{statement}");
         assert_eq!(rows(&session, "select 1 from u").await.unwrap_err().kind, ErrorKind::NotFound);
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn tables_get_other_columns_and_names() {
+    for (way, pushdown) in [(Way::Embedded, true), (Way::Remote, true), (Way::Plain, false)] {
+        let pools = Pools::start(64 << 20).await;
+        let session = pools.session(way, pushdown).await;
+        let other = pools.session(Way::Remote, true).await;
+        run(
+            &session,
+            "create table t as select i as id, 'row ' || i as s from generate_series(1, 3000) g(i)",
+        )
+        .await;
+        assert_eq!(value(&other, "select count(s) from t").await, "3000");
+
+        run(&session, "alter table t add column Note varchar, add price decimal(10, 2)").await;
+        assert_eq!(value(&other, "select count(note) + count(price) from t").await, "0");
+        assert_eq!(value(&session, "update t set price = id * 1.5, note = s where id <= 10").await, "10");
+        assert_eq!(value(&other, "select sum(price) from t where note is not null").await, "82.50");
+        run(&session, r#"alter table t rename column s to "Text""#).await;
+        assert_eq!(value(&other, r#"select max("Text") from t where id = 7"#).await, "row 7");
+        run(&session, "insert into t values (3001, 'new', NULL, 0.25)").await;
+        run(&session, "alter table t drop column note").await;
+        assert_eq!(value(&other, "select sum(price) from t").await, "82.75");
+        assert!(rows(&other, "select note from t").await.unwrap_err().message.contains("note"));
+        run(&session, "alter table t rename to u").await;
+        assert_eq!(value(&other, r#"select count(*) from u where "Text" like 'row%'"#).await, "3000");
+        assert_eq!(rows(&other, "select 1 from t").await.unwrap_err().kind, ErrorKind::NotFound);
+        run(&session, "alter table if exists t rename to v").await;
+
+        run(&session, "create table t as select 1 as a").await;
+        for (statement, kind, part) in [
+            ("alter table u rename to t", ErrorKind::Exists, "\"t\""),
+            ("alter table nothing rename to v", ErrorKind::NotFound, "nothing"),
+            ("alter table u add column id int", ErrorKind::Invalid, "\"id\""),
+            ("alter table u add column b int not null", ErrorKind::Invalid, "NOT NULL"),
+            ("alter table u add column b int default 1", ErrorKind::Invalid, "DEFAULT"),
+            ("alter table u add column b int[]", ErrorKind::Invalid, "\"b\" has type"),
+            ("alter table u drop column b", ErrorKind::NotFound, "\"b\""),
+            ("alter table t drop column a", ErrorKind::Invalid, "at least one column"),
+            ("alter table u add column b int, drop column c", ErrorKind::NotFound, "\"c\""),
+            ("alter table u alter column id set not null", ErrorKind::Invalid, "ALTER TABLE"),
+            ("alter table u rename to a.b.c", ErrorKind::Invalid, "its pool"),
+        ] {
+            let error = rows(&session, statement).await.expect_err(statement);
+            assert_eq!(error.kind, kind, "{statement}: {error}");
+            assert!(error.message.contains(part), "{statement}: {error}");
+        }
+        let columns = "select count(*) from information_schema.columns where table_name = 'u'";
+        assert_eq!(value(&session, columns).await, "3");
     }
 }

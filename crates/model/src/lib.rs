@@ -5,6 +5,7 @@
 
 #![forbid(unsafe_code)]
 
+mod alter;
 pub mod answer;
 mod brief;
 pub mod cast;
@@ -35,6 +36,7 @@ mod weaken;
 #[cfg(test)]
 mod tests;
 
+pub use alter::{Altered, TableChange, alter};
 pub use answer::{Answer, OperatorAnswer, Prepared};
 pub use brief::brief;
 pub use clock::Clock;

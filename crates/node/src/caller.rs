@@ -19,7 +19,8 @@ use farpool_columns::{RowGroup, Table};
 use farpool_memory::Account;
 use farpool_model::{
     Clock, ColumnStatistics, Error, ErrorKind, Expr, LoadId, LoadMode, LoadOutcome, LoadedVersion, Program,
-    QueryInfo, Receipt, Result, Status, TableInfo, TableName, TableStatistics, TenantName, Version, limits,
+    QueryInfo, Receipt, Result, Status, TableChange, TableInfo, TableName, TableStatistics, TenantName,
+    Version, limits,
 };
 use farpool_pipeline::{BoundProgram, Cancel, Class, Region, Run, Sink, Task, TaskId};
 use farpool_store::{AwaitedStatistics, Load};
@@ -334,6 +335,15 @@ impl Caller {
             columns: vec![ColumnStatistics::default(); schema.fields().len()],
             rows_profiled: None,
         })
+    }
+
+    /// Makes these changes of a table, all or none.
+    ///
+    /// # Errors
+    /// As [`farpool_store::Catalog::alter_table`].
+    pub fn alter_table(&self, name: &TableName, changes: &[TableChange]) -> Result<TableInfo> {
+        self.check(Verb::Alter)?;
+        self.node.catalog().alter_table(&self.tenant, name, changes)
     }
 
     /// Drops a table; programs that read it finish undisturbed.

@@ -55,6 +55,8 @@ pub enum Verb {
     Load,
     /// Tell what became of a load, which ends one whose rows have not all come.
     LoadOutcome,
+    /// Give a table other columns or another name.
+    Alter,
     /// Drop a table.
     Drop,
     /// Tell the state of the node as far as it concerns the caller's tenant.
@@ -85,13 +87,14 @@ pub enum Reach {
 }
 
 /// The verbs, the least right for each, and its reach.
-pub const VERBS: [(Verb, Right, Reach); 15] = [
+pub const VERBS: [(Verb, Right, Reach); 16] = [
     (Verb::Describe, Right::Read, Reach::Own),
     (Verb::Statistics, Right::Read, Reach::Own),
     (Verb::Prepare, Right::Read, Reach::Own),
     (Verb::Execute, Right::Read, Reach::Own),
     (Verb::Load, Right::Write, Reach::Own),
     (Verb::LoadOutcome, Right::Write, Reach::Own),
+    (Verb::Alter, Right::Write, Reach::Own),
     (Verb::Drop, Right::Write, Reach::Own),
     (Verb::Status, Right::Read, Reach::Own),
     (Verb::StatusOfAll, Right::Admin, Reach::All),

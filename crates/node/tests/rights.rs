@@ -4,7 +4,7 @@
 mod common;
 
 use common::*;
-use farpool_model::{Error, ErrorKind, LoadId, LoadMode, Result, ResultForm};
+use farpool_model::{Error, ErrorKind, LoadId, LoadMode, Result, ResultForm, TableChange};
 use farpool_node::{Reach, Right, VERBS, Verb};
 use farpool_transfer::{Execution, Pool, RemotePool};
 use std::sync::Arc;
@@ -25,6 +25,11 @@ async fn exercise(verb: Verb, pool: &RemotePool, table: &str, query: u64) -> Res
         Verb::Execute => counted(pool, table, 3).await.map(|(rows, _)| assert_eq!(rows, 3)),
         Verb::Load => load(pool, table, LoadMode::Append, 1).await.map(drop),
         Verb::LoadOutcome => pool.load_outcome(LoadId(1)).await.map(drop),
+        Verb::Alter => {
+            // As it was, so that the next caller finds it.
+            let change = TableChange::Rename(name(table));
+            pool.alter_table(&name(table), &[change]).await.map(drop)
+        }
         Verb::Drop => pool.drop_table(&name(table)).await,
         Verb::Status => pool.status().await.map(drop),
         Verb::StatusOfAll => {

@@ -6,8 +6,8 @@ use arrow_array::RecordBatch;
 use arrow_schema::SchemaRef;
 use async_trait::async_trait;
 use farpool_model::{
-    Expr, LoadMode, Prepared, Program, QueryInfo, Result, Status, TableInfo, TableName, TableStatistics,
-    TenantName,
+    Expr, LoadMode, Prepared, Program, QueryInfo, Result, Status, TableChange, TableInfo, TableName,
+    TableStatistics, TenantName,
 };
 use futures::Stream;
 use std::fmt;
@@ -69,6 +69,10 @@ pub trait Pool: Send + Sync + fmt::Debug {
         rows_hint: Option<u64>,
         batches: BatchStream,
     ) -> Result<TableInfo>;
+
+    /// Gives a table other columns or another name; its rows stay as they are. All changes are made, or none. Programs
+    /// that are reading it finish undisturbed.
+    async fn alter_table(&self, name: &TableName, changes: &[TableChange]) -> Result<TableInfo>;
 
     /// Drops a table. Programs that are reading it finish undisturbed.
     async fn drop_table(&self, name: &TableName) -> Result<()>;

@@ -136,6 +136,8 @@ frame_kinds! {
     CancelQuery = 16,
     /// What became of a load?
     LoadOutcome = 17,
+    /// Give a table other columns or another name.
+    AlterTable = 18,
     /// Who the node is; answers `Hello`.
     Welcome = 129,
     /// The answers to a plan; answers `Prepare`, and comes first after `Execute`.
@@ -209,6 +211,7 @@ impl FrameKind {
         match self {
             FrameKind::Hello | FrameKind::Welcome | FrameKind::LoadEnded => 64 << 10,
             FrameKind::Tables | FrameKind::Table | FrameKind::Drop | FrameKind::Statistics => 64 << 10,
+            FrameKind::AlterTable => 1 << 20,
             FrameKind::Cancel | FrameKind::Credit => 64,
             FrameKind::Ping | FrameKind::Pong => 64,
             FrameKind::LoadEnd | FrameKind::Status | FrameKind::Dropped | FrameKind::Unchanged => 64,

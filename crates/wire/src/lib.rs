@@ -7,6 +7,7 @@
 
 #![forbid(unsafe_code)]
 
+mod alter;
 pub mod batch;
 pub mod flow;
 pub mod frame;

@@ -90,6 +90,42 @@ pub struct TableRequest {
     pub tenant: Option<String>,
 }
 
+/// `AlterTable`
+#[derive(Clone, PartialEq, Eq, Message)]
+pub struct AlterTable {
+    #[prost(string, tag = "1")]
+    pub table: String,
+    /// [`TableChange`]s.
+    #[prost(bytes = "vec", repeated, tag = "2")]
+    pub changes: Vec<Vec<u8>>,
+}
+
+#[derive(Clone, PartialEq, Eq, Message)]
+pub struct TableChange {
+    #[prost(oneof = "ChangeKind", tags = "1, 2, 3, 4")]
+    pub kind: Option<ChangeKind>,
+}
+
+#[derive(Clone, PartialEq, Eq, Oneof)]
+pub enum ChangeKind {
+    #[prost(string, tag = "1")]
+    Rename(String),
+    #[prost(message, tag = "2")]
+    RenameColumn(RenameColumn),
+    #[prost(bytes = "vec", tag = "3")]
+    AddColumn(Vec<u8>),
+    #[prost(string, tag = "4")]
+    DropColumn(String),
+}
+
+#[derive(Clone, PartialEq, Eq, Message)]
+pub struct RenameColumn {
+    #[prost(string, tag = "1")]
+    pub from: String,
+    #[prost(string, tag = "2")]
+    pub to: String,
+}
+
 /// `Tables`
 #[derive(Clone, PartialEq, Eq, Message)]
 pub struct TablesRequest {

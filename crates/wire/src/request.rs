@@ -2,13 +2,13 @@
 
 use crate::frame::FrameKind;
 use crate::message::{Message, Outgoing};
-use crate::{batch, proto};
+use crate::{alter, batch, proto};
 use arrow_array::RecordBatch;
 use arrow_schema::SchemaRef;
 use bytes::Bytes;
 use farpool_model::{
-    Compression, Error, LoadId, LoadMode, Result, ResultForm, SchemaFingerprint, TableName, TenantName,
-    Version, limits,
+    Compression, Error, LoadId, LoadMode, Result, ResultForm, SchemaFingerprint, TableChange, TableName,
+    TenantName, Version, limits,
 };
 use std::fmt;
 
@@ -102,6 +102,13 @@ pub enum Request {
         /// As of `Tables`.
         tenant: Option<TenantName>,
     },
+    /// Give a table other columns or another name. Answered by `TableInfo`.
+    AlterTable {
+        /// Which.
+        table: TableName,
+        /// What is to be changed, in this order: all of it or nothing.
+        changes: Vec<TableChange>,
+    },
     /// Tell what the rows of a table hold.
     Statistics {
         /// Which.
@@ -141,6 +148,7 @@ impl Request {
             Request::LoadBatch(_) => FrameKind::LoadBatch,
             Request::LoadEnd => FrameKind::LoadEnd,
             Request::Drop { .. } => FrameKind::Drop,
+            Request::AlterTable { .. } => FrameKind::AlterTable,
             Request::Statistics { .. } => FrameKind::Statistics,
             Request::Status => FrameKind::Status,
             Request::Queries => FrameKind::Queries,
@@ -177,6 +185,7 @@ impl Request {
             }
             Request::Table { name, known } => write_name(name, *known, None),
             Request::Drop { table, tenant } => write_name(table, None, tenant.clone()),
+            Request::AlterTable { table, changes } => alter::write_alter(table, changes)?,
             Request::Statistics { table, columns } => write_statistics_request(table, columns.as_deref())?,
             Request::LoadBegin { table, mode, schema, rows_hint, id } => {
                 let (mode, version) = write_mode(*mode);
@@ -259,6 +268,10 @@ impl Request {
             FrameKind::Drop => {
                 let proto::TableRequest { name, tenant, .. } = read(body)?;
                 Request::Drop { table: TableName::new(name)?, tenant: read_tenant(tenant)? }
+            }
+            FrameKind::AlterTable => {
+                let (table, changes) = alter::read_alter(body)?;
+                Request::AlterTable { table, changes }
             }
             FrameKind::Statistics => read_statistics_request(body)?,
             FrameKind::Status => read(body).map(|proto::Empty {}| Request::Status)?,

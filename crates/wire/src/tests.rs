@@ -106,6 +106,15 @@ fn every_request_round_trips() {
         Request::LoadEnd,
         Request::Drop { table: name("t"), tenant: None },
         Request::Drop { table: name("t"), tenant: Some(TenantName::default()) },
+        Request::AlterTable {
+            table: name("t"),
+            changes: vec![
+                TableChange::Rename(name("u")),
+                TableChange::RenameColumn { from: "a".into(), to: "b".into() },
+                TableChange::AddColumn(schema().fields()[0].clone()),
+                TableChange::DropColumn("c".into()),
+            ],
+        },
         Request::Statistics { table: name("t"), columns: None },
         Request::Statistics { table: name("t"), columns: Some(vec![0, 7, limits::COLUMNS_MAX as u32 - 1]) },
         Request::Status,

@@ -14,7 +14,7 @@ use datafusion::prelude::SessionContext;
 use farpool_model::{
     AggregateFunction, Answer, ArithmeticOp, ColumnStates, ColumnStatistics, CompareOp, Error, Expr, Literal,
     LoadMode, OperatorAnswer, Output, Prepared, Program, QueryInfo, Receipt, Result, Spread, Status,
-    TableInfo, TableName, TableStatistics, TenantName, Value, Version, Weakened, schema, weaken,
+    TableChange, TableInfo, TableName, TableStatistics, TenantName, Value, Version, Weakened, schema, weaken,
 };
 use farpool_statistics::Profile;
 use farpool_transfer::{BatchStream, Execution, Handle, Pool, ReceiptHandle};
@@ -277,6 +277,10 @@ impl Pool for Fake {
             tables.insert(name.clone(), (version, schema, batches));
         }
         self.info(name)
+    }
+
+    async fn alter_table(&self, _name: &TableName, _changes: &[TableChange]) -> Result<TableInfo> {
+        Err(Error::invalid("a fake's tables stay as they are"))
     }
 
     async fn drop_table(&self, name: &TableName) -> Result<()> {

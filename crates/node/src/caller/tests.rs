@@ -5,6 +5,7 @@ use crate::clock::SystemClock;
 use crate::rights::{Reach, VERBS};
 use crate::{Access, NodeConfig};
 use arrow_array::{ArrayRef, Int64Array, RecordBatch};
+use arrow_schema::{DataType, Field};
 use farpool_model::{Aggregate, AggregateFunction, ErrorKind, Output};
 
 /// Does what a verb stands for with the table `name`; what of others was seen or done.
@@ -35,6 +36,10 @@ fn exercise(verb: Verb, caller: &Caller, name: &TableName) -> Result<()> {
         }
         Verb::Load => load(caller, name, LoadMode::Append),
         Verb::LoadOutcome => caller.load_outcome(LoadId(1), |_, _| {}),
+        Verb::Alter => {
+            let field = Arc::new(Field::new("note", DataType::Utf8View, true));
+            caller.alter_table(name, &[TableChange::AddColumn(field)]).map(drop)
+        }
         Verb::Drop => caller.drop_table(name),
         Verb::Status => caller.status().map(|status| {
             let others = status.tenants.iter().any(|t| t.tenant != caller.tenant().as_str());
@@ -76,7 +81,7 @@ fn count(name: &TableName) -> Program {
         function: AggregateFunction::Count,
         arguments: Vec::new(),
         filter: None,
-        data_type: arrow_schema::DataType::Int64,
+        data_type: DataType::Int64,
     };
     let output = Output::Aggregate { keys: Vec::new(), aggregates: vec![count] };
     Program { table: name.clone(), version: None, filter: None, output, order: Vec::new(), limit: None }

@@ -106,11 +106,22 @@ impl Looked {
 /// Whether a message of this kind asks for something by itself.
 fn is_request(kind: FrameKind) -> bool {
     use FrameKind::{
-        CancelQuery, Drop, Execute, LoadOutcome, Prepare, Queries, Statistics, Status, Table, Tables,
+        AlterTable, CancelQuery, Drop, Execute, LoadOutcome, Prepare, Queries, Statistics, Status, Table,
+        Tables,
     };
     matches!(
         kind,
-        Prepare | Execute | Tables | Table | Drop | Statistics | Status | Queries | CancelQuery | LoadOutcome
+        Prepare
+            | Execute
+            | Tables
+            | Table
+            | Drop
+            | Statistics
+            | Status
+            | Queries
+            | CancelQuery
+            | LoadOutcome
+            | AlterTable
     )
 }
 
@@ -165,6 +176,7 @@ fn carry_out(
             let columns: Vec<usize> = columns.into_iter().map(|column| column as usize).collect();
             Response::Statistics(Box::new(caller.known_statistics(&table, &columns)?))
         }
+        Request::AlterTable { table, changes } => Response::Table(caller.alter_table(&table, &changes)?),
         Request::Drop { table, tenant } => {
             match tenant {
                 None => caller.drop_table(&table)?,

@@ -6,6 +6,7 @@
 //! Invariant: version numbers only grow over the life of a catalog, over all tables, so that a version
 //! names one state of one table for ever.
 
+mod alter;
 mod append;
 mod background;
 mod claims;

@@ -1,5 +1,6 @@
 //! Loads and versions, and that memory comes back whatever happens.
 
+mod alters;
 mod appends;
 mod claims;
 mod lacking;

@@ -102,6 +102,7 @@ impl Conversation {
             (Stage::Asked, Tables) => kind == TableList,
             (Stage::Asked, Table) => matches!(kind, TableInfo | Unchanged),
             (Stage::Asked, Drop) => kind == Dropped,
+            (Stage::Asked, AlterTable) => kind == TableInfo,
             (Stage::Asked, Statistics) => kind == TableStatistics,
             (Stage::Asked, Status) => kind == StatusInfo,
             (Stage::Asked, Queries) => kind == QueryList,
@@ -160,11 +161,12 @@ mod tests {
     #[test]
     fn each_request_has_its_answers_in_order() {
         use FrameKind::*;
-        let one_answer: [(FrameKind, &[FrameKind]); 9] = [
+        let one_answer: [(FrameKind, &[FrameKind]); 10] = [
             (Prepare, &[Prepared, Error]),
             (Tables, &[TableList, Error]),
             (Table, &[TableInfo, Error, Unchanged]),
             (Drop, &[Dropped, Error]),
+            (AlterTable, &[TableInfo, Error]),
             (Statistics, &[Error, TableStatistics]),
             (Status, &[StatusInfo, Error]),
             (Queries, &[Error, QueryList]),

@@ -25,7 +25,8 @@ use connector::Tcp;
 use dial::Dialer;
 use farpool_model::{
     Error, ErrorKind, Expr, LoadMode, Output, Prepared, Program, QueryInfo, Result, ResultForm,
-    SchemaFingerprint, Status, TableInfo, TableName, TableStatistics, TenantName, limits, schema,
+    SchemaFingerprint, Status, TableChange, TableInfo, TableName, TableStatistics, TenantName, limits,
+    schema,
 };
 use farpool_wire::{ClientTls, Request, Response, substrait};
 use load::{LoadIds, Task};
@@ -150,6 +151,12 @@ impl RemotePool {
             Response::Tables(tables) => Ok(tables),
             other => Err(query::unexpected(other.kind())),
         }
+    }
+
+    /// Forgets what was known of a table.
+    fn forget(&self, name: &TableName) {
+        self.schemas.lock().remove(name);
+        self.described.lock().remove(name);
     }
 
     /// Drops a table of a tenant, or the client's own.
@@ -413,10 +420,21 @@ impl Pool for RemotePool {
         Ok(table)
     }
 
+    async fn alter_table(&self, name: &TableName, changes: &[TableChange]) -> Result<TableInfo> {
+        let request = Request::AlterTable { table: name.clone(), changes: changes.to_vec() };
+        match self.ask(&request, "it altered a table").await? {
+            Response::Table(table) => {
+                self.forget(name);
+                self.learn(&table);
+                Ok(table)
+            }
+            other => Err(query::unexpected(other.kind())),
+        }
+    }
+
     async fn drop_table(&self, name: &TableName) -> Result<()> {
         self.drop_of(None, name).await?;
-        self.schemas.lock().remove(name);
-        self.described.lock().remove(name);
+        self.forget(name);
         Ok(())
     }
 

@@ -1,0 +1,132 @@
+//! Changes of what a table is called and of its columns, while its rows stay where they are: ALTER TABLE of SQL.
+
+use crate::schema::canonical_schema;
+use crate::{Error, Result, TableName, limits};
+use arrow_schema::{Field, FieldRef, Schema, SchemaRef};
+use std::sync::Arc;
+
+/// One of the changes of a table. They are made in their order, all of them or none.
+#[derive(Clone, Debug, PartialEq)]
+pub enum TableChange {
+    /// The table is called so from now on.
+    Rename(TableName),
+    /// A column is called otherwise.
+    RenameColumn {
+        /// Its name so far.
+        from: String,
+        /// Its name from now on.
+        to: String,
+    },
+    /// A column of NULLs comes behind the others.
+    AddColumn(FieldRef),
+    /// A column goes.
+    DropColumn(String),
+}
+
+/// What a table becomes.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Altered {
+    /// Its new name, if it gets one.
+    pub name: Option<TableName>,
+    /// Its new columns; canonical.
+    pub schema: SchemaRef,
+    /// For each of them which one of the old columns it is; `None` for one of NULLs.
+    pub columns: Vec<Option<usize>>,
+}
+
+/// What a table with `schema` becomes by `changes`.
+///
+/// # Errors
+/// `NotFound` for a column that is not there; `Invalid` where two columns would have the same name, none would be left,
+/// or a column that is added may not be NULL; `OverLimit` for too many changes or columns.
+pub fn alter(schema: &Schema, changes: &[TableChange]) -> Result<Altered> {
+    if changes.len() > limits::COLUMNS_MAX {
+        let most = limits::COLUMNS_MAX;
+        return Err(Error::over_limit(format!("a table may be altered in {most} ways at once")));
+    }
+    let mut name = None;
+    let mut columns: Vec<(FieldRef, Option<usize>)> =
+        schema.fields().iter().enumerate().map(|(column, field)| (field.clone(), Some(column))).collect();
+    for change in changes {
+        match change {
+            TableChange::Rename(to) => name = Some(to.clone()),
+            TableChange::RenameColumn { from, to } => {
+                let place = find(&columns, from)?;
+                let field: Field = columns[place].0.as_ref().clone();
+                columns[place].0 = Arc::new(field.with_name(to));
+            }
+            TableChange::AddColumn(field) if !field.is_nullable() => {
+                let message = format!("column {:?} would be NULL where it may not be", field.name());
+                return Err(Error::invalid(message).advise("add it without NOT NULL"));
+            }
+            TableChange::AddColumn(field) => columns.push((field.clone(), None)),
+            TableChange::DropColumn(column) => drop(columns.remove(find(&columns, column)?)),
+        }
+        // Each change is of a table as there may be one: what is wrong is told by the first that is.
+        canonical_schema(&Schema::new(fields(&columns)))?;
+    }
+    let schema = canonical_schema(&Schema::new(fields(&columns)))?;
+    Ok(Altered { name, schema, columns: columns.into_iter().map(|(_, old)| old).collect() })
+}
+
+fn fields(columns: &[(FieldRef, Option<usize>)]) -> Vec<FieldRef> {
+    columns.iter().map(|(field, _)| field.clone()).collect()
+}
+
+fn find(columns: &[(FieldRef, Option<usize>)], name: &str) -> Result<usize> {
+    columns.iter().position(|(field, _)| field.name() == name).ok_or_else(|| {
+        let names: Vec<&str> = columns.iter().map(|(field, _)| field.name().as_str()).take(20).collect();
+        let error = Error::not_found(format!("there is no column {name:?}"));
+        error.advise(format!("its columns are {}", names.join(", ")))
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::ErrorKind;
+    use arrow_schema::DataType;
+
+    fn columns(names: &[&str]) -> Schema {
+        let field = |name: &&str| Field::new(*name, DataType::Int64, true);
+        Schema::new(names.iter().map(field).collect::<Vec<_>>())
+    }
+
+    fn rename(from: &str, to: &str) -> TableChange {
+        TableChange::RenameColumn { from: from.into(), to: to.into() }
+    }
+
+    fn add(name: &str, is_nullable: bool) -> TableChange {
+        TableChange::AddColumn(Arc::new(Field::new(name, DataType::Utf8, is_nullable)))
+    }
+
+    #[test]
+    fn changes_are_made_one_after_the_other() {
+        let swap = [rename("a", "x"), rename("b", "a"), rename("x", "b")];
+        let altered = alter(&columns(&["a", "b"]), &swap).unwrap();
+        assert_eq!((&*altered.schema, altered.columns), (&columns(&["b", "a"]), vec![Some(0), Some(1)]));
+        let anew = [TableChange::DropColumn("a".into()), add("a", true)];
+        let altered = alter(&columns(&["a", "b"]), &anew).unwrap();
+        assert_eq!(altered.columns, [Some(1), None]);
+        assert_eq!(altered.schema.field(1), &Field::new("a", DataType::Utf8View, true), "canonical");
+        let to = TableName::new("u").unwrap();
+        assert_eq!(alter(&columns(&["a"]), &[TableChange::Rename(to.clone())]).unwrap().name, Some(to));
+    }
+
+    #[test]
+    fn a_table_that_cannot_be_is_refused() {
+        let drop_a = TableChange::DropColumn("a".into());
+        for (change, kind) in [
+            (rename("c", "d"), ErrorKind::NotFound),
+            (rename("a", "b"), ErrorKind::Invalid),
+            (add("b", true), ErrorKind::Invalid),
+            (add("c", false), ErrorKind::Invalid),
+            (TableChange::DropColumn("A".into()), ErrorKind::NotFound),
+        ] {
+            assert_eq!(alter(&columns(&["a", "b"]), &[change]).unwrap_err().kind, kind);
+        }
+        assert_eq!(alter(&columns(&["a"]), &[drop_a, add("b", true)]).unwrap_err().kind, ErrorKind::Invalid);
+        let many = vec![rename("a", "a"); limits::COLUMNS_MAX + 1];
+        assert_eq!(alter(&columns(&["a"]), &many).unwrap_err().kind, ErrorKind::OverLimit);
+    }
+}
