@@ -13,19 +13,38 @@ use parking_lot::Mutex;
 use std::fmt;
 use std::sync::Arc;
 
+/// The part of the budget that operators which can write to files leave to those which cannot: the merge of what a sort
+/// has written must be able to hold a batch of each file.
+const PART_FOR_OTHERS: usize = 4;
+
 /// DataFusion's view of a budget. Operators that can write to files have equal parts of what the others leave, as
 /// DataFusion deals it out; the budget may refuse sooner, because the pool works from it too.
+///
+/// What is on its way from some threads to others is not counted. Were it refused, it would be written to files, whose
+/// readers may wait for ever (DataFusion before its fix of issue 24883); were it counted, merges would find no room that
+/// sorts cannot make. It is little, unless one thread falls far behind the others. Its part is left free all the same.
 #[derive(Debug)]
 pub(crate) struct EngineMemory {
     dealt: FairSpillPool,
     reserved: Mutex<Reservation>,
+    /// Bytes that operators which can write to files may bring the dealt ones to.
+    spillable_max: usize,
+}
+
+/// Whether it holds what is on its way from some threads to others.
+fn is_on_its_way(consumer: &MemoryConsumer) -> bool {
+    consumer.can_spill() && consumer.name().starts_with("RepartitionExec[")
 }
 
 impl EngineMemory {
     /// The view of `work`.
     pub fn new(work: &Arc<WorkMemory>) -> Self {
         let account = work.account(&TenantName::default());
-        EngineMemory { dealt: FairSpillPool::new(work.limit()), reserved: Mutex::new(account.empty()) }
+        EngineMemory {
+            dealt: FairSpillPool::new(work.limit()),
+            reserved: Mutex::new(account.empty()),
+            spillable_max: work.limit() - work.limit() / PART_FOR_OTHERS,
+        }
     }
 }
 
@@ -49,6 +68,9 @@ impl MemoryPool for EngineMemory {
     }
 
     fn grow(&self, reservation: &MemoryReservation, additional: usize) {
+        if is_on_its_way(reservation.consumer()) {
+            return;
+        }
         self.dealt.grow(reservation, additional);
         let mut reserved = self.reserved.lock();
         let bytes = reserved.bytes() + additional;
@@ -56,12 +78,23 @@ impl MemoryPool for EngineMemory {
     }
 
     fn shrink(&self, reservation: &MemoryReservation, shrink: usize) {
+        if is_on_its_way(reservation.consumer()) {
+            return;
+        }
         self.dealt.shrink(reservation, shrink);
         let given_back = self.reserved.lock().split(shrink);
         drop(given_back);
     }
 
     fn try_grow(&self, reservation: &MemoryReservation, additional: usize) -> Result<(), DataFusionError> {
+        let consumer = reservation.consumer();
+        if is_on_its_way(consumer) {
+            return Ok(());
+        }
+        if consumer.can_spill() && self.dealt.reserved() + additional > self.spillable_max {
+            let message = format!("{} has had its part of the memory for work", consumer.name());
+            return Err(DataFusionError::ResourcesExhausted(message));
+        }
         self.dealt.try_grow(reservation, additional)?;
         let grown = self.reserved.lock().try_grow(additional);
         grown.map_err(|error| {
@@ -102,6 +135,17 @@ mod tests {
         join.shrink(1 << 20);
         assert_eq!(work.usage().bytes_used, 31 << 20);
         drop(join);
+        assert_eq!(work.usage().bytes_used, 0);
+        // What can be written to files leaves room for what cannot, and what is on its way is not written.
+        let sort = MemoryConsumer::new("sort").with_can_spill(true).register(&memory);
+        sort.try_grow(48 << 20).unwrap();
+        assert!(sort.try_grow(1).is_err());
+        let merge = MemoryConsumer::new("merge").register(&memory);
+        merge.try_grow(16 << 20).unwrap();
+        let on_its_way = MemoryConsumer::new("RepartitionExec[0]").with_can_spill(true).register(&memory);
+        on_its_way.try_grow(1 << 20).unwrap();
+        assert_eq!((work.usage().bytes_used, memory.reserved()), (64 << 20, 64 << 20));
+        drop((sort, merge, on_its_way));
         assert_eq!(work.usage().bytes_used, 0);
         // DataFusion may take what it must have.
         let must = MemoryConsumer::new("must").register(&memory);
