@@ -1,7 +1,7 @@
 //! Changes of what a table is called and of its columns, while its rows stay where they are: ALTER TABLE of SQL.
 
 use crate::schema::canonical_schema;
-use crate::{Error, Result, TableName, limits};
+use crate::{Error, Result, TableName, brief, limits};
 use arrow_schema::{Field, FieldRef, Schema, SchemaRef};
 use std::sync::Arc;
 
@@ -52,6 +52,9 @@ pub fn alter(schema: &Schema, changes: &[TableChange]) -> Result<Altered> {
             TableChange::Rename(to) => name = Some(to.clone()),
             TableChange::RenameColumn { from, to } => {
                 let place = find(&columns, from)?;
+                if from != to {
+                    check_free(&columns, to)?;
+                }
                 let field: Field = columns[place].0.as_ref().clone();
                 columns[place].0 = Arc::new(field.with_name(to));
             }
@@ -59,18 +62,26 @@ pub fn alter(schema: &Schema, changes: &[TableChange]) -> Result<Altered> {
                 let message = format!("column {:?} would be NULL where it may not be", field.name());
                 return Err(Error::invalid(message).advise("add it without NOT NULL"));
             }
-            TableChange::AddColumn(field) => columns.push((field.clone(), None)),
+            TableChange::AddColumn(field) => {
+                check_free(&columns, field.name())?;
+                columns.push((field.clone(), None));
+            }
             TableChange::DropColumn(column) => drop(columns.remove(find(&columns, column)?)),
         }
-        // Each change is of a table as there may be one: what is wrong is told by the first that is.
-        canonical_schema(&Schema::new(fields(&columns)))?;
     }
-    let schema = canonical_schema(&Schema::new(fields(&columns)))?;
+    // Once, not after each change: a request of many, to a table of many columns, would take seconds.
+    let fields: Vec<FieldRef> = columns.iter().map(|(field, _)| field.clone()).collect();
+    let schema = canonical_schema(&Schema::new(fields))?;
     Ok(Altered { name, schema, columns: columns.into_iter().map(|(_, old)| old).collect() })
 }
 
-fn fields(columns: &[(FieldRef, Option<usize>)]) -> Vec<FieldRef> {
-    columns.iter().map(|(field, _)| field.clone()).collect()
+/// Names tell columns apart after each change, for the next one names them.
+fn check_free(columns: &[(FieldRef, Option<usize>)], name: &str) -> Result<()> {
+    match columns.iter().any(|(field, _)| field.name() == name) {
+        true => Err(Error::invalid(format!("two columns would be named {:?}", brief(name)))
+            .advise("choose another name")),
+        false => Ok(()),
+    }
 }
 
 fn find(columns: &[(FieldRef, Option<usize>)], name: &str) -> Result<usize> {
@@ -125,7 +136,12 @@ mod tests {
         ] {
             assert_eq!(alter(&columns(&["a", "b"]), &[change]).unwrap_err().kind, kind);
         }
-        assert_eq!(alter(&columns(&["a"]), &[drop_a, add("b", true)]).unwrap_err().kind, ErrorKind::Invalid);
+        assert_eq!(
+            alter(&columns(&["a"]), std::slice::from_ref(&drop_a)).unwrap_err().kind,
+            ErrorKind::Invalid,
+            "no column"
+        );
+        assert_eq!(alter(&columns(&["a"]), &[drop_a, add("b", true)]).unwrap().columns, [None]);
         let many = vec![rename("a", "a"); limits::COLUMNS_MAX + 1];
         assert_eq!(alter(&columns(&["a"]), &many).unwrap_err().kind, ErrorKind::OverLimit);
     }

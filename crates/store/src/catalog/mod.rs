@@ -202,8 +202,8 @@ impl Catalog {
     /// be refused early.
     ///
     /// # Errors
-    /// `Exists` to create a table that there is, or that another load is about to create; `NotFound` to append to one that there is not, or to replace a version
-    /// of it, and `Stale` if it has another; `Invalid`
+    /// `Exists` to create a table that there is, or that another load is about to create; `NotFound` to append to one
+    /// that there is not, or to replace a version of it, and `Stale` if it has another; `Invalid`
     /// when a column's type is not held, or for an append to a table with other columns; `OverLimit` when
     /// the tenant has too many tables.
     pub fn begin_load(
