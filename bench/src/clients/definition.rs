@@ -16,6 +16,9 @@ pub struct Definition {
     pub small: Small,
     pub shares: Vec<Shares>,
     pub floods: Vec<Flood>,
+    pub growing: Growing,
+    pub inserts: Inserts,
+    pub appends: Appends,
 }
 
 /// What `--quick` changes.
@@ -25,6 +28,9 @@ pub struct Quick {
     rows: u64,
     window_s: f64,
     small_queries: usize,
+    insert_s: f64,
+    appended_rows: u64,
+    scan_runs: usize,
 }
 
 /// The client of small queries, and its table.
@@ -64,11 +70,65 @@ pub struct Flood {
     pub at_most: f64,
 }
 
+/// A table that grows by single rows, and the memory that it may take.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Growing {
+    pub times: f64,
+    pub plus_mib: u64,
+    pub table: TableDefinition,
+}
+
+/// Rows inserted on a schedule.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Inserts {
+    pub connections: usize,
+    pub per_second: u64,
+    pub seconds: f64,
+    pub sql: String,
+}
+
+/// Rows appended as fast as the node takes them, and what is run over them afterwards.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Appends {
+    pub connections: usize,
+    pub rows: u64,
+    pub runs: usize,
+    pub at_most: f64,
+    pub scans: Vec<Scan>,
+}
+
+/// A statement that is timed over both tables.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Scan {
+    pub name: String,
+    pub sql: String,
+}
+
 impl Definition {
     /// What `--quick` runs.
     pub fn shrink_to_quick(&mut self) {
-        let Quick { rows, window_s, small_queries } = self.quick;
+        let Quick { rows, window_s, small_queries, insert_s, appended_rows, scan_runs } = self.quick;
         (self.rows, self.window_s, self.small_queries) = (rows, window_s, small_queries);
+        self.inserts.seconds = insert_s;
+        (self.appends.rows, self.appends.runs) = (appended_rows, scan_runs);
+    }
+}
+
+impl Growing {
+    /// The most bytes of the pool that it may take if a load of the same rows takes `loaded`.
+    pub fn bytes_at_most(&self, loaded: u64) -> u64 {
+        (loaded as f64 * self.times) as u64 + (self.plus_mib << 20)
+    }
+}
+
+impl Inserts {
+    /// Rows that are inserted.
+    pub fn rows(&self) -> u64 {
+        (self.per_second as f64 * self.seconds) as u64
     }
 }
 
@@ -97,5 +157,9 @@ mod tests {
             assert!(shares.sql.contains(&definition.table.name));
         }
         assert!(definition.small.sql.contains(&definition.small.table));
+        let growing = &definition.growing;
+        let scans = definition.appends.scans.iter().map(|scan| &scan.sql);
+        assert!(scans.chain([&definition.inserts.sql]).all(|sql| sql.contains(&growing.table.name)));
+        assert_eq!(growing.bytes_at_most(1 << 20), 18 << 20);
     }
 }

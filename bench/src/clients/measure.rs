@@ -1,24 +1,22 @@
 //! Clients over loopback TCP that run their queries again and again, and what each got.
 
+use super::Part;
+use super::appends::{self, AppendsResult};
 use super::definition::{Definition, Flood, Shares, Small};
-use crate::answers::{self, Answer};
+use super::inserts::{self, InsertsResult};
+use super::served::{Served, answer, ask};
+use crate::answers::Answer;
 use crate::limits::{self, Limits};
 use crate::machine::{self, Machine};
-use crate::{node, stats, suite, tables, text};
-use anyhow::{Context, Result, bail};
-use farpool::model::TenantName;
-use farpool::node::{Access, Node, NodeConfig, Right, TenantLimits};
-use farpool::{EmbeddedPool, LoadMode, Pool, Receipt, Session, SessionOptions, TableName};
+use crate::{stats, suite, text};
+use anyhow::{Context, Result};
+use farpool::{Receipt, Session};
 use futures::future::try_join_all;
-use futures::stream;
 use serde::Serialize;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 use tokio::task::JoinHandle;
-
-/// Memory of the node: the tables, of which each tenant has one.
-const MEMORY_BYTES: usize = 8 << 30;
 
 /// A run of the suite.
 #[derive(Clone, Debug, Serialize)]
@@ -31,6 +29,8 @@ pub struct Results {
     pub threads: usize,
     pub shares: Vec<SharesResult>,
     pub small: Vec<SmallResult>,
+    pub inserts: Option<InsertsResult>,
+    pub appends: Option<AppendsResult>,
 }
 
 /// How the node was shared.
@@ -67,22 +67,29 @@ impl SharesResult {
     }
 }
 
-/// A node and how to reach it.
-struct Served {
-    node: Arc<Node>,
-    url: String,
-}
-
-/// Runs the whole suite.
-pub fn run(definition: &Definition) -> Result<Results> {
+/// Runs these parts of the suite.
+pub fn run(definition: &Definition, parts: &[Part]) -> Result<Results> {
     let limits = limits::measure()?;
     let runtime = suite::runtime(definition.threads)?;
-    let mut shares = Vec::new();
-    for case in &definition.shares {
-        text::progress(&format!("{} ", case.name));
-        shares.push(runtime.block_on(share(definition, case)).with_context(|| case.name.clone())?);
+    let (mut shares, mut small_queries, mut inserts, mut appends) = (Vec::new(), Vec::new(), None, None);
+    for part in parts {
+        match part {
+            Part::Shares => {
+                for case in &definition.shares {
+                    text::progress(&format!("{} ", case.name));
+                    let result = runtime.block_on(share(definition, case));
+                    shares.push(result.with_context(|| case.name.clone())?);
+                }
+            }
+            Part::Floods => small_queries = runtime.block_on(small(definition)).context("floods")?,
+            Part::Inserts => {
+                inserts = Some(runtime.block_on(inserts::measure(definition)).context("inserts")?);
+            }
+            Part::Appends => {
+                appends = Some(runtime.block_on(appends::measure(definition)).context("appends")?);
+            }
+        }
     }
-    let small = runtime.block_on(small(definition))?;
     text::progress("");
     Ok(Results {
         suite: "clients".to_string(),
@@ -92,46 +99,10 @@ pub fn run(definition: &Definition) -> Result<Results> {
         rows: definition.rows,
         threads: definition.threads,
         shares,
-        small,
+        small: small_queries,
+        inserts,
+        appends,
     })
-}
-
-impl Served {
-    /// A node for tenants with these weights: `t0`, `t1`, …, whose tokens are their names.
-    fn start(threads: usize, weights: &[u32]) -> Result<Self> {
-        let names: Vec<String> = (0..weights.len()).map(|i| format!("t{i}")).collect();
-        let mut access = Access::of_nobody();
-        for (name, weight) in names.iter().zip(weights) {
-            let (tenant, limits) =
-                (TenantName::new(name)?, TenantLimits { weight: *weight, ..Default::default() });
-            access = access.with_token(name, tenant.clone(), Right::Write).with_limits(tenant, limits);
-        }
-        let config =
-            NodeConfig { memory_bytes: MEMORY_BYTES, workers: threads, access, ..NodeConfig::default() };
-        let node = Node::start(config)?;
-        let address = node::serve(node.clone(), threads)?;
-        Ok(Served { node, url: format!("farpool://{address}") })
-    }
-
-    /// Loads a table for a tenant.
-    async fn load(&self, tenant: usize, table: &str, definition: &Definition, rows: u64) -> Result<()> {
-        let pool = EmbeddedPool::over(self.node.clone(), TenantName::new(format!("t{tenant}"))?);
-        let batches: Vec<_> = tables::batches(&definition.table.columns(), rows).collect::<Result<_>>()?;
-        let schema = batches.first().context("a table needs rows")?.schema();
-        let name = TableName::new(table)?;
-        let batches = Box::pin(stream::iter(batches.into_iter().map(Ok)));
-        pool.load(&name, LoadMode::Replace, schema, Some(rows), batches).await?;
-        suite::await_profile(&*pool, &name).await
-    }
-
-    /// A client of a tenant, with a connection of its own.
-    async fn client(&self, tenant: usize, pushdown: bool) -> Result<Arc<Session>> {
-        let options = SessionOptions { pushdown, target_partitions: Some(1), ..SessionOptions::default() };
-        let session = Session::new(options);
-        let pool = farpool::connect(&self.url, Some(&format!("t{tenant}"))).await?;
-        session.register_pool("farpool", pool).await?;
-        Ok(Arc::new(session))
-    }
 }
 
 /// Clients that run a query until they are told to stop; what each run cost.
@@ -168,7 +139,7 @@ async fn share(definition: &Definition, case: &Shares) -> Result<SharesResult> {
     let served = Served::start(definition.threads, &weights)?;
     let mut clients = Vec::new();
     for (index, tenant) in case.tenants.iter().enumerate() {
-        served.load(index, &definition.table.name, definition, definition.rows).await?;
+        served.load(index, &definition.table.name, &definition.table, definition.rows).await?;
         for _ in 0..tenant.clients {
             clients.push(served.client(index, true).await?);
         }
@@ -193,8 +164,8 @@ async fn share(definition: &Definition, case: &Shares) -> Result<SharesResult> {
 async fn small(definition: &Definition) -> Result<Vec<SmallResult>> {
     let served = Served::start(definition.threads, &[1, 1])?;
     let Small { table, rows, sql } = &definition.small;
-    served.load(0, table, definition, (*rows).min(definition.rows)).await?;
-    served.load(1, &definition.table.name, definition, definition.rows).await?;
+    served.load(0, table, &definition.table, (*rows).min(definition.rows)).await?;
+    served.load(1, &definition.table.name, &definition.table, definition.rows).await?;
     let client = served.client(0, true).await?;
     let expected = answer(&*served.client(0, false).await?, sql).await?;
     let queries = definition.small_queries;
@@ -243,23 +214,4 @@ async fn time(client: &Session, sql: &str, expected: &Answer, queries: usize) ->
         times.waited_ms.push(receipt.waited_ns as f64 / 1e6);
     }
     Ok(times)
-}
-
-/// Runs a query and checks its answer.
-async fn ask(client: &Session, sql: &str, expected: &Answer) -> Result<Receipt> {
-    let query = client.sql(sql).await?;
-    let batches = query.collect().await?;
-    let columns = query.schema().fields().iter().map(|field| field.name().clone()).collect();
-    let actual = Answer::from_batches(columns, &batches).map_err(anyhow::Error::msg)?;
-    match answers::difference(expected, &actual) {
-        Some(difference) => bail!("the answer differs from the one without push-down: {difference}"),
-        None => Ok(query.receipt()),
-    }
-}
-
-async fn answer(client: &Session, sql: &str) -> Result<Answer> {
-    let query = client.sql(sql).await?;
-    let batches = query.collect().await?;
-    let columns = query.schema().fields().iter().map(|field| field.name().clone()).collect();
-    Answer::from_batches(columns, &batches).map_err(anyhow::Error::msg)
 }

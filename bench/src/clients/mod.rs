@@ -1,12 +1,18 @@
 //! The suite `clients`: what clients of one node do to one another. How CPU time is shared among tenants and
-//! connections that always want more, and what floods do to a client of small queries.
+//! connections that always want more, what floods do to a client of small queries, and what writers and readers of
+//! growing tables do to one another.
 
+mod appends;
 mod definition;
+mod growing;
+mod inserts;
 mod measure;
 mod report;
+mod served;
 
 use crate::{places, suite};
 use anyhow::Result;
+use clap::ValueEnum;
 use definition::Definition;
 
 /// What can be chosen.
@@ -14,6 +20,22 @@ use definition::Definition;
 pub struct Options {
     #[command(flatten)]
     common: suite::Options,
+    /// Only these parts.
+    #[arg(long, value_delimiter = ',', value_enum)]
+    parts: Option<Vec<Part>>,
+}
+
+/// A part of the suite.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum Part {
+    /// How CPU time is shared.
+    Shares,
+    /// Small queries beside floods.
+    Floods,
+    /// Rows inserted one by one beside queries.
+    Inserts,
+    /// Scans after rows were appended one by one.
+    Appends,
 }
 
 /// Runs the suite and prints its report.
@@ -22,6 +44,7 @@ pub fn run(options: &Options) -> Result<()> {
     if options.common.quick {
         definition.shrink_to_quick();
     }
-    let results = measure::run(&definition)?;
+    let parts = options.parts.as_deref().unwrap_or(Part::value_variants());
+    let results = measure::run(&definition, parts)?;
     options.common.report(&results.date, "clients", &results, &report::text(&results))
 }

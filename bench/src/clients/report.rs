@@ -1,12 +1,42 @@
 //! Results as tables for a person.
 
+use super::appends::{AppendsResult, ScanResult};
+use super::growing::Memory;
+use super::inserts::{InsertResult, InsertsResult, Latency, QueriesResult};
 use super::measure::{Results, SharesResult, SmallResult};
 use crate::text;
 
 /// The whole report.
 pub fn text(results: &Results) -> String {
-    let shares_header = ["clients", "programs", "shares expected", "shares measured", "off by", "goal", ""];
-    let small_header = [
+    let head = format!(
+        "clients · {} rows · {} · {} worker threads · farpool over loopback TCP, clients in the same process\n{}\n{}",
+        text::rows(results.rows),
+        results.date,
+        results.threads,
+        text::machine(&results.machine),
+        text::limits(&results.limits),
+    );
+    let parts = [
+        (!results.shares.is_empty()).then(|| shares(&results.shares)),
+        (!results.small.is_empty()).then(|| small(&results.small)),
+        results.inserts.as_ref().map(inserts),
+        results.appends.as_ref().map(appends),
+    ];
+    let parts = [head].into_iter().chain(parts.into_iter().flatten());
+    parts.collect::<Vec<_>>().join("\n\n") + "\n"
+}
+
+fn shares(results: &[SharesResult]) -> String {
+    let header = ["clients", "programs", "shares expected", "shares measured", "off by", "goal", ""];
+    format!(
+        "Shares are of the CPU time of the programs that ran to their end; waited is the time in which a worker could\n\
+         have gone on with a query and none had time.\n\n{}",
+        text::table(header.map(String::from).to_vec(), results.iter().map(shares_row).collect())
+    )
+}
+
+fn small(results: &[SmallResult]) -> String {
+    let header = [
         "small queries beside",
         "queries",
         "p50 ms",
@@ -17,23 +47,102 @@ pub fn text(results: &Results) -> String {
         "goal",
         "",
     ];
-    let alone = results.small.first();
-    let small = results.small.iter().map(|result| small_row(result, alone)).collect();
+    let alone = results.first();
+    let rows = results.iter().map(|result| small_row(result, alone)).collect();
+    text::table(header.map(String::from).to_vec(), rows)
+}
+
+fn inserts(results: &InsertsResult) -> String {
+    let InsertsResult { connections, per_second, inserts, queries } = results;
+    let header = ["inserts", "rows", "a second", "goal", "", "p50 ms", "p99 ms", "most ms"];
+    let insert = |result: &InsertResult| {
+        let reached = result.inserts as f64 / result.elapsed_s;
+        let rate = [format!("{reached:.0}"), per_second.to_string(), met(result.is_rate_reached)];
+        [vec![beside(&result.beside), result.inserts.to_string()], rate.to_vec(), latency(&result.latency)]
+            .concat()
+    };
+    let queries_header =
+        ["queries over", "alone", "p50 ms", "p99 ms", "most ms", "beside", "p50 ms", "p99 ms", "most ms"];
+    let counted = |of: &Latency| [vec![of.count.to_string()], latency(of)].concat();
+    let query = |result: &QueriesResult| {
+        [vec![result.over.clone()], counted(&result.alone), counted(&result.beside)].concat()
+    };
+    let memories = inserts.iter().map(|result| (beside(&result.beside), &result.memory));
     format!(
-        "clients · {} rows · {} · {} worker threads · farpool over loopback TCP, clients in the same process\n{}\n{}\n\n\
-         Shares are of the CPU time of the programs that ran to their end; waited is the time in which a worker could\n\
-         have gone on with a query and none had time.\n\n{}\n\n{}\n",
-        text::rows(results.rows),
-        results.date,
-        results.threads,
-        text::machine(&results.machine),
-        text::limits(&results.limits),
-        text::table(
-            shares_header.map(String::from).to_vec(),
-            results.shares.iter().map(shares_row).collect()
-        ),
-        text::table(small_header.map(String::from).to_vec(), small)
+        "INSERT statements of one row, {per_second} a second due on {connections} connections; a latency counts from \
+         when its statement was due.\n\n{}\n\n{}\n\n{}",
+        text::table(header.map(String::from).to_vec(), inserts.iter().map(insert).collect()),
+        text::table(queries_header.map(String::from).to_vec(), queries.iter().map(query).collect()),
+        memory(memories.collect())
     )
+}
+
+fn appends(result: &AppendsResult) -> String {
+    let AppendsResult { connections, rows, elapsed_s, memory: held, scans } = result;
+    let header = [
+        "scans",
+        "runs",
+        "appended ms",
+        "loaded ms",
+        "ratio",
+        "goal",
+        "",
+        "node's CPU ms",
+        "loaded",
+        "ratio",
+    ];
+    format!(
+        "{rows} rows appended one by one on {connections} connections, {:.0} a second; then scans in turns with a \
+         table of the same rows loaded at once.\n\n{}\n\n{}",
+        *rows as f64 / elapsed_s,
+        memory(vec![("all appends".to_string(), held)]),
+        text::table(header.map(String::from).to_vec(), scans.iter().map(scan_row).collect())
+    )
+}
+
+fn scan_row(result: &ScanResult) -> Vec<String> {
+    let ScanResult { name, runs, appended, loaded, at_most } = result;
+    let ratio = appended.ms / loaded.ms;
+    vec![
+        name.clone(),
+        runs.to_string(),
+        format!("{:.2}", appended.ms),
+        format!("{:.2}", loaded.ms),
+        format!("{ratio:.2}×"),
+        format!("{at_most:.1}×"),
+        met(ratio <= *at_most),
+        format!("{:.2}", appended.cpu_ms),
+        format!("{:.2}", loaded.cpu_ms),
+        format!("{:.2}×", appended.cpu_ms / loaded.cpu_ms),
+    ]
+}
+
+/// Memory of tables that grew, each after something.
+fn memory(tables: Vec<(String, &Memory)>) -> String {
+    let header =
+        ["memory in MiB after", "at most", "settled", "loaded at once", "goal", "", "settled after s"];
+    let mib = |bytes: u64| format!("{:.0}", bytes as f64 / f64::from(1 << 20));
+    let row = |(name, memory): (String, &Memory)| {
+        let Memory { most_bytes, settled_bytes, loaded_bytes, at_most_bytes, settled_s } = memory;
+        let bytes = [most_bytes, settled_bytes, loaded_bytes, at_most_bytes].map(|bytes| mib(*bytes));
+        [vec![name], bytes.to_vec(), vec![met(memory.is_within()), format!("{settled_s:.2}")]].concat()
+    };
+    text::table(header.map(String::from).to_vec(), tables.into_iter().map(row).collect())
+}
+
+fn beside(what: &str) -> String {
+    match what {
+        "alone" => what.to_string(),
+        _ => format!("beside {what}"),
+    }
+}
+
+fn latency(latency: &Latency) -> Vec<String> {
+    [latency.p50_ms, latency.p99_ms, latency.most_ms].map(|ms| format!("{ms:.2}")).to_vec()
+}
+
+fn met(is_met: bool) -> String {
+    text::met(Some(is_met)).trim().to_string()
 }
 
 fn shares_row(result: &SharesResult) -> Vec<String> {
@@ -48,7 +157,7 @@ fn shares_row(result: &SharesResult) -> Vec<String> {
         percent(&result.measured),
         format!("{:.0} %", result.off_by() * 100.0),
         format!("{:.0} %", result.within * 100.0),
-        text::met(Some(result.off_by() <= result.within)).trim().to_string(),
+        met(result.off_by() <= result.within),
     ]
 }
 
@@ -63,6 +172,6 @@ fn small_row(result: &SmallResult, alone: Option<&SmallResult>) -> Vec<String> {
         format!("{:.3}", result.waited_p99_ms),
         format!("{ratio:.1}×"),
         format!("{:.1}×", result.at_most),
-        text::met(Some(ratio <= result.at_most)).trim().to_string(),
+        met(ratio <= result.at_most),
     ]
 }

@@ -11,7 +11,8 @@ use serde::Deserialize;
 #[serde(deny_unknown_fields)]
 pub struct TableDefinition {
     pub name: String,
-    /// Numbers of rows, the largest last.
+    /// Numbers of rows, the largest last; none where something else decides.
+    #[serde(default)]
     pub sizes: Vec<u64>,
     pub columns: Vec<ColumnDefinition>,
 }

@@ -28,6 +28,8 @@ fn place(table: &PoolTable) -> Place {
 pub(crate) struct Pins {
     tables: Mutex<HashMap<Place, Arc<OnceCell<Handle>>>>,
     drifted: AtomicBool,
+    /// Whether the pools describe the tables for this statement, and not for one before it.
+    described_anew: AtomicBool,
     /// Whether the statement is not going to be planned once more.
     is_last_attempt: bool,
 }
@@ -41,6 +43,16 @@ impl Pins {
     /// Whether a table has another version than the one that the statement was planned with.
     pub(crate) fn have_drifted(&self) -> bool {
         self.drifted.load(Ordering::Relaxed)
+    }
+
+    /// Notes that what the pools said before the statement was forgotten.
+    pub(crate) fn describe_anew(&self) {
+        self.described_anew.store(true, Ordering::Relaxed);
+    }
+
+    /// Whether that was forgotten.
+    pub(crate) fn are_described_anew(&self) -> bool {
+        self.described_anew.load(Ordering::Relaxed)
     }
 
     /// The version of `table` that the statement reads, once one of its programs was prepared.

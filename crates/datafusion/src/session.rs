@@ -148,7 +148,8 @@ impl Session {
         let pins = Arc::new(Pins::default());
         let planned = self.plan(&statement.text, &pins).await;
         // What is known of the tables may be old. A pool that looked at a program has said whether it is.
-        let is_new = planned.as_ref().is_ok_and(Planned::asks_a_pool) && !pins.have_drifted();
+        let is_told = |planned: &Planned| planned.asks_a_pool() || pins.are_described_anew();
+        let is_new = planned.as_ref().is_ok_and(is_told) && !pins.have_drifted();
         let is_stale = planned.as_ref().is_err_and(error::is_stale);
         match is_stale || (!is_new && self.home.forget()) {
             true => self.plan_again(statement).await,
@@ -184,6 +185,7 @@ impl Session {
         let parsed = state.sql_to_statement(text, &dialect)?;
         if !is_query(&parsed) {
             self.home.forget();
+            pins.describe_anew();
         }
         if let Some(altered) = alter::of(&parsed) {
             return self.altered(&state, altered).await;

@@ -242,6 +242,11 @@ async fn a_remote_pool_describes_a_table_once_for_each_version() {
     assert_eq!(answer("SELECT extra FROM dim WHERE k >= 0").await, ["6"]);
     assert!(described() > described_before);
     assert_ne!(before, answer("SELECT count(*) FROM dim WHERE k >= 0").await);
+    // What is inserted is planned once, with what the pool says then.
+    let described_before = described();
+    assert_eq!(answer("INSERT INTO dim VALUES (7, 8)").await, ["1"]);
+    assert_eq!(described(), described_before + 1);
+    assert_eq!(answer("SELECT extra FROM dim WHERE k = 7").await, ["8"]);
     pool.drop_table(&dim).await.unwrap();
     let error = session.sql("SELECT extra FROM dim WHERE k >= 0").await.unwrap_err();
     assert!(error.message.starts_with("there is no table dim"), "{error}");

@@ -1,0 +1,157 @@
+//! A table that grows by single rows, and beside it, of another tenant, one of the same rows that was loaded at once.
+//!
+//! Invariant: nothing is reported of a table before its rows were compared with those of the other, all of them.
+
+use super::definition::Growing;
+use super::served::{Served, answer};
+use crate::{answers, tables};
+use anyhow::{Context, Result, bail};
+use arrow::array::{Array, AsArray, RecordBatch};
+use arrow::datatypes::{DataType, Float64Type, Int64Type};
+use farpool::Session;
+use serde::Serialize;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+use tokio::task::JoinHandle;
+
+/// The tenant whose table grows.
+pub const GROWING: usize = 0;
+
+/// The tenant whose table was loaded at once.
+pub const LOADED: usize = 1;
+
+/// Memory is looked at so often while rows come.
+const LOOK: Duration = Duration::from_millis(10);
+
+/// Memory of both tables in the pool, in bytes of whole pages.
+#[derive(Clone, Debug, Serialize)]
+pub struct Memory {
+    /// What the growing table held at most, older versions that were being read among it.
+    pub most_bytes: u64,
+    /// What it held after the last merge.
+    pub settled_bytes: u64,
+    /// What the table that was loaded at once holds.
+    pub loaded_bytes: u64,
+    pub at_most_bytes: u64,
+    /// Seconds from the last row until the last merge had ended.
+    pub settled_s: f64,
+}
+
+impl Memory {
+    /// Whether both the most and the last are within the bound.
+    pub fn is_within(&self) -> bool {
+        self.most_bytes.max(self.settled_bytes) <= self.at_most_bytes
+    }
+}
+
+/// Both tables, of which the growing one is empty at first.
+pub struct Pair<'a> {
+    pub served: &'a Served,
+    growing: &'a Growing,
+    pub rows: RecordBatch,
+}
+
+impl<'a> Pair<'a> {
+    /// Makes both.
+    pub async fn make(served: &'a Served, growing: &'a Growing, rows: u64) -> Result<Self> {
+        let batches: Vec<_> = tables::batches(&growing.table.columns(), rows).collect::<Result<_>>()?;
+        let schema = batches.first().context("a table needs rows")?.schema();
+        let rows = arrow::compute::concat_batches(&schema, &batches)?;
+        served.replace(GROWING, &growing.table.name, schema, Vec::new()).await?;
+        served.load(LOADED, &growing.table.name, &growing.table, rows.num_rows() as u64).await?;
+        Ok(Pair { served, growing, rows })
+    }
+
+    /// Waits for merges, compares the rows of both tables, and says what memory they take. What clients have prepared
+    /// holds versions: they have to be gone.
+    pub async fn compare(&self, most_bytes: u64) -> Result<Memory> {
+        let Pair { served, growing, .. } = self;
+        let name = &growing.table.name;
+        let settled_s = served.settle(GROWING, name).await?;
+        let settled_bytes = served.memory_bytes(GROWING);
+        let loaded_bytes = served.memory_bytes(LOADED);
+        let all = format!("SELECT * FROM {name}");
+        let expected = answer(&*served.client(LOADED, false).await?, &all).await?;
+        let actual = answer(&*served.client(GROWING, false).await?, &all).await?;
+        if let Some(difference) = answers::difference(&expected, &actual) {
+            bail!("the table that grew is another than the one that was loaded at once: {difference}");
+        }
+        let at_most_bytes = growing.bytes_at_most(loaded_bytes);
+        Ok(Memory { most_bytes, settled_bytes, loaded_bytes, at_most_bytes, settled_s })
+    }
+
+    /// An INSERT statement for each row.
+    pub fn statements(&self) -> Result<Vec<String>> {
+        let statement = |row: usize| {
+            let values: Result<Vec<_>> = self.rows.columns().iter().map(|c| literal(c, row)).collect();
+            Ok(format!("INSERT INTO {} VALUES ({})", self.growing.table.name, values?.join(", ")))
+        };
+        (0..self.rows.num_rows()).map(statement).collect()
+    }
+}
+
+/// A value as SQL writes it.
+fn literal(column: &dyn Array, row: usize) -> Result<String> {
+    Ok(match column.data_type() {
+        DataType::Int64 => column.as_primitive::<Int64Type>().value(row).to_string(),
+        // All digits that it takes to read the same number, and always a point or an exponent.
+        DataType::Float64 => format!("{:?}", column.as_primitive::<Float64Type>().value(row)),
+        DataType::Utf8 => format!("'{}'", column.as_string::<i32>().value(row).replace('\'', "''")),
+        other => bail!("no literals of type {other} are made"),
+    })
+}
+
+/// Says that one row was added, or why not.
+pub async fn insert(client: &Session, statement: &str) -> Result<()> {
+    let inserted = answer(client, statement).await?;
+    match inserted.rows.as_slice() {
+        [row] if row.as_slice() == [answers::Cell::Exact { unscaled: 1, scale: 0 }] => Ok(()),
+        other => bail!("{statement:?} gave {other:?}, where one row was to be inserted"),
+    }
+}
+
+/// Looks at the memory of a tenant's tables until it is stopped.
+pub struct Watch {
+    most_bytes: Arc<AtomicU64>,
+    task: JoinHandle<()>,
+}
+
+impl Watch {
+    /// Begins.
+    pub fn start(served: &Arc<Served>, tenant: usize) -> Self {
+        let (served, most_bytes) = (served.clone(), Arc::<AtomicU64>::default());
+        let most = most_bytes.clone();
+        let task = tokio::spawn(async move {
+            loop {
+                most.fetch_max(served.memory_bytes(tenant), Ordering::Relaxed);
+                tokio::time::sleep(LOOK).await;
+            }
+        });
+        Watch { most_bytes, task }
+    }
+
+    /// Ends, and says what was seen at most.
+    pub fn stop(self) -> u64 {
+        self.task.abort();
+        self.most_bytes.load(Ordering::Relaxed)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::literal;
+    use arrow::array::{ArrayRef, Float64Array, Int64Array, StringArray};
+    use std::sync::Arc;
+
+    #[test]
+    fn literals_are_read_as_the_same_values() {
+        let columns: [ArrayRef; 3] = [
+            Arc::new(Int64Array::from(vec![-7])),
+            Arc::new(Float64Array::from(vec![1.0])),
+            Arc::new(StringArray::from(vec!["it's"])),
+        ];
+        let literals = columns.map(|column| literal(&column, 0).expect("it has a literal"));
+        assert_eq!(literals, ["-7", "1.0", "'it''s'"]);
+    }
+}

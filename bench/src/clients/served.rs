@@ -1,0 +1,152 @@
+//! A node in this process behind loopback TCP, its tenants, and their clients.
+
+use crate::answers::{self, Answer};
+use crate::tables::{self, TableDefinition};
+use crate::{node, suite};
+use anyhow::{Context, Result, bail};
+use arrow::array::RecordBatch;
+use arrow::datatypes::SchemaRef;
+use farpool::model::TenantName;
+use farpool::model::limits::{LARGE_GROUP_ROWS, SMALL_GROUPS_MAX};
+use farpool::node::{Access, Node, NodeConfig, Right, TenantLimits};
+use farpool::{EmbeddedPool, LoadMode, Pool, Receipt, Session, SessionOptions, TableName};
+use futures::stream;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+/// Memory of the node: the tables, of which each tenant has one.
+const MEMORY_BYTES: usize = 8 << 30;
+
+/// How often is looked whether merges have ended, and how many looks must show the same.
+const LOOK: Duration = Duration::from_millis(20);
+const LOOKS_ALIKE: u32 = 10;
+
+/// Merges that have not ended by then hang.
+const SETTLED_MAX: Duration = Duration::from_secs(30);
+
+/// A node and how to reach it. Its tenants are `t0`, `t1`, …
+pub struct Served {
+    node: Arc<Node>,
+    url: String,
+}
+
+impl Served {
+    /// A node for tenants with these weights, whose tokens are their names.
+    pub fn start(threads: usize, weights: &[u32]) -> Result<Self> {
+        let mut access = Access::of_nobody();
+        for (tenant, weight) in weights.iter().enumerate() {
+            let (token, tenant) = (token(tenant), name(tenant)?);
+            let limits = TenantLimits { weight: *weight, ..Default::default() };
+            access = access.with_token(&token, tenant.clone(), Right::Write).with_limits(tenant, limits);
+        }
+        let config =
+            NodeConfig { memory_bytes: MEMORY_BYTES, workers: threads, access, ..NodeConfig::default() };
+        let node = Node::start(config)?;
+        let address = node::serve(node.clone(), threads)?;
+        Ok(Served { node, url: format!("farpool://{address}") })
+    }
+
+    /// Makes a table with the columns of another for a tenant, and waits until its profile is there.
+    pub async fn load(&self, tenant: usize, table: &str, like: &TableDefinition, rows: u64) -> Result<()> {
+        let batches: Vec<_> = tables::batches(&like.columns(), rows).collect::<Result<_>>()?;
+        let schema = batches.first().context("a table needs rows")?.schema();
+        self.replace(tenant, table, schema, batches).await?;
+        suite::await_profile(&*self.own_pool(tenant)?, &TableName::new(table)?).await
+    }
+
+    /// Gives a tenant's table, which need not be there, these rows and no others.
+    pub async fn replace(
+        &self,
+        tenant: usize,
+        table: &str,
+        schema: SchemaRef,
+        batches: Vec<RecordBatch>,
+    ) -> Result<()> {
+        let batches = Box::pin(stream::iter(batches.into_iter().map(Ok)));
+        let name = TableName::new(table)?;
+        self.own_pool(tenant)?.load(&name, LoadMode::Replace, schema, None, batches).await?;
+        Ok(())
+    }
+
+    /// A connection of a tenant.
+    pub async fn connect(&self, tenant: usize) -> Result<Arc<dyn Pool>> {
+        Ok(farpool::connect(&self.url, Some(&token(tenant))).await?)
+    }
+
+    /// A client of a tenant, with a connection of its own.
+    pub async fn client(&self, tenant: usize, pushdown: bool) -> Result<Arc<Session>> {
+        let options = SessionOptions { pushdown, target_partitions: Some(1), ..SessionOptions::default() };
+        let session = Session::new(options);
+        session.register_pool("farpool", self.connect(tenant).await?).await?;
+        Ok(Arc::new(session))
+    }
+
+    /// Bytes of the pages that a tenant's tables hold.
+    pub fn memory_bytes(&self, tenant: usize) -> u64 {
+        let (status, name) = (self.node.status(), token(tenant));
+        status.tenants.iter().find(|t| t.tenant == name).map_or(0, |t| t.memory_bytes_used)
+    }
+
+    /// Waits until no merge of small row groups of a tenant's table is due any more, and memory that its older versions
+    /// had is free; seconds until then.
+    pub async fn settle(&self, tenant: usize, table: &str) -> Result<f64> {
+        let (owner, table) = (self.node.owner(name(tenant)?), TableName::new(table)?);
+        let look = || {
+            let (_, version) = owner.source(&table)?;
+            let groups = version.row_groups.iter().map(|group| group.rows);
+            let (all, small) =
+                (groups.clone().count(), groups.filter(|rows| *rows < LARGE_GROUP_ROWS).count());
+            // What a version holds must not count as memory that is in use.
+            drop(version);
+            anyhow::Ok((small, all, self.memory_bytes(tenant)))
+        };
+        let start = Instant::now();
+        let (mut last, mut alike, mut since) = (look()?, 0, start);
+        while last.0 > SMALL_GROUPS_MAX || alike < LOOKS_ALIKE {
+            if start.elapsed() > SETTLED_MAX {
+                bail!("merges of {table} have not ended after {SETTLED_MAX:?}: {} small row groups", last.0);
+            }
+            tokio::time::sleep(LOOK).await;
+            let now = look()?;
+            (alike, since) = if now == last { (alike + 1, since) } else { (0, Instant::now()) };
+            last = now;
+        }
+        Ok((since - start).as_secs_f64())
+    }
+
+    /// The tenant's pool without a socket, for what is not measured.
+    fn own_pool(&self, tenant: usize) -> Result<Arc<EmbeddedPool>> {
+        Ok(EmbeddedPool::over(self.node.clone(), name(tenant)?))
+    }
+}
+
+fn token(tenant: usize) -> String {
+    format!("t{tenant}")
+}
+
+fn name(tenant: usize) -> Result<TenantName> {
+    Ok(TenantName::new(token(tenant))?)
+}
+
+/// Runs a query and checks its answer.
+pub async fn ask(client: &Session, sql: &str, expected: &Answer) -> Result<Receipt> {
+    let (actual, receipt) = run(client, sql).await?;
+    match answers::difference(expected, &actual) {
+        Some(difference) => bail!("the answer of {sql:?} is another than it was to be: {difference}"),
+        None => Ok(receipt),
+    }
+}
+
+/// The answer of a statement.
+pub async fn answer(client: &Session, sql: &str) -> Result<Answer> {
+    Ok(run(client, sql).await?.0)
+}
+
+/// The answer of a statement, and what it cost.
+pub async fn run(client: &Session, sql: &str) -> Result<(Answer, Receipt)> {
+    let query = client.sql(sql).await?;
+    let batches = query.collect().await?;
+    let columns = query.schema().fields().iter().map(|field| field.name().clone()).collect();
+    let answer = Answer::from_batches(columns, &batches).map_err(anyhow::Error::msg)?;
+    Ok((answer, query.receipt()))
+}
