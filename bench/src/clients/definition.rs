@@ -19,6 +19,7 @@ pub struct Definition {
     pub growing: Growing,
     pub inserts: Inserts,
     pub appends: Appends,
+    pub changes: Changes,
 }
 
 /// What `--quick` changes.
@@ -31,6 +32,8 @@ pub struct Quick {
     insert_s: f64,
     appended_rows: u64,
     scan_runs: usize,
+    change_scale: f64,
+    change_runs: usize,
 }
 
 /// The client of small queries, and its table.
@@ -108,13 +111,37 @@ pub struct Scan {
     pub sql: String,
 }
 
+/// Statements that change a part of a table, and how their work is checked.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Changes {
+    pub scale: f64,
+    pub runs: usize,
+    pub sides: Vec<String>,
+    pub sums: String,
+    pub cases: Vec<Change>,
+}
+
+/// A statement that changes some rows.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Change {
+    pub name: String,
+    pub first: usize,
+    pub condition: String,
+    pub sql: String,
+    pub after: String,
+}
+
 impl Definition {
     /// What `--quick` runs.
     pub fn shrink_to_quick(&mut self) {
-        let Quick { rows, window_s, small_queries, insert_s, appended_rows, scan_runs } = self.quick;
+        let Quick { rows, window_s, small_queries, insert_s, .. } = self.quick;
+        let Quick { appended_rows, scan_runs, change_scale, change_runs, .. } = self.quick;
         (self.rows, self.window_s, self.small_queries) = (rows, window_s, small_queries);
         self.inserts.seconds = insert_s;
         (self.appends.rows, self.appends.runs) = (appended_rows, scan_runs);
+        (self.changes.scale, self.changes.runs) = (change_scale, change_runs);
     }
 }
 
@@ -161,5 +188,9 @@ mod tests {
         let scans = definition.appends.scans.iter().map(|scan| &scan.sql);
         assert!(scans.chain([&definition.inserts.sql]).all(|sql| sql.contains(&growing.table.name)));
         assert_eq!(growing.bytes_at_most(1 << 20), 18 << 20);
+        // Every run has a hundredth of its own.
+        let mut hundredths = definition.changes.cases.iter().map(|case| case.first).collect::<Vec<_>>();
+        hundredths.push(100);
+        assert!(hundredths.windows(2).all(|next| next[0] + definition.changes.runs < next[1]));
     }
 }

@@ -2,6 +2,7 @@
 
 use super::Part;
 use super::appends::{self, AppendsResult};
+use super::changes::{self, ChangesResult};
 use super::definition::{Definition, Flood, Shares, Small};
 use super::inserts::{self, InsertsResult};
 use super::served::{Served, answer, ask};
@@ -31,6 +32,7 @@ pub struct Results {
     pub small: Vec<SmallResult>,
     pub inserts: Option<InsertsResult>,
     pub appends: Option<AppendsResult>,
+    pub changes: Option<ChangesResult>,
 }
 
 /// How the node was shared.
@@ -71,7 +73,8 @@ impl SharesResult {
 pub fn run(definition: &Definition, parts: &[Part]) -> Result<Results> {
     let limits = limits::measure()?;
     let runtime = suite::runtime(definition.threads)?;
-    let (mut shares, mut small_queries, mut inserts, mut appends) = (Vec::new(), Vec::new(), None, None);
+    let (mut shares, mut small_queries) = (Vec::new(), Vec::new());
+    let (mut inserts, mut appends, mut changes) = (None, None, None);
     for part in parts {
         match part {
             Part::Shares => {
@@ -88,6 +91,10 @@ pub fn run(definition: &Definition, parts: &[Part]) -> Result<Results> {
             Part::Appends => {
                 appends = Some(runtime.block_on(appends::measure(definition)).context("appends")?);
             }
+            Part::Changes => {
+                let measured = changes::measure(&definition.changes, definition.threads);
+                changes = Some(runtime.block_on(measured).context("changes")?);
+            }
         }
     }
     text::progress("");
@@ -102,6 +109,7 @@ pub fn run(definition: &Definition, parts: &[Part]) -> Result<Results> {
         small: small_queries,
         inserts,
         appends,
+        changes,
     })
 }
 

@@ -1,8 +1,9 @@
 //! The suite `clients`: what clients of one node do to one another. How CPU time is shared among tenants and
-//! connections that always want more, what floods do to a client of small queries, and what writers and readers of
-//! growing tables do to one another.
+//! connections that always want more, what floods do to a client of small queries, what writers and readers of
+//! growing tables do to one another, and what statements take that change a part of a table.
 
 mod appends;
+mod changes;
 mod definition;
 mod growing;
 mod inserts;
@@ -36,6 +37,8 @@ enum Part {
     Inserts,
     /// Scans after rows were appended one by one.
     Appends,
+    /// UPDATE and DELETE of a part of a table.
+    Changes,
 }
 
 /// Runs the suite and prints its report.
@@ -46,5 +49,8 @@ pub fn run(options: &Options) -> Result<()> {
     }
     let parts = options.parts.as_deref().unwrap_or(Part::value_variants());
     let results = measure::run(&definition, parts)?;
-    options.common.report(&results.date, "clients", &results, &report::text(&results))
+    // What is kept of some parts does not take the place of the whole.
+    let chosen = options.parts.iter().flatten().filter_map(ValueEnum::to_possible_value);
+    let name = chosen.fold("clients".to_string(), |name, part| format!("{name}-{}", part.get_name()));
+    options.common.report(&results.date, &name, &results, &report::text(&results))
 }

@@ -1,10 +1,11 @@
 //! Results as tables for a person.
 
 use super::appends::{AppendsResult, ScanResult};
+use super::changes::{ChangeResult, ChangesResult};
 use super::growing::Memory;
 use super::inserts::{InsertResult, InsertsResult, Latency, QueriesResult};
 use super::measure::{Results, SharesResult, SmallResult};
-use crate::text;
+use crate::{stats, text};
 
 /// The whole report.
 pub fn text(results: &Results) -> String {
@@ -21,6 +22,7 @@ pub fn text(results: &Results) -> String {
         (!results.small.is_empty()).then(|| small(&results.small)),
         results.inserts.as_ref().map(inserts),
         results.appends.as_ref().map(appends),
+        results.changes.as_ref().map(changes),
     ];
     let parts = [head].into_iter().chain(parts.into_iter().flatten());
     parts.collect::<Vec<_>>().join("\n\n") + "\n"
@@ -115,6 +117,28 @@ fn scan_row(result: &ScanResult) -> Vec<String> {
         format!("{:.2}", loaded.cpu_ms),
         format!("{:.2}×", appended.cpu_ms / loaded.cpu_ms),
     ]
+}
+
+fn changes(result: &ChangesResult) -> String {
+    let ChangesResult { scale, runs, rows, sides, rivals, notes, cases } = result;
+    let beside: String = rivals.iter().map(|rival| format!(" · {rival}")).collect();
+    let header = ["changes", "rows"].map(String::from).into_iter();
+    // Ratios are to the first side.
+    let others = || sides.iter().skip(1);
+    let header = header
+        .chain(sides.iter().map(|side| format!("{side} ms")))
+        .chain(others().map(|side| format!("{side} / {}", sides[0])));
+    let row = |case: &ChangeResult| {
+        let median = |side: &String| stats::median(case.times_ms.get(side).map_or(&[], Vec::as_slice));
+        let ratios = others().map(|side| format!("{:.2}×", median(side) / median(&sides[0])));
+        let times = sides.iter().map(|side| format!("{:.1}", median(side)));
+        [case.name.clone(), case.rows.to_string()].into_iter().chain(times).chain(ratios).collect()
+    };
+    let notes: String = notes.iter().map(|note| format!("\n{note}")).collect();
+    format!(
+        "Changes of lineitem, scale {scale}, {rows} rows{beside}: medians of {runs} runs.{notes}\n\n{}",
+        text::table(header.collect(), cases.iter().map(row).collect())
+    )
 }
 
 /// Memory of tables that grew, each after something.

@@ -22,7 +22,7 @@ pub async fn run(definition: &Definition) -> Result<Results> {
             sides.push(farpool.side(name, definition.threads).await?);
             continue;
         }
-        match Side::rival(name, &folder, definition.threads) {
+        match Side::rival(name, &folder, &data::TABLES, definition.threads) {
             Ok(side) => sides.push(side),
             Err(error) => notes.push(format!("nothing is compared with {name}: {error:#}")),
         }

@@ -1,14 +1,14 @@
 //! The suite `tpch`: the 22 queries, with and without push-down, in-process and over TCP, against DuckDB and
 //! LiquidCache.
 
-mod data;
+pub mod data;
 mod definition;
 mod goals;
 mod loading;
 mod measure;
 mod report;
 mod results;
-mod sides;
+pub mod sides;
 
 use crate::{places, suite};
 use anyhow::Result;

@@ -1,6 +1,5 @@
 //! The sides of a comparison: rivals, and farpool in-process and over TCP, with and without push-down.
 
-use super::data;
 use crate::answers::Answer;
 use crate::node;
 use crate::rival::{Rival, RivalDefinition, Statement};
@@ -76,10 +75,10 @@ impl Side {
         !name.contains(' ')
     }
 
-    /// Starts a rival, and loads all tables into it.
-    pub fn rival(name: &str, folder: &Path, threads: usize) -> Result<Side> {
+    /// Starts a rival, and loads these tables into it.
+    pub fn rival(name: &str, folder: &Path, tables: &[&str], threads: usize) -> Result<Side> {
         let mut rival = Rival::start(RivalDefinition::named(name)?, threads)?;
-        for table in data::TABLES {
+        for table in tables {
             rival.load(table, &folder.join(format!("{table}.parquet")))?;
         }
         Ok(Side { name: name.to_string(), engine: Engine::Rival(Box::new(rival)) })

@@ -1,0 +1,157 @@
+//! UPDATE and DELETE of a part of TPC-H's `lineitem`, in-process and over TCP, beside DuckDB.
+//!
+//! Invariant: a time is kept only if the statement changed as many rows as its condition holds for, and sums over the
+//! table afterwards are those that a query gave before.
+
+use super::definition::{Change, Changes};
+use crate::answers::{self, Answer, Cell};
+use crate::text;
+use crate::tpch::data;
+use crate::tpch::sides::{Farpool, Sample, Side};
+use anyhow::{Context, Result, bail};
+use farpool::{LoadMode, Pool, TableName};
+use futures::stream;
+use serde::Serialize;
+use std::collections::BTreeMap;
+use std::path::Path;
+
+const TABLE: &str = "lineitem";
+
+/// Keys of orders at scale 1.
+const KEYS: f64 = 6e6;
+
+/// All cases.
+#[derive(Clone, Debug, Serialize)]
+pub struct ChangesResult {
+    pub scale: f64,
+    pub runs: usize,
+    /// Rows of the table before the first change.
+    pub rows: usize,
+    pub sides: Vec<String>,
+    pub rivals: Vec<String>,
+    /// Rivals that are missing, and why.
+    pub notes: Vec<String>,
+    pub cases: Vec<ChangeResult>,
+}
+
+/// One statement.
+#[derive(Clone, Debug, Serialize)]
+pub struct ChangeResult {
+    pub name: String,
+    /// Rows that the last run changed.
+    pub rows: i128,
+    /// Of each side, in the order of the runs.
+    pub times_ms: BTreeMap<String, Vec<f64>>,
+}
+
+/// Runs all cases.
+pub async fn measure(definition: &Changes, threads: usize) -> Result<ChangesResult> {
+    let folder = data::folder(definition.scale)?;
+    let (mut sides, mut notes) = (Vec::new(), Vec::new());
+    let mut rows = 0;
+    // Each has a table of its own; that of the first is also asked without push-down, before it is changed.
+    let mut reference = None;
+    for name in &definition.sides {
+        text::progress(&format!("loading {TABLE}: {name} "));
+        if Side::names_rival(name) {
+            match Side::rival(name, &folder, &[TABLE], threads) {
+                Ok(side) => sides.push(side),
+                Err(error) => notes.push(format!("nothing is compared with {name}: {error:#}")),
+            }
+            continue;
+        }
+        let farpool = Farpool::start(threads).await?;
+        rows = load(&farpool, &folder).await?;
+        sides.push(farpool.side(name, threads).await?);
+        if reference.is_none() {
+            reference = Some(farpool.side("embedded off", threads).await?);
+        }
+    }
+    let mut reference = reference.context("no side is farpool")?;
+    let mut cases = Vec::new();
+    for case in &definition.cases {
+        text::progress(&format!("{} ", case.name));
+        let result = change(&mut sides, &mut reference, definition, case).await;
+        cases.push(result.with_context(|| case.name.clone())?);
+    }
+    Ok(ChangesResult {
+        scale: definition.scale,
+        runs: definition.runs,
+        rows,
+        sides: sides.iter().map(|side| side.name.clone()).collect(),
+        rivals: sides.iter().filter_map(Side::version).collect(),
+        notes,
+        cases,
+    })
+}
+
+async fn load(farpool: &Farpool, folder: &Path) -> Result<usize> {
+    let batches = data::read(folder, TABLE)?;
+    let schema = batches.first().context("the table is empty")?.schema();
+    let rows = batches.iter().map(|batch| batch.num_rows()).sum();
+    let (name, batches) = (TableName::new(TABLE)?, Box::pin(stream::iter(batches.into_iter().map(Ok))));
+    farpool.embedded.load(&name, LoadMode::Create, schema, Some(rows as u64), batches).await?;
+    crate::suite::await_profile(&*farpool.embedded, &name).await?;
+    Ok(rows)
+}
+
+/// One statement on all sides in turns. The first round warms up and does not count.
+async fn change(
+    sides: &mut [Side],
+    reference: &mut Side,
+    definition: &Changes,
+    case: &Change,
+) -> Result<ChangeResult> {
+    let mut result = ChangeResult { name: case.name.clone(), rows: 0, times_ms: BTreeMap::new() };
+    for run in 0..=definition.runs {
+        let filled = |text: &str| fill(text, definition.scale, case.first + run);
+        let sums = |from: &str| format!("SELECT {} FROM {from}", definition.sums);
+        let condition = format!("SELECT COUNT(*) FROM {TABLE} WHERE {}", filled(&case.condition));
+        let changed = reference.run(&condition).await?.answer;
+        let after = reference.run(&sums(&format!("({})", filled(&case.after)))).await?.answer;
+        for side in &mut *sides {
+            let Sample { ms, answer, .. } =
+                side.run(&filled(&case.sql)).await.with_context(|| side.name.clone())?;
+            agree(&side.name, "the number of changed rows", &changed, &answer)?;
+            let sums = side.run(&sums(TABLE)).await.with_context(|| side.name.clone())?.answer;
+            agree(&side.name, "the table afterwards", &after, &sums)?;
+            if run > 0 {
+                result.times_ms.entry(side.name.clone()).or_default().push(ms);
+            }
+        }
+        result.rows = match changed.rows.as_slice() {
+            [row] => match row.as_slice() {
+                [Cell::Exact { unscaled, scale: 0 }] if *unscaled > 0 => *unscaled,
+                other => bail!("a statement that is to change rows changed {other:?}"),
+            },
+            _ => bail!("a count has one row"),
+        };
+    }
+    Ok(result)
+}
+
+fn agree(side: &str, what: &str, expected: &Answer, actual: &Answer) -> Result<()> {
+    match answers::difference(expected, actual) {
+        Some(difference) => bail!("{side}: {what} is another than it was to be: {difference}"),
+        None => Ok(()),
+    }
+}
+
+/// The text for one hundredth of the orders.
+fn fill(text: &str, scale: f64, hundredth: usize) -> String {
+    let bound = |hundredth: usize| (KEYS * scale) as u64 * hundredth as u64 / 100;
+    let [low, high] = [hundredth, hundredth + 1].map(|hundredth| bound(hundredth).to_string());
+    text.replace("{n}", &hundredth.to_string()).replace("{low}", &low).replace("{high}", &high)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::fill;
+
+    #[test]
+    fn hundredths_follow_one_another() {
+        assert_eq!(fill("k % 100 = {n}", 1.0, 7), "k % 100 = 7");
+        assert_eq!(fill("{low} {high}", 1.0, 7), "420000 480000");
+        assert_eq!(fill("{low} {high}", 0.01, 8), "4800 5400");
+    }
+}
