@@ -104,6 +104,11 @@ impl KeySet {
         Ok(set)
     }
 
+    /// The bits in words of 64, and what the first of them stands for.
+    pub fn bitmap(&self) -> (i64, &[u64]) {
+        (self.first, &self.words)
+    }
+
     /// Whether `key` is in the set.
     #[inline]
     pub fn contains(&self, key: i64) -> bool {

@@ -79,9 +79,8 @@ impl Members {
 
     /// The keys of `set`.
     pub(crate) fn of_set(set: &KeySet) -> Members {
-        let count = usize::try_from(set.max().abs_diff(set.min())).unwrap_or(usize::MAX).saturating_add(1);
-        let holds = |place: usize| set.contains(set.min().wrapping_add(place as i64));
-        let bitmap = IntegerSet::new(set.min(), count, holds);
+        let (first, words) = set.bitmap();
+        let bitmap = IntegerSet::of_bitmap(first, words);
         Members { set: Some(bitmap), ints: Ints::Keys(set.clone()), ..Members::new(&[]) }
     }
 
@@ -230,6 +229,21 @@ mod tests {
             let near = list.iter().flat_map(|v| [v.saturating_sub(1), *v, v.saturating_add(1)]);
             for value in near.chain(-1000..1000).chain([i128::MIN / 2, i128::MAX / 2]) {
                 assert_eq!(members.has_int(value), list.contains(&value), "{value} in {list:?}");
+            }
+        }
+    }
+
+    #[test]
+    fn a_set_of_keys_has_the_keys_of_its_bitmap() {
+        for first in [i64::MIN, -1_000, 0, i64::MAX - 700] {
+            let keys: Vec<i64> = (0..700).filter(|i| i % 3 == 0 || i % 64 > 61).map(|i| first + i).collect();
+            let members = Members::of_set(&KeySet::new(&keys).unwrap());
+            for near in -130..900 {
+                let value = i128::from(first) + near;
+                let is_member = i64::try_from(value).is_ok_and(|value| keys.contains(&value));
+                assert_eq!(members.has_int(value), is_member, "{value} among {first} and more");
+                let in_set = i64::try_from(value).is_ok_and(|value| members.set().unwrap().contains(value));
+                assert_eq!(in_set, is_member, "{value} among {first} and more");
             }
         }
     }
