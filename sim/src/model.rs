@@ -1,5 +1,5 @@
-//! What the tables of the node must hold: every version that was ever visible, and when; and the loads and drops that
-//! clients have asked for, of which each may become one change.
+//! What the tables of the node must hold: every version that was ever visible, and when; and the loads, changes of rows
+//! and drops that clients have asked for, of which each may become one version.
 //!
 //! A load whose client was cut off may have been committed or not, and only the node knows. So versions are observed
 //! as they appear, and their rows are those of a load that could have made them: usually one, and at most a few until
@@ -9,6 +9,7 @@
 //! Invariant: a request makes one change at most, however often its client has sent it. Where only one set of requests can
 //! have made a version, they have, and explain no other.
 
+use crate::query::Change as RowChange;
 use crate::rows::Row;
 use farpool_model::{LoadMode, Version};
 use std::collections::BTreeMap;
@@ -41,7 +42,7 @@ struct Change {
     state: Option<State>,
 }
 
-/// A load or a drop that a client has asked for.
+/// Something that changes a table and that a client has asked for.
 #[derive(Debug)]
 struct Request {
     table: String,
@@ -58,6 +59,8 @@ struct Request {
 enum Kind {
     /// A load, once it may be committed: all its rows have been handed to the client.
     Load(LoadMode, Option<Rows>),
+    /// A change of the rows of a version.
+    Rows(Version, RowChange),
     Drop,
 }
 
@@ -93,6 +96,12 @@ impl Model {
         }
     }
 
+    /// At event `step` a client asks for rows of `version` to be changed.
+    pub fn change_begins(&mut self, step: u64, version: Version, change: RowChange) -> RequestId {
+        let table = change.table.clone();
+        self.begins(step, &table, Kind::Rows(version, change))
+    }
+
     /// At event `step` a client asks for a table to be dropped.
     pub fn drop_begins(&mut self, step: u64, table: &str) -> RequestId {
         self.begins(step, table, Kind::Drop)
@@ -126,6 +135,26 @@ impl Model {
         match state.rows.is_empty() {
             true => Err(format!("{version} of {table} has other rows than the load that made it")),
             false => Ok(()),
+        }
+    }
+
+    /// A client was told that its change of rows made `version`.
+    ///
+    /// # Errors
+    /// When it cannot have.
+    pub fn change_made(&mut self, id: RequestId, version: Version) -> Result<(), String> {
+        let Request { table, kind, .. } = &self.requests[id.0];
+        let Kind::Rows(before, change) = kind else { return Err("no change of rows".into()) };
+        let mut made =
+            self.tables.get(table).into_iter().flatten().filter_map(|change| change.state.as_ref());
+        let of = |wanted: Version| move |state: &&State| state.version == wanted;
+        let (Some(before), Some(after)) = (made.clone().find(of(*before)), made.find(of(version))) else {
+            return Err(format!("{version} of {table}, which a change has made, was never seen"));
+        };
+        let mut expected = before.rows.iter().map(|rows| change.apply(rows));
+        match expected.any(|rows| after.rows.iter().any(|after| **after == rows)) {
+            true => Ok(()),
+            false => Err(format!("{version} of {table} has other rows than the change that made it")),
         }
     }
 
@@ -171,12 +200,12 @@ impl Model {
         Ok(())
     }
 
-    /// What the rows are if one load that is no append has made them.
+    /// What the rows are if one request that is no append has made them.
     fn loaded(&self, table: &str, before: Option<&State>, count: u64) -> Vec<Made> {
         let requests = self.requests.iter().enumerate().filter(|(_, request)| request.may_change(table));
-        let made = requests.filter_map(|(place, request)| {
-            let rows = request.results(before).filter(|rows| rows.len() as u64 == count)?;
-            Some(Made { rows, by: vec![place] })
+        let made = requests.flat_map(|(place, request)| {
+            let results = request.results(before).into_iter().filter(|rows| rows.len() as u64 == count);
+            results.map(move |rows| Made { rows, by: vec![place] })
         });
         made.collect()
     }
@@ -269,14 +298,19 @@ impl Request {
     }
 
     /// What the rows may be that this makes of those that there are `before`, if it is not an append.
-    fn results(&self, before: Option<&State>) -> Option<Rows> {
+    fn results(&self, before: Option<&State>) -> Vec<Rows> {
         match (&self.kind, before) {
-            (Kind::Load(LoadMode::Create, Some(rows)), None) => Some(rows.clone()),
-            (Kind::Load(LoadMode::Replace, Some(rows)), _) => Some(rows.clone()),
-            (Kind::Load(LoadMode::ReplaceVersion(version), Some(rows)), Some(before)) => {
-                (before.version == *version).then(|| rows.clone())
+            (Kind::Load(LoadMode::Create, Some(rows)), None) => vec![rows.clone()],
+            (Kind::Load(LoadMode::Replace, Some(rows)), _) => vec![rows.clone()],
+            (Kind::Load(LoadMode::ReplaceVersion(version), Some(rows)), Some(before))
+                if before.version == *version =>
+            {
+                vec![rows.clone()]
             }
-            _ => None,
+            (Kind::Rows(version, change), Some(before)) if before.version == *version => {
+                before.rows.iter().map(|rows| Arc::new(change.apply(rows))).collect()
+            }
+            _ => Vec::new(),
         }
     }
 

@@ -105,6 +105,79 @@ impl Query {
     }
 }
 
+/// A change of the rows of one table: an UPDATE or a DELETE.
+#[derive(Clone, Debug)]
+pub struct Change {
+    /// The table.
+    pub table: String,
+    filter: Option<Test>,
+    new: Option<New>,
+}
+
+/// What a column becomes.
+#[derive(Clone, Debug)]
+enum New {
+    /// This value.
+    Value(usize, Cell),
+    /// That of another column.
+    Of(usize, usize),
+}
+
+impl Change {
+    /// A change of `table`.
+    pub fn random(random: &mut Random, table: String) -> Self {
+        let new = match random.below(4) {
+            0 => Some(New::Value(3, Cell::Text(random.pick(&WORDS)))),
+            1 => Some(New::Value(1, Cell::Int(random.magnitude(400) as i64))),
+            2 => Some(New::Of(1, 2)),
+            _ => None,
+        };
+        // All rows now and then.
+        Change { table, filter: random.chance(95).then(|| Test::random(random, 2)), new }
+    }
+
+    /// It as the node takes it.
+    pub fn program(&self) -> Program {
+        let new = |column: usize, expr: Expr| NamedExpr { name: COLUMNS[column].to_string(), expr };
+        let columns = self.new.iter().map(|of| match of {
+            New::Value(column, value) => new(*column, Expr::Literal(literal(*value))),
+            New::Of(column, other) => new(*column, Expr::Column(*other)),
+        });
+        let rows = Query {
+            table: self.table.clone(),
+            filter: self.filter.clone(),
+            shape: Shape::Rows(Vec::new(), None),
+        };
+        Program { output: Output::Rows(columns.collect()), ..rows.program() }
+    }
+
+    /// How many of `rows` it changes.
+    pub fn count(&self, rows: &[Row]) -> u64 {
+        rows.iter().filter(|row| self.passes(row)).count() as u64
+    }
+
+    /// What it makes of `rows`.
+    pub fn apply(&self, rows: &[Row]) -> Vec<Row> {
+        let changed = |row: &Row| match &self.new {
+            _ if !self.passes(row) => Some(*row),
+            None => None,
+            Some(new) => {
+                let mut row = *row;
+                match new {
+                    New::Value(column, value) => row[*column] = *value,
+                    New::Of(column, other) => row[*column] = row[*other],
+                }
+                Some(row)
+            }
+        };
+        rows.iter().filter_map(changed).collect()
+    }
+
+    fn passes(&self, row: &Row) -> bool {
+        self.filter.as_ref().is_none_or(|test| test.holds(row) == Some(true))
+    }
+}
+
 impl Test {
     fn random(random: &mut Random, depth: usize) -> Test {
         let kind = random.below(if depth > 0 { 7 } else { 4 });

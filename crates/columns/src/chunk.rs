@@ -42,6 +42,11 @@ impl Chunk {
         Chunk { data_type, rows, validity, zone, body, bytes_encoded, bytes_plain }
     }
 
+    /// The same chunk with these bounds, which are those of its values.
+    pub(crate) fn with_zone(self, zone: ZoneMap) -> Chunk {
+        Chunk { zone, ..self }
+    }
+
     /// The canonical type of the values.
     pub fn data_type(&self) -> &DataType {
         &self.data_type

@@ -286,7 +286,10 @@ impl IntegerSet {
     /// When there are 2^31 bits or more.
     pub fn of_bitmap(first: i64, words: &[u64]) -> IntegerSet {
         assert!(words.len() < 1 << 25, "a bitmap of {} words", words.len());
-        IntegerSet { first, words: words.iter().flat_map(|word| [*word as u32, (word >> 32) as u32]).collect() }
+        IntegerSet {
+            first,
+            words: words.iter().flat_map(|word| [*word as u32, (word >> 32) as u32]).collect(),
+        }
     }
 
     /// Integers in ascending order.

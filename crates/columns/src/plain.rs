@@ -80,13 +80,13 @@ impl PlainGroup {
     /// How many of the first `rows` rows of `piece` still fit, and their bytes as plain values. At least one row
     /// fits where none waits.
     pub(crate) fn fitting(&self, piece: &[ArrayRef], rows: usize) -> (usize, usize) {
-        let fixed: usize = piece.iter().map(|column| bytes_fixed(column.data_type())).sum();
-        let strings: Vec<&ArrayRef> = piece.iter().filter(|c| schema::is_bytes(c.data_type())).collect();
-        let total = rows * fixed + strings.iter().map(|column| lengths(column).sum::<usize>()).sum::<usize>();
+        let total = plain_bytes(piece);
         let left = ROW_GROUP_BYTES_MAX.saturating_sub(self.bytes_plain);
         if total <= left {
             return (rows, total);
         }
+        let fixed: usize = piece.iter().map(|column| bytes_fixed(column.data_type())).sum();
+        let strings: Vec<&ArrayRef> = piece.iter().filter(|c| schema::is_bytes(c.data_type())).collect();
         let mut by_row = vec![fixed; rows];
         for column in strings {
             by_row.iter_mut().zip(lengths(column)).for_each(|(sum, length)| *sum += length);
@@ -147,6 +147,15 @@ pub(crate) fn bytes_held(columns: &[ArrayRef]) -> usize {
     buffers.sort_unstable();
     buffers.dedup();
     columns.len() * ARRAY_BYTES + buffers.iter().map(|(_, bytes)| bytes).sum::<usize>()
+}
+
+/// Bytes of arrays of as many rows each, as plain values.
+pub(crate) fn plain_bytes(columns: &[ArrayRef]) -> usize {
+    let bytes = |column: &ArrayRef| {
+        let strings = if schema::is_bytes(column.data_type()) { lengths(column).sum::<usize>() } else { 0 };
+        column.len() * bytes_fixed(column.data_type()) + strings
+    };
+    columns.iter().map(bytes).sum()
 }
 
 /// Bytes of a value of a type, without those of its string.

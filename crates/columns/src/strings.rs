@@ -44,6 +44,15 @@ const FSST_SAMPLE_BYTES: usize = (16 << 10) - 1;
 /// Bytes of one string in the sample: as many as training looks at in one piece.
 const FSST_SAMPLE_STRING_BYTES: usize = 512;
 
+/// The least and the greatest of the array's values; `None` when there are none.
+pub(crate) fn bounds(array: &ArrayRef, nulls: Option<&NullBuffer>) -> Option<(Value, Value)> {
+    let (views, _) = views::parts(array);
+    let valid = views.iter().copied().enumerate().filter(|(row, _)| nulls.is_none_or(|n| n.is_valid(*row)));
+    let bound = |row| bytes_value(views::value(array, row), array.data_type());
+    let bounds = bounds_of_views(valid, |row| views::value(array, row));
+    bounds.map(|(min, max)| (bound(min), bound(max)))
+}
+
 /// The array's values encoded, and how many bytes the strings have.
 ///
 /// # Errors
@@ -54,10 +63,7 @@ pub(crate) fn encode(array: &ArrayRef, nulls: Option<&NullBuffer>) -> Result<(En
     if let Some((distinct, codes)) = dictionary(array, nulls, bytes) {
         return Ok((encoded_dictionary(&distinct, array.data_type(), &codes, nulls), bytes));
     }
-    let valid = views.iter().copied().enumerate().filter(|(row, _)| nulls.is_none_or(|n| n.is_valid(*row)));
-    let bound = |row| bytes_value(views::value(array, row), array.data_type());
-    let bounds = bounds_of_views(valid, |row| views::value(array, row));
-    let bounds = bounds.map(|(min, max)| (bound(min), bound(max)));
+    let bounds = bounds(array, nulls);
     let values = views::slices(array);
     let body = match compressor_for(&values, bytes) {
         Some(compressor) => compress(&compressor, &values),

@@ -159,6 +159,10 @@ impl Encoder {
         Encoder { schema, arena: Arc::new(Arena::new(pool, tenant)) }
     }
 
+    pub(crate) fn schema(&self) -> &SchemaRef {
+        &self.schema
+    }
+
     pub(crate) fn arena(&self) -> &Arena {
         &self.arena
     }
@@ -179,13 +183,22 @@ impl Encoder {
     /// # Errors
     /// As [`Encoder::encode`], but for the memory of the pool.
     pub fn encode_column(&self, group: &PlainGroup, column: usize) -> Result<Chunk> {
+        let Some(values) = group.column(column) else {
+            let columns = group.columns_count();
+            return Err(Error::invalid(format!("no column {column} in a row group of {columns}")));
+        };
+        self.encode_values(column, &values, group.rows())
+    }
+
+    /// Encodes values of the column at this place, of which there are to be `rows`.
+    pub(crate) fn encode_values(&self, column: usize, values: &ArrayRef, rows: usize) -> Result<Chunk> {
         let fields = self.schema.fields();
-        let (Some(field), Some(values)) = (fields.get(column), group.column(column)) else {
+        let Some(field) = fields.get(column) else {
             let message = format!("no column {column} in row groups of {} columns", fields.len());
             return Err(Error::invalid(message));
         };
-        check_column(field.data_type(), &values, group.rows()).map_err(|error| error.at(field.name()))?;
-        crate::encode::encode(&values).map_err(|error| error.at(field.name()))
+        check_column(field.data_type(), values, rows).map_err(|error| error.at(field.name()))?;
+        crate::encode::encode(values).map_err(|error| error.at(field.name()))
     }
 
     /// A row group's chunks of nothing but NULLs.

@@ -1,6 +1,6 @@
 //! Chunks against the Arrow arrays that they were made of, and tables against their batches.
 
-mod arrays;
+pub(crate) mod arrays;
 mod bytes;
 mod chunks;
 mod tables;
@@ -13,11 +13,11 @@ use farpool_model::TenantName;
 use std::sync::Arc;
 
 /// A pool of `mebibytes`.
-fn pool(mebibytes: usize) -> Arc<Pool> {
+pub(crate) fn pool(mebibytes: usize) -> Arc<Pool> {
     Pool::new(PoolConfig { bytes_limit: mebibytes << 20 }).unwrap()
 }
 
-fn schema_of(columns: &[ArrayRef]) -> SchemaRef {
+pub(crate) fn schema_of(columns: &[ArrayRef]) -> SchemaRef {
     let field =
         |(i, column): (usize, &ArrayRef)| Field::new(format!("c{i}"), column.data_type().clone(), true);
     Arc::new(Schema::new(columns.iter().enumerate().map(field).collect::<Vec<_>>()))

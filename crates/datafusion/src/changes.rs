@@ -1,12 +1,14 @@
 //! Statements that change tables of a pool: CREATE TABLE, UPDATE, DELETE and TRUNCATE.
 //!
 //! A change reads one version of its table, and what it makes stands only if the table is still at that version when
-//! all rows are there. If others were faster, the statement is planned once more, on their version.
+//! all rows are there. If others were faster, the statement is planned once more, on their version. What the pool can
+//! change by itself it does (`in_place.rs`); otherwise all rows come here and go back.
 //!
 //! Invariant: every row of the version is either changed or kept. Both kinds are read by a program of their own, so
 //! that a condition has to give the same each time: what a subquery gives is therefore computed once, before, and
 //! functions that differ from call to call are refused.
 
+mod in_place;
 mod subqueries;
 
 use crate::error;
@@ -20,13 +22,13 @@ use arrow_schema::{DataType, Field, Schema, SchemaRef};
 use datafusion::common::not_impl_err;
 use datafusion::error::Result;
 use datafusion::execution::session_state::SessionState;
-use datafusion::functions_aggregate::expr_fn::count;
 use datafusion::logical_expr::{
-    CreateMemoryTable, DmlStatement, Expr, Filter, LogicalPlan, LogicalPlanBuilder, Projection, WriteOp, lit,
+    CreateMemoryTable, DmlStatement, Expr, Filter, LogicalPlan, Projection, WriteOp,
 };
 use farpool_model::{Error, ErrorKind, LoadMode, TableName, Version, cast};
 use farpool_transfer::{BatchStream, Pool};
 use futures::{StreamExt, TryStreamExt, stream};
+use in_place::{InPlace, counted};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -52,6 +54,8 @@ pub(crate) struct Rewrite {
     changed: Changed,
     /// `None` if every row is changed.
     kept: Option<Rows>,
+    /// The same change without the rows, if the pool can make it.
+    in_place: Option<InPlace>,
 }
 
 /// The rows for which the condition holds.
@@ -109,23 +113,25 @@ pub(crate) async fn change(state: &SessionState, dml: &DmlStatement, table: Pool
         (WriteOp::Delete, LogicalPlan::Filter(filter)) if is_table(&filter.input) => {
             let filter = settled(state, filter).await?;
             let kept = others(filter.clone())?;
-            let deleted = LogicalPlanBuilder::from(LogicalPlan::Filter(filter));
-            let deleted = deleted.aggregate(Vec::<Expr>::new(), vec![count(lit(1))])?.build()?;
-            let changed = Changed::Deleted(Rows::plan(state, &deleted).await?);
-            rewrite(state, table, changed, Some(kept)).await
+            let filtered = LogicalPlan::Filter(filter);
+            let in_place = InPlace::delete(state, &table, &filtered).await?;
+            let deleted = Rows::plan(state, &counted(filtered)?).await?;
+            rewrite(state, table, Changed::Deleted(deleted), Some(kept), in_place).await
         }
         (WriteOp::Update, LogicalPlan::Projection(new)) => match &*new.input {
             input if is_table(input) => {
+                let in_place = InPlace::update(state, &table, input, new).await?;
                 let changed = Changed::Updated(Rows::plan(state, &dml.input).await?);
-                rewrite(state, table, changed, None).await
+                rewrite(state, table, changed, None, in_place).await
             }
             LogicalPlan::Filter(filter) if is_table(&filter.input) => {
                 let filter = settled(state, filter).await?;
                 let kept = others(filter.clone())?;
                 let filtered = Arc::new(LogicalPlan::Filter(filter));
+                let in_place = InPlace::update(state, &table, &filtered, new).await?;
                 let updated = LogicalPlan::Projection(Projection::try_new(new.expr.clone(), filtered)?);
                 let changed = Changed::Updated(Rows::plan(state, &updated).await?);
-                rewrite(state, table, changed, Some(kept)).await
+                rewrite(state, table, changed, Some(kept), in_place).await
             }
             _ => not_impl_err!("UPDATE with FROM"),
         },
@@ -163,6 +169,7 @@ async fn rewrite(
     table: PoolTable,
     changed: Changed,
     kept: Option<LogicalPlan>,
+    in_place: Option<InPlace>,
 ) -> Result<Change> {
     let kept = match kept {
         Some(kept) => Some(Rows::plan(state, &kept).await?),
@@ -171,7 +178,7 @@ async fn rewrite(
     // Where nothing is read, any version will do.
     let pins = state.config().get_extension::<Pins>();
     let version = pins.and_then(|pins| pins.version(&table)).unwrap_or(table.info().version);
-    Ok(Change::Rewrite(Box::new(Rewrite { table, version, changed, kept })))
+    Ok(Change::Rewrite(Box::new(Rewrite { table, version, changed, kept, in_place })))
 }
 
 impl Change {
@@ -191,6 +198,14 @@ impl Change {
             Change::Create { rows, .. } => vec![rows],
             Change::Nothing | Change::Empty(_) => Vec::new(),
             Change::Rewrite(rewrite) => rewrite.rows(),
+        }
+    }
+
+    /// What a pool does of it that is no program of [`Change::rows`], as an indented block.
+    pub fn explain(&self) -> Option<String> {
+        match self {
+            Change::Rewrite(rewrite) => rewrite.in_place.as_ref().map(InPlace::explain),
+            Change::Create { .. } | Change::Nothing | Change::Empty(_) => None,
         }
     }
 
@@ -233,11 +248,26 @@ async fn replace(table: &PoolTable, version: Version, rows: BatchStream) -> farp
 
 impl Rewrite {
     fn rows(&self) -> Vec<&Rows> {
+        if let Some(in_place) = &self.in_place {
+            return vec![in_place.rows()];
+        }
         let (Changed::Updated(changed) | Changed::Deleted(changed)) = &self.changed;
         self.kept.iter().chain([changed]).collect()
     }
 
     async fn run(&self) -> farpool_model::Result<u64> {
+        if let Some(in_place) = &self.in_place {
+            match in_place.run().await {
+                // Row groups that would be too large are cut where rows are loaded.
+                Err(error) if error.kind == ErrorKind::OverLimit => {}
+                outcome => return outcome,
+            }
+        }
+        self.load().await
+    }
+
+    /// Loads what it makes of the rows.
+    async fn load(&self) -> farpool_model::Result<u64> {
         let rows_before = self.rows_before().await?;
         let (changed, kept) = <(Count, Count)>::default();
         let new = match &self.changed {

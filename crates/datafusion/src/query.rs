@@ -93,6 +93,33 @@ impl Planned {
         self.rows().into_iter().flat_map(|rows| rows.programs(&f)).collect()
     }
 
+    /// What runs at the pool, with the pool's answers, and what remains here.
+    pub(crate) fn explain(&self) -> String {
+        let rows = self.rows();
+        if rows.is_empty() {
+            return "nothing is computed\n".to_string();
+        }
+        let mut text = String::new();
+        let changed = match self {
+            Planned::Command(Command::Change(change)) => change.explain(),
+            Planned::Command(_) | Planned::Rows(_) => None,
+        };
+        let programs: Vec<String> = self.programs(PoolExec::explain).into_iter().chain(changed).collect();
+        text.push_str(if programs.is_empty() { "Nothing runs at a pool.\n" } else { "At the pool:\n" });
+        for program in programs {
+            program.lines().for_each(|line| {
+                let _ = writeln!(text, "  {line}");
+            });
+        }
+        text.push_str("Here:\n");
+        for rows in rows {
+            for line in displayable(rows.operators().as_ref()).indent(false).to_string().lines() {
+                let _ = writeln!(text, "  {line}");
+            }
+        }
+        text
+    }
+
     /// Runs it. Dropping the stream cancels the programs at the pool.
     async fn start(&self) -> Result<BatchStream> {
         match self {
@@ -202,26 +229,7 @@ impl Query {
 
     /// What runs at the pool, with the pool's answers, and what remains here.
     pub fn explain(&self) -> String {
-        let planned = self.state.planned();
-        let rows = planned.rows();
-        if rows.is_empty() {
-            return "nothing is computed\n".to_string();
-        }
-        let mut text = String::new();
-        let programs = planned.programs(PoolExec::explain);
-        text.push_str(if programs.is_empty() { "Nothing runs at a pool.\n" } else { "At the pool:\n" });
-        for program in programs {
-            program.lines().for_each(|line| {
-                let _ = writeln!(text, "  {line}");
-            });
-        }
-        text.push_str("Here:\n");
-        for rows in rows {
-            for line in displayable(rows.operators().as_ref()).indent(false).to_string().lines() {
-                let _ = writeln!(text, "  {line}");
-            }
-        }
-        text
+        self.state.planned().explain()
     }
 
     /// What was expected of the programs and joins that have run and what came of them, a line each.

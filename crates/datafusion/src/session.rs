@@ -21,7 +21,9 @@ use datafusion::error::DataFusionError;
 use datafusion::execution::SessionStateBuilder;
 use datafusion::execution::runtime_env::{RuntimeEnv, RuntimeEnvBuilder};
 use datafusion::execution::session_state::SessionState;
-use datafusion::logical_expr::{DdlStatement, LogicalPlan, Statement as LogicalStatement, WriteOp};
+use datafusion::logical_expr::{
+    DdlStatement, LogicalPlan, LogicalPlanBuilder, Statement as LogicalStatement, WriteOp, col, lit,
+};
 use datafusion::prelude::{SessionConfig, SessionContext};
 use datafusion::sql::parser::Statement as DfStatement;
 use datafusion::sql::sqlparser::ast::{AlterTable, Statement as SqlStatement};
@@ -234,6 +236,13 @@ impl Session {
                 let change = changes::change(&state, &dml, table.clone()).await?;
                 Ok(Planned::Command(Command::Change(change)))
             }
+            LogicalPlan::Explain(explain) if is_change(&explain.plan) => {
+                let change = Box::pin(self.planned(state.clone(), LogicalPlan::clone(&explain.plan))).await?;
+                let row = vec![lit("change"), lit(change.explain())];
+                let columns = [col("column1").alias("plan_type"), col("column2").alias("plan")];
+                let told = LogicalPlanBuilder::values(vec![row])?.project(columns)?.build()?;
+                Rows::plan(&state, &told).await.map(Planned::Rows)
+            }
             LogicalPlan::Ddl(DdlStatement::DropTable(drop)) => match self.pool_table(&drop.name).await? {
                 Some((pool, name)) => Ok(Planned::Command(Command::DropTable(pool, name))),
                 None => {
@@ -312,6 +321,11 @@ impl Session {
         }
         crate::names::advise(error, &wanted, &names)
     }
+}
+
+/// Whether it is an UPDATE, a DELETE or a TRUNCATE.
+fn is_change(plan: &LogicalPlan) -> bool {
+    matches!(plan, LogicalPlan::Dml(dml) if !matches!(dml.op, WriteOp::Insert(_)))
 }
 
 fn is_query(statement: &DfStatement) -> bool {

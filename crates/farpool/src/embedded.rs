@@ -14,9 +14,10 @@ use farpool_model::{
 use farpool_node::{Caller, Node, NodeConfig, Shape};
 use farpool_pipeline::BoundProgram;
 use farpool_transfer::{BatchStream, Execution, Handle, Pool};
-use futures::StreamExt;
+use futures::{StreamExt, TryStreamExt};
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError, Weak};
+use tokio::task::JoinSet;
 
 /// A pool in this process.
 ///
@@ -193,6 +194,24 @@ impl Pool for EmbeddedPool {
             load.push(&batch?)?;
         }
         load.commit()
+    }
+
+    async fn change_rows(&self, handle: &Handle, rows: u64) -> Result<TableInfo> {
+        let kept = handle.kept::<BoundProgram>();
+        let program = kept.ok_or_else(|| Error::internal("a handle of another pool"))?;
+        let run = self.caller.start_change(program)?;
+        self.caller.admit(&run).await?;
+        let threads = run.need()?.threads;
+        let execution = morsels::execute(self.caller.clone(), run.clone(), threads);
+        // Dropped, they end it.
+        let mut steps = JoinSet::new();
+        for mut stream in execution.streams {
+            steps.spawn(async move { stream.try_next().await });
+        }
+        while let Some(ended) = steps.join_next().await {
+            ended.map_err(|error| Error::internal(format!("changing rows failed: {error}")))??;
+        }
+        self.caller.publish_change(program, run.take_changed(), rows)
     }
 
     async fn alter_table(&self, name: &TableName, changes: &[TableChange]) -> Result<TableInfo> {

@@ -128,6 +128,40 @@ async fn what_changes_is_what_queries_say() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn rows_that_the_pool_can_change_do_not_leave_it() {
+    let pools = Pools::start(256 << 20).await;
+    let session = pools.session(Way::Remote, true).await;
+    run(
+        &session,
+        "create table d as select i as id, i % 3 as k, 'row ' || i as s from generate_series(1, 90000) g(i)",
+    )
+    .await;
+    let statements = [
+        ("update d set k = 7, s = 'none'", "id % 100 = 1", true),
+        ("update d set k = k * 2 + id", "true", true),
+        ("update d as x set k = x.id, id = x.k", "s like '%7'", true),
+        ("delete from d", "k > 10000 and s is not null", true),
+        ("delete from d", "id = (select min(id) from d)", true),
+        // What the pool cannot compute is computed here.
+        ("update d set s = upper(s)", "id < 4000", false),
+        ("update d set s = s", "id < 4000", false),
+    ];
+    for (change, condition, is_in_place) in statements {
+        let statement = format!("{change} where {condition}");
+        let counted = value(&session, &format!("select count(*) from d where {condition}")).await;
+        assert_ne!(counted, "0", "{statement}");
+        let query = session.sql(&*statement).await.unwrap();
+        let batches = query.collect().await.unwrap();
+        let text = pretty_format_batches(&batches).unwrap().to_string();
+        assert!(text.contains(&format!("| {counted} ")), "{statement}: {text}");
+        let explained = query.explain();
+        assert_eq!(query.receipt().bytes_on_wire < 4_000, is_in_place, "{statement}: {explained}");
+    }
+    let explained = run(&session, "explain update d set k = 0, s = 'x' where id > 5").await;
+    assert!(explained.contains("0, 'x'") && explained.contains("exact"), "{explained}");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn changes_at_the_same_time_lose_nothing() {
     let pools = Pools::start(256 << 20).await;
     let first = pools.session(Way::Remote, true).await;

@@ -15,14 +15,14 @@ use crate::server::Identity;
 use crate::turns::Turn;
 use arrow_array::RecordBatch;
 use arrow_schema::{Schema, SchemaRef};
-use farpool_columns::{RowGroup, Table};
+use farpool_columns::{Encoder, RowGroup, Table};
 use farpool_memory::Account;
 use farpool_model::{
     Clock, ColumnStatistics, Error, ErrorKind, Expr, LoadId, LoadMode, LoadOutcome, LoadedVersion, Program,
     QueryInfo, Receipt, Result, Status, TableChange, TableInfo, TableName, TableStatistics, TenantName,
     Version, limits,
 };
-use farpool_pipeline::{BoundProgram, Cancel, Class, Region, Run, Sink, Task, TaskId};
+use farpool_pipeline::{BoundProgram, Cancel, Changed, Class, Region, Run, Sink, Task, TaskId};
 use farpool_store::{AwaitedStatistics, Load};
 use parking_lot::Mutex;
 use std::sync::Arc;
@@ -344,6 +344,35 @@ impl Caller {
     pub fn alter_table(&self, name: &TableName, changes: &[TableChange]) -> Result<TableInfo> {
         self.check(Verb::Alter)?;
         self.node.catalog().alter_table(&self.tenant, name, changes)
+    }
+
+    /// A run that changes the rows that pass `program`, or removes them if it computes no columns; to be run as those of
+    /// [`Caller::start`]. Nothing of it is visible before [`Caller::publish_change`].
+    ///
+    /// # Errors
+    /// As [`Run::start_changing`].
+    pub fn start_change(&self, program: &BoundProgram) -> Result<Arc<Run>> {
+        self.check(Verb::Change)?;
+        let pool = self.node.catalog().pool().clone();
+        Run::start_changing(program, |schema| Encoder::new(pool, self.tenant.clone(), schema))
+    }
+
+    /// Makes what came of a run of `program` by [`Caller::start_change`] the table's version, if it has changed as many
+    /// `rows`.
+    ///
+    /// # Errors
+    /// `Stale` when the table is at another version by now, `NotFound` when it is gone; `OverLimit` when memory is short;
+    /// `Internal` for another number of rows.
+    pub fn publish_change(&self, program: &BoundProgram, changed: Changed, rows: u64) -> Result<TableInfo> {
+        self.check(Verb::Change)?;
+        if changed.rows != rows {
+            let message =
+                format!("a change would be one of {} rows, not {rows}; nothing was changed", changed.rows);
+            return Err(Error::internal(message));
+        }
+        let base = (program.prepared().version, &**program.table());
+        let name = &program.prepared().effective.table;
+        self.node.catalog().replace_row_groups(&self.tenant, name, base, changed.groups)
     }
 
     /// Drops a table; programs that read it finish undisturbed.

@@ -57,6 +57,8 @@ pub enum Verb {
     LoadOutcome,
     /// Give a table other columns or another name.
     Alter,
+    /// Change or remove rows of a table.
+    Change,
     /// Drop a table.
     Drop,
     /// Tell the state of the node as far as it concerns the caller's tenant.
@@ -87,7 +89,7 @@ pub enum Reach {
 }
 
 /// The verbs, the least right for each, and its reach.
-pub const VERBS: [(Verb, Right, Reach); 16] = [
+pub const VERBS: [(Verb, Right, Reach); 17] = [
     (Verb::Describe, Right::Read, Reach::Own),
     (Verb::Statistics, Right::Read, Reach::Own),
     (Verb::Prepare, Right::Read, Reach::Own),
@@ -95,6 +97,7 @@ pub const VERBS: [(Verb, Right, Reach); 16] = [
     (Verb::Load, Right::Write, Reach::Own),
     (Verb::LoadOutcome, Right::Write, Reach::Own),
     (Verb::Alter, Right::Write, Reach::Own),
+    (Verb::Change, Right::Write, Reach::Own),
     (Verb::Drop, Right::Write, Reach::Own),
     (Verb::Status, Right::Read, Reach::Own),
     (Verb::StatusOfAll, Right::Admin, Reach::All),

@@ -130,6 +130,39 @@ async fn a_load_whose_answer_is_lost_is_loaded_once() {
     assert_eq!((info.rows, info.columns.len(), newest(&server)), (3, 4, None));
 }
 
+/// Removes the five rows of `t` with an id below 5 in the background, once `what` was done after it was prepared.
+async fn begin_removing(
+    pool: &Arc<RemotePool>,
+    what: impl FnOnce(),
+) -> tokio::task::JoinHandle<Result<TableInfo>> {
+    let handle = pool.prepare(&removing("t", 5), &canonical_schema()).await.unwrap();
+    what();
+    let pool = pool.clone();
+    tokio::spawn(async move { pool.change_rows(&handle, 5).await })
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_change_whose_answer_is_lost_is_made_once_and_one_that_is_lost_is_not() {
+    let server = Server::start().await;
+    let between = Between::start(&server).await;
+    let pool = between.client().await;
+    load(&*pool, "t", LoadMode::Create, 20).await.unwrap();
+    let before = newest(&server);
+    let changing = begin_removing(&pool, || between.lose_answers()).await;
+    eventually("the rows are gone", || newest(&server) != before).await;
+    between.break_off();
+    let info = changing.await.unwrap().unwrap();
+    assert_eq!((newest(&server), info.rows), (Some((info.version, 15)), 15));
+
+    load(&*pool, "t", LoadMode::Replace, 10).await.unwrap();
+    let (before, lost) = (newest(&server), between.lost.load(SeqCst));
+    let changing = begin_removing(&pool, || between.lose_rows()).await;
+    eventually("the request is lost", || between.lost.load(SeqCst) > lost).await;
+    between.break_off();
+    assert_eq!(changing.await.unwrap().unwrap_err().kind, ErrorKind::Stale);
+    assert_eq!(newest(&server), before);
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn rows_that_are_lost_are_sent_again() {
     let server = Server::start().await;

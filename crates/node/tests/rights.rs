@@ -19,7 +19,7 @@ async fn exercise(verb: Verb, pool: &RemotePool, table: &str, query: u64) -> Res
         Verb::Describe => pool.table(&name(table)).await.map(drop),
         Verb::Statistics => pool.statistics(&name(table), Some(&[0])).await.map(drop),
         Verb::Prepare => {
-            let schema = farpool_model::schema::canonical_schema(&batch(0, 0).schema())?;
+            let schema = canonical_schema();
             pool.prepare(&scan(table), &schema).await.map(drop)
         }
         Verb::Execute => counted(pool, table, 3).await.map(|(rows, _)| assert_eq!(rows, 3)),
@@ -29,6 +29,13 @@ async fn exercise(verb: Verb, pool: &RemotePool, table: &str, query: u64) -> Res
             // As it was, so that the next caller finds it.
             let change = TableChange::Rename(name(table));
             pool.alter_table(&name(table), &[change]).await.map(drop)
+        }
+        Verb::Change => {
+            // Each row gets the values that it has.
+            let schema = canonical_schema();
+            let rows = pool.table(&name(table)).await?.rows;
+            let handle = pool.prepare(&scan(table), &schema).await?;
+            pool.change_rows(&handle, rows).await.map(drop)
         }
         Verb::Drop => pool.drop_table(&name(table)).await,
         Verb::Status => pool.status().await.map(drop),

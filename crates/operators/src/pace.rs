@@ -49,6 +49,8 @@ pub struct Progress {
     pub(crate) filter: FilterMemo,
     pub(crate) aggregate: Memo,
     pub(crate) picked: Picked,
+    /// Whether it is to be noted which rows pass.
+    pub(crate) is_marked: bool,
 }
 
 /// The part of a row group that leaves encoded.
@@ -60,6 +62,16 @@ pub(crate) struct Picked {
 }
 
 impl Progress {
+    /// Nothing is done yet, and it is to be noted which rows pass; for plans whose result are rows.
+    pub fn marking() -> Progress {
+        Progress { is_marked: true, ..Progress::default() }
+    }
+
+    /// A bit for each row that is done, set for those that passed; bit 0 is row 0.
+    pub fn marked(&self) -> &[u64] {
+        &self.picked.selected
+    }
+
     /// Whether nothing is left to do.
     pub fn is_done(&self) -> bool {
         self.is_done

@@ -4,11 +4,15 @@
 //! It is told before the run begins, so that its owner can reserve it. What may come in parts can do with less.
 
 use crate::bound::BoundProgram;
+use farpool_columns::Table;
 use farpool_model::{Output, limits};
 use farpool_operators::Plan;
 
 /// How often a thread holds what it takes out of a row group: as values, and as a message.
 const COPIES: usize = 2;
+
+/// How often a thread holds a column that it encodes again.
+const FORMS: usize = 3;
 
 /// Bytes that a thread holds for each part of an expression, and for each column, while it works on a batch.
 const LANE_BYTES: usize = 8 * limits::BATCH_ROWS;
@@ -67,6 +71,13 @@ impl Need {
             groups,
             groups_least,
         }
+    }
+
+    /// The same of a run that encodes these columns again: as they were, as they are to be, and encoded.
+    #[must_use]
+    pub(crate) fn encoding(self, table: &Table, columns: &[usize]) -> Need {
+        let plain: usize = columns.iter().map(|column| table.bytes_plain_most[*column]).sum();
+        Need { thread: self.thread + FORMS * plain, ..self }
     }
 
     /// The same with so few threads that they take no more than `bytes`, but for one.

@@ -8,6 +8,10 @@
 //! Invariant: a run goes from scanning, perhaps over merging, to done, or from anywhere before that to
 //! stopped (cancelled or failed), and once done or stopped it no longer holds the table.
 
+mod change;
+
+pub use change::Changed;
+
 use crate::bound::BoundProgram;
 use crate::budget::Budget;
 use crate::dispenser::Dispenser;
@@ -17,6 +21,7 @@ use crate::tally::Tally;
 use arrow_array::RecordBatch;
 use arrow_schema::SchemaRef;
 use arrow_select::concat::concat_batches;
+use change::{Begun, Changing};
 use farpool_columns::{RowGroup, Table};
 use farpool_memory::Reservation;
 use farpool_model::{Clock, Error, ErrorKind, Prepared, Receipt, Result, cast, limits};
@@ -55,8 +60,7 @@ pub struct Run {
     need: Need,
     shared: Shared,
     budget: Budget,
-    /// The columns of row groups that may leave as they are.
-    shipped: Option<Vec<usize>>,
+    form: Form,
     groups: Dispenser,
     /// The row groups in the order in which they are handed out, where it is not that of the table.
     sequence: Option<Vec<usize>>,
@@ -89,11 +93,23 @@ struct Held {
     reservation: Option<Reservation>,
 }
 
+/// What becomes of the rows.
+enum Form {
+    /// They leave as batches.
+    Batches,
+    /// They leave, and where these are columns as they are, so may row groups.
+    Shipped(Vec<usize>),
+    /// They get other values, or go.
+    Change(Changing),
+}
+
 /// A row group, and what has been done of it.
 struct Morsel {
     /// Where it is in the table.
     place: usize,
     progress: Progress,
+    /// Of a run that changes rows.
+    begun: Option<Box<Begun>>,
 }
 
 enum Phase {
@@ -114,7 +130,7 @@ impl Run {
     /// # Errors
     /// `Invalid` when the program does not fit the table.
     pub fn start(program: &BoundProgram) -> Result<Arc<Self>> {
-        Run::begin(program, false)
+        Run::begin(program, Form::Batches)
     }
 
     /// The same; rows may come out as [`Step::Encoded`].
@@ -122,15 +138,20 @@ impl Run {
     /// # Errors
     /// As [`Run::start`].
     pub fn start_shipping(program: &BoundProgram) -> Result<Arc<Self>> {
-        Run::begin(program, true)
+        let form = program.plan()?.plain_columns().map_or(Form::Batches, Form::Shipped);
+        Run::begin(program, form)
     }
 
-    fn begin(program: &BoundProgram, ships: bool) -> Result<Arc<Self>> {
+    fn begin(program: &BoundProgram, form: Form) -> Result<Arc<Self>> {
         let (plan, table, prepared) = (program.plan()?, program.table(), program.prepared().clone());
         let budget = program.budget();
+        let need = Need::of(program, &plan);
         let run = Run {
-            need: Need::of(program, &plan),
-            shipped: if ships { plan.plain_columns() } else { None },
+            need: match &form {
+                Form::Change(changing) => need.encoding(table, changing.columns()),
+                Form::Batches | Form::Shipped(_) => need,
+            },
+            form,
             sequence: plan.favourable(table.row_groups.iter().map(|group| &**group)),
             plan,
             shared: Shared::default(),
@@ -275,6 +296,9 @@ impl Run {
             let group = &*table.row_groups[morsel.place];
             match self.plan.verdict(group) {
                 Verdict::All if self.ships(group, &morsel) => return Ok(self.ship(group, &table)),
+                Verdict::Some | Verdict::All if let Some(changing) = self.changing() => {
+                    return self.change(changing, morsel, &table, &mut pace);
+                }
                 Verdict::Some | Verdict::All if !self.plan.is_beaten(group, &self.shared) => {
                     let step = self.scan(morsel, &table, &mut pace)?;
                     // A step for each of many small row groups would cost more than they do.
@@ -309,7 +333,11 @@ impl Run {
         let rest = self.held.lock().rests.pop();
         rest.or_else(|| {
             let place = self.place(self.groups.claim()?);
-            Some(Morsel { place, progress: Progress::default() })
+            let progress = match &self.form {
+                Form::Change(_) => Progress::marking(),
+                Form::Batches | Form::Shipped(_) => Progress::default(),
+            };
+            Some(Morsel { place, progress, begun: None })
         })
     }
 
@@ -327,6 +355,14 @@ impl Run {
         }
     }
 
+    /// What a run that changes rows makes of them.
+    fn changing(&self) -> Option<&Changing> {
+        match &self.form {
+            Form::Change(changing) => Some(changing),
+            Form::Batches | Form::Shipped(_) => None,
+        }
+    }
+
     fn check(&self) -> Result<()> {
         if self.is_cancelled() { Err(Error::cancelled()) } else { Ok(()) }
     }
@@ -335,13 +371,16 @@ impl Run {
     fn ships(&self, group: &RowGroup, morsel: &Morsel) -> bool {
         let rows = cast::u64_from(group.rows);
         let left = |left: u64| left.checked_sub(rows);
-        self.shipped.is_some()
+        matches!(self.form, Form::Shipped(_))
             && morsel.progress.rows() == 0
             && self.rows_left.fetch_update(Ordering::Relaxed, Ordering::Relaxed, left).is_ok()
     }
 
     fn ship(&self, group: &RowGroup, table: &Table) -> Step {
-        let columns = self.shipped.as_deref().unwrap_or_default();
+        let columns = match &self.form {
+            Form::Shipped(columns) => &columns[..],
+            Form::Batches | Form::Change(_) => &[],
+        };
         let read: BTreeSet<usize> = columns.iter().copied().collect();
         let bytes = read.iter().map(|column| group.chunks[*column].bytes_encoded()).sum::<usize>();
         let (rows, bytes) = (cast::u64_from(group.rows), cast::u64_from(bytes));
@@ -367,9 +406,11 @@ impl Run {
         let mut batches = Vec::new();
         let mut accept = |batch| self.accept(batch, &mut batches);
         let progress = &mut morsel.progress;
-        let (work, encoded) = match self.shipped {
-            Some(_) => self.plan.process_encoded(group, progress, &mut state, pace, &mut accept)?,
-            None => (self.plan.process_part(group, progress, &mut state, pace, &mut accept)?, None),
+        let (work, encoded) = match self.form {
+            Form::Shipped(_) => self.plan.process_encoded(group, progress, &mut state, pace, &mut accept)?,
+            Form::Batches | Form::Change(_) => {
+                (self.plan.process_part(group, progress, &mut state, pace, &mut accept)?, None)
+            }
         };
         self.tally.scanned(work.rows_in, work.bytes_read);
         self.tally.bypassed(work.rows_bypassed);
@@ -519,9 +560,13 @@ impl Run {
         let phase = std::mem::replace(&mut held.phase, end());
         let Held { table, states, rests, reservation, .. } = &mut *held;
         let rest = (phase, table.take(), std::mem::take(states), std::mem::take(rests), reservation.take());
+        let is_stopped = matches!(held.phase, Phase::Stopped(_));
         drop(held);
         // Freeing many pages takes a while: not under the lock.
         drop(rest);
+        if is_stopped && let Some(changing) = self.changing() {
+            drop(changing.take());
+        }
         true
     }
 }

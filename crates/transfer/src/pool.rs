@@ -70,6 +70,12 @@ pub trait Pool: Send + Sync + fmt::Debug {
         batches: BatchStream,
     ) -> Result<TableInfo>;
 
+    /// Gives the rows that pass a prepared program the values that it computes of columns, which it names as the table
+    /// does, or removes them if it computes none; all of it, or nothing. The program is one that the pool carries out
+    /// exactly, of rows, without an order or a limit; `rows` is how many pass. `Stale` when the table is not at the version
+    /// any more that the program was prepared for.
+    async fn change_rows(&self, handle: &Handle, rows: u64) -> Result<TableInfo>;
+
     /// Gives a table other columns or another name; its rows stay as they are. All changes are made, or none. Programs
     /// that are reading it finish undisturbed.
     async fn alter_table(&self, name: &TableName, changes: &[TableChange]) -> Result<TableInfo>;

@@ -138,6 +138,8 @@ frame_kinds! {
     LoadOutcome = 17,
     /// Give a table other columns or another name.
     AlterTable = 18,
+    /// Change rows of a table by what was prepared.
+    ChangeRows = 22,
     /// Who the node is; answers `Hello`.
     Welcome = 129,
     /// The answers to a plan; answers `Prepare`, and comes first after `Execute`.
@@ -216,7 +218,7 @@ impl FrameKind {
             FrameKind::Ping | FrameKind::Pong => 64,
             FrameKind::LoadEnd | FrameKind::Status | FrameKind::Dropped | FrameKind::Unchanged => 64,
             FrameKind::Queries | FrameKind::CancelQuery | FrameKind::QueryCancelled => 64,
-            FrameKind::LoadOutcome => 64,
+            FrameKind::LoadOutcome | FrameKind::ChangeRows => 64,
             FrameKind::Error => limits::FRAME_BYTES_MAX,
             // The envelope around a plan or a schema is small.
             FrameKind::Prepare | FrameKind::Execute | FrameKind::LoadBegin => {

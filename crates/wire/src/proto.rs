@@ -169,6 +169,17 @@ pub struct LoadBegin {
     pub id: Option<Bytes>,
 }
 
+/// `ChangeRows`
+#[derive(Clone, PartialEq, Eq, Message)]
+pub struct ChangeRows {
+    #[prost(uint32, tag = "1")]
+    pub handle: u32,
+    #[prost(uint64, tag = "2")]
+    pub rows: u64,
+    #[prost(bytes = "bytes", tag = "3")]
+    pub id: Bytes,
+}
+
 /// `LoadOutcome`
 #[derive(Clone, PartialEq, Eq, Message)]
 pub struct LoadOutcome {

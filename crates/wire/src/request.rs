@@ -109,6 +109,16 @@ pub enum Request {
         /// What is to be changed, in this order: all of it or nothing.
         changes: Vec<TableChange>,
     },
+    /// Give the rows that pass what was prepared the values that it computes, or remove them if it computes none.
+    /// Answered by `Loaded`.
+    ChangeRows {
+        /// The stream of its `Prepare`.
+        handle: u32,
+        /// How many rows pass: if they are not as many, nothing is changed.
+        rows: u64,
+        /// As of a load.
+        id: LoadId,
+    },
     /// Tell what the rows of a table hold.
     Statistics {
         /// Which.
@@ -149,6 +159,7 @@ impl Request {
             Request::LoadEnd => FrameKind::LoadEnd,
             Request::Drop { .. } => FrameKind::Drop,
             Request::AlterTable { .. } => FrameKind::AlterTable,
+            Request::ChangeRows { .. } => FrameKind::ChangeRows,
             Request::Statistics { .. } => FrameKind::Statistics,
             Request::Status => FrameKind::Status,
             Request::Queries => FrameKind::Queries,
@@ -186,6 +197,9 @@ impl Request {
             Request::Table { name, known } => write_name(name, *known, None),
             Request::Drop { table, tenant } => write_name(table, None, tenant.clone()),
             Request::AlterTable { table, changes } => alter::write_alter(table, changes)?,
+            Request::ChangeRows { handle, rows, id } => {
+                body(&proto::ChangeRows { handle: *handle, rows: *rows, id: write_id(*id) })
+            }
             Request::Statistics { table, columns } => write_statistics_request(table, columns.as_deref())?,
             Request::LoadBegin { table, mode, schema, rows_hint, id } => {
                 let (mode, version) = write_mode(*mode);
@@ -272,6 +286,10 @@ impl Request {
             FrameKind::AlterTable => {
                 let (table, changes) = alter::read_alter(body)?;
                 Request::AlterTable { table, changes }
+            }
+            FrameKind::ChangeRows => {
+                let proto::ChangeRows { handle, rows, id } = read(body)?;
+                Request::ChangeRows { handle, rows, id: read_id(&id)? }
             }
             FrameKind::Statistics => read_statistics_request(body)?,
             FrameKind::Status => read(body).map(|proto::Empty {}| Request::Status)?,

@@ -115,6 +115,7 @@ fn every_request_round_trips() {
                 TableChange::DropColumn("c".into()),
             ],
         },
+        Request::ChangeRows { handle: 7, rows: u64::MAX, id: LoadId(3) },
         Request::Statistics { table: name("t"), columns: None },
         Request::Statistics { table: name("t"), columns: Some(vec![0, 7, limits::COLUMNS_MAX as u32 - 1]) },
         Request::Status,

@@ -4,6 +4,7 @@
 //! Invariant: an errand ends with an answer that the model confirms, or with an error that the model, the weather or a
 //! connection that was cut explains. It may also be given up at any point where it waits.
 
+mod changes;
 mod loads;
 mod queries;
 
@@ -11,7 +12,7 @@ use crate::checks::{Checked, check_list, check_status, check_table};
 use crate::client::token_of;
 use crate::model::{RequestId, Span};
 use crate::network::{Cuts, Dialing, Network};
-use crate::query::Query;
+use crate::query::{Change, Query};
 use crate::random::Random;
 use crate::rows::COLUMNS;
 use crate::state::Shared;
@@ -72,6 +73,8 @@ pub enum Errand {
     Load(String, LoadMode),
     /// Append a few rows, again and again.
     Trickle(String),
+    /// Change rows of a table.
+    Change(Change),
     /// Drop a table.
     Drop(String),
 }
@@ -90,6 +93,7 @@ impl Errand {
             27 => Errand::Status,
             28 => Errand::Drop(table),
             29..31 => Errand::Trickle(table),
+            31..34 => Errand::Change(Change::random(random, table)),
             _ => {
                 let modes = [LoadMode::Create, LoadMode::Create, LoadMode::Append, LoadMode::Replace];
                 Errand::Load(table, random.pick(&modes))
@@ -176,6 +180,7 @@ impl Engine {
             Errand::Status => self.status(first).await,
             Errand::Load(table, mode) => self.load(table, *mode, random, rows_max, first).await,
             Errand::Trickle(table) => self.trickle(table, &mut random, first).await,
+            Errand::Change(change) => self.change(change, first).await,
             Errand::Drop(table) => self.drop_table(table, first).await,
         };
         let told =

@@ -279,6 +279,10 @@ impl Pool for Fake {
         self.info(name)
     }
 
+    async fn change_rows(&self, _handle: &Handle, _rows: u64) -> Result<TableInfo> {
+        Err(Error::invalid("a fake's rows stay as they are"))
+    }
+
     async fn alter_table(&self, _name: &TableName, _changes: &[TableChange]) -> Result<TableInfo> {
         Err(Error::invalid("a fake's tables stay as they are"))
     }

@@ -40,6 +40,14 @@ fn exercise(verb: Verb, caller: &Caller, name: &TableName) -> Result<()> {
             let field = Arc::new(Field::new("note", DataType::Utf8View, true));
             caller.alter_table(name, &[TableChange::AddColumn(field)]).map(drop)
         }
+        Verb::Change => {
+            let (version, table) = caller.source(name)?;
+            let program = Program::scan(name.clone(), &table.schema, &[0]);
+            let program = caller.prepare(&program, version, table)?;
+            let run = caller.start_change(&program)?;
+            while !matches!(run.step(&SystemClock::new())?, farpool_pipeline::Step::Done) {}
+            caller.publish_change(&program, run.take_changed(), 3).map(drop)
+        }
         Verb::Drop => caller.drop_table(name),
         Verb::Status => caller.status().map(|status| {
             let others = status.tenants.iter().any(|t| t.tenant != caller.tenant().as_str());

@@ -390,12 +390,12 @@ impl LoadTask {
 }
 
 /// The error of a load that its client has given up by asking for the outcome.
-fn ended_by_asking() -> Error {
+pub(super) fn ended_by_asking() -> Error {
     Error::new(ErrorKind::Cancelled, "the load with this id was given up before all of its rows had come")
         .advise("nothing of it was loaded; load again, with another id")
 }
 
-fn made(info: &TableInfo) -> LoadedVersion {
+pub(super) fn made(info: &TableInfo) -> LoadedVersion {
     let TableInfo { version, rows, bytes_plain, bytes_encoded, .. } = *info;
     LoadedVersion { version, rows, bytes_plain, bytes_encoded }
 }

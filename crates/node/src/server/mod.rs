@@ -3,6 +3,7 @@
 //! Each connection is a task that reads, writes and looks after it; what it is asked for is work for the node's worker
 //! threads. Nothing here scans.
 
+mod changes;
 mod connection;
 mod greeting;
 mod inbox;

@@ -1,6 +1,7 @@
 //! Programs of clients: each gets its turn among those of its tenant, then its memory, perhaps after it has waited for
 //! both, and then its workers.
 
+use super::changes::{Change, ChangeSink};
 use super::connection::{Asked, Connection, Work};
 use super::queries::{Listed, Query};
 use super::sink::StreamSink;
@@ -9,7 +10,7 @@ use crate::admission::cannot_wait;
 use crate::turns::Turn;
 use farpool_memory::Reservation;
 use farpool_model::{QueryState, Result, ResultForm, limits};
-use farpool_pipeline::Run;
+use farpool_pipeline::{Run, Sink};
 use farpool_wire::Response;
 use std::sync::Arc;
 use std::time::Duration;
@@ -24,9 +25,15 @@ pub(super) struct Starting {
     pub connection: Arc<Connection>,
     pub stream: u32,
     pub run: Arc<Run>,
-    /// What is said before its rows.
-    pub answer: Response,
-    pub results: ResultForm,
+    pub wanted: Wanted,
+}
+
+/// What a client wants of a program.
+pub(super) enum Wanted {
+    /// Its rows, in this form; `answer` is said before them.
+    Rows { answer: Response, results: ResultForm },
+    /// That it changes the rows of its table.
+    Change(Change),
 }
 
 impl Starting {
@@ -65,8 +72,11 @@ impl Starting {
     }
 
     fn submit(self, caller: &Caller, turn: Turn, listed: Listed) -> Result<()> {
-        let Starting { connection, stream, run, answer, results } = self;
-        let answer = answer.encode()?;
+        let Starting { connection, stream, run, wanted } = self;
+        let answer = match &wanted {
+            Wanted::Rows { answer, .. } => answer.encode()?,
+            Wanted::Change(_) => Vec::new(),
+        };
         let open = connection.outbox.with(|lanes| {
             let Some(work) = lanes.work(stream) else { return false };
             *work = Work::Run(run.clone());
@@ -74,7 +84,12 @@ impl Starting {
         });
         if open {
             listed.set_state(QueryState::Running);
-            let sink = Arc::new(StreamSink::new(connection.clone(), stream, &run, results, listed));
+            let sink: Arc<dyn Sink> = match wanted {
+                Wanted::Rows { results, .. } => {
+                    Arc::new(StreamSink::new(connection.clone(), stream, &run, results, listed))
+                }
+                Wanted::Change(change) => Arc::new(ChangeSink::new(change, &run, listed)),
+            };
             caller.submit_in_turn(run, sink, Some(turn));
             connection.outbox.flush();
         }

@@ -3,9 +3,10 @@
 //! Invariant: nothing of a request is decoded on the thread that reads the socket; that is work for the scheduler,
 //! within the caller's share.
 
+use super::changes::ChangeRequest;
 use super::connection::{Asked, Connection, Work};
 use super::plans::PlanMemory;
-use super::programs::Starting;
+use super::programs::{Starting, Wanted};
 use crate::admission::cannot_wait;
 use crate::{Caller, Shape};
 use arrow_schema::SchemaRef;
@@ -106,8 +107,8 @@ impl Looked {
 /// Whether a message of this kind asks for something by itself.
 fn is_request(kind: FrameKind) -> bool {
     use FrameKind::{
-        AlterTable, CancelQuery, Drop, Execute, LoadOutcome, Prepare, Queries, Statistics, Status, Table,
-        Tables,
+        AlterTable, CancelQuery, ChangeRows, Drop, Execute, LoadOutcome, Prepare, Queries, Statistics,
+        Status, Table, Tables,
     };
     matches!(
         kind,
@@ -122,6 +123,7 @@ fn is_request(kind: FrameKind) -> bool {
             | CancelQuery
             | LoadOutcome
             | AlterTable
+            | ChangeRows
     )
 }
 
@@ -134,8 +136,9 @@ fn carry_out(
 ) -> Result<Outcome> {
     let begin = |run, answer, results, memory: &mut PlanMemory| {
         let (connection, stream) = (connection.clone(), message.stream);
+        let wanted = Wanted::Rows { answer, results };
         // The program is among what the run needs.
-        Starting { connection, stream, run, answer, results }.begin(caller, asked, memory.without_plan())
+        Starting { connection, stream, run, wanted }.begin(caller, asked, memory.without_plan())
     };
     let response = match Request::decode(message, None)? {
         Request::Prepare { plan, schema } => {
@@ -152,8 +155,7 @@ fn carry_out(
             return Ok(Outcome::Started);
         }
         Request::ExecutePrepared { handle, conditions, results } => {
-            let kept = connection.shelf.lock().get(handle);
-            let kept = kept.ok_or_else(|| Error::stale(format!("nothing is kept under handle {handle}")))?;
+            let kept = kept(connection, handle)?;
             let conditions =
                 conditions.map(|plan| read_conditions(&kept, &plan, memory)).transpose()?.flatten();
             let run = caller.start(&kept, conditions.as_ref(), shape(results))?;
@@ -177,6 +179,13 @@ fn carry_out(
             Response::Statistics(Box::new(caller.known_statistics(&table, &columns)?))
         }
         Request::AlterTable { table, changes } => Response::Table(caller.alter_table(&table, &changes)?),
+        Request::ChangeRows { handle, rows, id } => {
+            let program = kept(connection, handle)?;
+            let change =
+                ChangeRequest { connection: connection.clone(), stream: message.stream, program, rows };
+            change.begin(caller, id, asked, memory.without_plan())?;
+            return Ok(Outcome::Started);
+        }
         Request::Drop { table, tenant } => {
             match tenant {
                 None => caller.drop_table(&table)?,
@@ -216,6 +225,12 @@ fn tell_statistics(connection: Arc<Connection>, caller: Caller, stream: u32, sta
         }
         Err(error) => connection.fail(stream, error),
     });
+}
+
+/// What was prepared under a handle.
+fn kept(connection: &Connection, handle: u32) -> Result<Arc<BoundProgram>> {
+    let kept = connection.shelf.lock().get(handle);
+    kept.ok_or_else(|| Error::stale(format!("nothing is kept under handle {handle}")))
 }
 
 /// Keeps what was prepared on a stream, for which there is `held`, unless the client has given the stream up.

@@ -9,6 +9,7 @@ mod raw;
 use arrow_array::cast::AsArray;
 use arrow_array::types::Int64Type;
 use arrow_array::{ArrayRef, Int64Array, RecordBatch, StringArray};
+use arrow_schema::SchemaRef;
 use farpool_memory::WorkMemory;
 use farpool_model::{
     Aggregate, AggregateFunction, CompareOp, Expr, Literal, LoadMode, NamedExpr, Output, Program, Result,
@@ -177,6 +178,16 @@ pub async fn load(pool: &dyn Pool, table: &str, mode: LoadMode, rows: i64) -> Re
 /// All columns of all rows.
 pub fn scan(table: &str) -> Program {
     Program::scan(name(table), &batch(0, 0).schema(), &[0, 1, 2, 3])
+}
+
+/// The canonical schema of [`batch`].
+pub fn canonical_schema() -> SchemaRef {
+    farpool_model::schema::canonical_schema(&batch(0, 0).schema()).unwrap()
+}
+
+/// The rows with an id below `below`, without their columns: what removes them.
+pub fn removing(table: &str, below: i64) -> Program {
+    Program { output: Output::Rows(Vec::new()), ..count_and_sum(table, below) }
 }
 
 /// `select count(*), sum(id) where id < below`.

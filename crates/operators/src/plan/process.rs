@@ -2,7 +2,7 @@
 
 use super::{Held, Operator, Plan, State, Verdict};
 use crate::aggregate::{Memo, Passed};
-use crate::pace::{Batches, Pace, Progress, Unpaced};
+use crate::pace::{Batches, Pace, Picked, Progress, Unpaced};
 use crate::project::Emit;
 use crate::select::Filter;
 use farpool_columns::RowGroup;
@@ -76,7 +76,8 @@ impl Plan {
         let bound = filter.map(|filter| filter.bind(group, &progress.filter)).transpose()?;
         let mut batches =
             Batches::new(group, bound.as_ref(), &mut progress.row, pace, self.batch_rows_min(group));
-        let scanned = self.run(&mut batches, &mut progress.aggregate, state, emit)?;
+        let marks = progress.is_marked.then_some(&mut progress.picked);
+        let scanned = self.run(&mut batches, &mut progress.aggregate, marks, state, emit)?;
         progress.is_done = batches.is_at_end() && progress.aggregate.is_done();
         drop(bound);
         let filter = filter.filter(|_| !scanned.unread);
@@ -149,6 +150,7 @@ impl Plan {
         &self,
         batches: &mut Batches<'_>,
         memo: &mut Memo,
+        mut marks: Option<&mut Picked>,
         state: &mut State,
         emit: &mut Emit<'_>,
     ) -> Result<Scanned<'_>> {
@@ -157,7 +159,14 @@ impl Plan {
         match (&self.compiled.output, held) {
             (Operator::Rows(projection), Held::Rows(pending)) => {
                 let group = batches.group;
-                let (passed, flow) = projection.push_all(group, || batches.next(buffers), pending, emit)?;
+                let next = || {
+                    let selection = batches.next(buffers)?;
+                    if let (Some(marks), Some(selection)) = (&mut marks, &selection) {
+                        marks.add(selection);
+                    }
+                    Ok(selection)
+                };
+                let (passed, flow) = projection.push_all(group, next, pending, emit)?;
                 if flow.is_break() {
                     batches.skip_rest();
                 }

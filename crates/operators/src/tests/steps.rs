@@ -1,10 +1,10 @@
 //! Steps that end anywhere in a row group: the result, the rows and the bytes are those of whole row groups.
 
 use super::random::{self, Random};
-use super::{TestTable, run_plan, run_steps};
+use super::{TestTable, naive, run_plan, run_steps};
 use crate::pace::{Pace, Progress};
 use crate::plan::{PART_ROWS, Plan};
-use arrow_array::{ArrayRef, Int64Array, StringViewArray};
+use arrow_array::{ArrayRef, Int64Array, RecordBatch, StringViewArray};
 use arrow_schema::{DataType, Field, Schema};
 use farpool_model::{
     Aggregate, AggregateFunction, CompareOp, Expr, Literal, NamedExpr, Output, Pattern, Program, TableName,
@@ -182,6 +182,49 @@ proptest! {
                 if let (Some(whole), Some(parts)) = (bytes(&mut Steps::whole()), bytes(&mut steps)) {
                     prop_assert_eq!(whole, parts, "{:#?}", program);
                 }
+            }
+        }
+    }
+}
+
+#[test]
+fn rows_that_pass_are_marked_wherever_steps_end() {
+    let table = table(5 * limits::BLOCK_ROWS + 77, 500);
+    let group = &table.groups[0];
+    let filters = [
+        None,
+        Some(Expr::compare(CompareOp::Lt, Expr::Column(0), int(9))),
+        Some(Expr::compare(CompareOp::Gt, Expr::Column(0), int(2))),
+        Some(like("[13]7 of")),
+    ];
+    for filter in filters {
+        for columns in [vec![], vec![NamedExpr::column(&table.schema, 1)]] {
+            let program = program(filter.clone(), Output::Rows(columns));
+            let plan = Plan::compile(&program, &table.schema).unwrap();
+            for seed in 0..4 {
+                let (mut state, mut progress, mut steps) =
+                    (plan.new_state(), Progress::marking(), Steps::random(seed));
+                let (mut passed, mut left) = (0, 0);
+                let mut emit = |batch: RecordBatch| {
+                    left += batch.num_rows();
+                    ControlFlow::Continue(())
+                };
+                while !progress.is_done() {
+                    steps.begin();
+                    let step = plan.process_part(group, &mut progress, &mut state, &mut steps, &mut emit);
+                    passed += step.unwrap().rows_passed;
+                }
+                let merge = plan.merge(vec![state]);
+                (0..merge.tasks()).for_each(|task| merge.run(task, &mut emit).unwrap());
+                let is_marked = |row: usize| progress.marked()[row / 64] >> (row % 64) & 1 == 1;
+                let marked: Vec<_> = (0..group.rows)
+                    .filter(|row| is_marked(*row))
+                    .map(|row| table.rows[row].clone())
+                    .collect();
+                let all = Output::Rows((0..2).map(|c| NamedExpr::column(&table.schema, c)).collect());
+                let expected = naive::run(&self::program(filter.clone(), all), &table.schema, &table.rows);
+                assert_eq!(marked, expected.unwrap());
+                assert_eq!((marked.len() as u64, marked.len()), (passed, left));
             }
         }
     }

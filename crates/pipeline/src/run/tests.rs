@@ -20,12 +20,12 @@ use std::collections::BTreeMap;
 const GROUP_ROWS: i64 = 1_000;
 
 /// Column `id` counts up, `k` is `id % 7`, `v` is `id * 3`; row groups of [`GROUP_ROWS`].
-fn table(groups: i64) -> Arc<Table> {
+pub(super) fn table(groups: i64) -> Arc<Table> {
     table_of(groups, GROUP_ROWS)
 }
 
 /// The same with row groups of `rows`.
-fn table_of(groups: i64, rows: i64) -> Arc<Table> {
+pub(super) fn table_of(groups: i64, rows: i64) -> Arc<Table> {
     let pool = Pool::new(PoolConfig { bytes_limit: 256 << 20 }).unwrap();
     let tenant = TenantName::default();
     let field = |name| Field::new(name, DataType::Int64, true);
@@ -45,11 +45,11 @@ fn table_of(groups: i64, rows: i64) -> Arc<Table> {
     Arc::new(builder.finish().unwrap())
 }
 
-fn int(value: i64) -> Expr {
+pub(super) fn int(value: i64) -> Expr {
     Expr::Literal(Literal::new(Value::Int(value.into()), DataType::Int64).unwrap())
 }
 
-fn id_compares(op: CompareOp, value: i64) -> Option<Expr> {
+pub(super) fn id_compares(op: CompareOp, value: i64) -> Option<Expr> {
     Some(Expr::compare(op, Expr::Column(0), int(value)))
 }
 
@@ -68,7 +68,7 @@ fn aggregate(function: AggregateFunction, argument: Option<usize>) -> Aggregate 
     }
 }
 
-fn sum_and_count_by_k() -> Output {
+pub(super) fn sum_and_count_by_k() -> Output {
     let keys = vec![NamedExpr { name: "k".into(), expr: Expr::Column(1) }];
     let aggregates =
         vec![aggregate(AggregateFunction::Sum, Some(2)), aggregate(AggregateFunction::Count, None)];
@@ -89,7 +89,7 @@ fn start_within(
     Run::start(&bound(table, filter, output, limit, budget)).unwrap()
 }
 
-fn bound(
+pub(super) fn bound(
     table: &Arc<Table>,
     filter: Option<Expr>,
     output: Output,
@@ -116,7 +116,7 @@ impl Clock for Standing {
 
 /// A clock that runs a step ahead whenever it is read: steps are as short as they can be.
 #[derive(Debug, Default)]
-struct Ticking(AtomicU64);
+pub(super) struct Ticking(pub(super) AtomicU64);
 
 impl Clock for Ticking {
     fn now_ns(&self) -> u64 {

@@ -285,7 +285,8 @@ impl Load {
         };
         let tapped = tap.map(|tap| Tapped { tap, before: None, encoder });
         let table = catalog.holding(&tenant, builder.finish()?)?;
-        catalog.put(&tenant, &name, table, tapped, expected)
+        let settled = table.row_groups.len();
+        catalog.put(&tenant, &name, (table, settled), tapped, expected)
     }
 
     /// Puts the rows of an append in line, when all of them have been encoded that are not encoded with others. `wake` is

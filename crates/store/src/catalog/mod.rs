@@ -9,6 +9,7 @@
 mod alter;
 mod append;
 mod background;
+mod change;
 mod claims;
 mod helpers;
 mod load;
@@ -228,17 +229,19 @@ impl Catalog {
         Ok(load.under(claim).replacing(before.map(|(_, table)| table.bytes_encoded)))
     }
 
-    /// Makes `table`, a new one with all its row groups, the current version if what is there is as `expected`.
+    /// Makes `table`, a new one with all its row groups, the first `settled` of which are not merged, the current version
+    /// if what is there is as `expected`.
     fn put(
         self: &Arc<Self>,
         tenant: &TenantName,
         name: &TableName,
-        table: Table,
+        (table, settled): (Table, usize),
         tapped: Option<Tapped>,
         expected: Expected,
     ) -> Result<TableInfo> {
         let merges = Merges::new(self, self.next_chore(), tenant, name);
-        let (settled, rows_settled, table) = (table.row_groups.len(), table.rows, Arc::new(table));
+        let rows_settled = table.row_groups.iter().take(settled).map(|group| u64_from(group.rows)).sum();
+        let table = Arc::new(table);
         let mut tenants = self.tenants.write();
         if let Err(error) = tenants.check(tenant, name, expected) {
             // Freeing many pages takes a while: not under the lock.
@@ -252,9 +255,11 @@ impl Catalog {
         let current = Current { version, table, settled, rows_settled, tap, whole, line, merges };
         let info = current.info(name);
         tenants.end_claim(tenant, name);
-        let before = tenants.tables.entry(tenant.clone()).or_default().insert(name.clone(), current);
+        let tables = tenants.tables.entry(tenant.clone()).or_default();
+        let before = tables.insert(name.clone(), current.clone());
         drop(tenants);
         drop(before);
+        current.merges.announce(&current);
         Ok(info)
     }
 

@@ -2,6 +2,7 @@
 
 mod alters;
 mod appends;
+mod changes;
 mod claims;
 mod lacking;
 mod taps;

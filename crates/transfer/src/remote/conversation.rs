@@ -103,6 +103,7 @@ impl Conversation {
             (Stage::Asked, Table) => matches!(kind, TableInfo | Unchanged),
             (Stage::Asked, Drop) => kind == Dropped,
             (Stage::Asked, AlterTable) => kind == TableInfo,
+            (Stage::Asked, ChangeRows) => kind == Loaded,
             (Stage::Asked, Statistics) => kind == TableStatistics,
             (Stage::Asked, Status) => kind == StatusInfo,
             (Stage::Asked, Queries) => kind == QueryList,
@@ -161,12 +162,13 @@ mod tests {
     #[test]
     fn each_request_has_its_answers_in_order() {
         use FrameKind::*;
-        let one_answer: [(FrameKind, &[FrameKind]); 10] = [
+        let one_answer: [(FrameKind, &[FrameKind]); 11] = [
             (Prepare, &[Prepared, Error]),
             (Tables, &[TableList, Error]),
             (Table, &[TableInfo, Error, Unchanged]),
             (Drop, &[Dropped, Error]),
             (AlterTable, &[TableInfo, Error]),
+            (ChangeRows, &[Loaded, Error]),
             (Statistics, &[Error, TableStatistics]),
             (Status, &[StatusInfo, Error]),
             (Queries, &[Error, QueryList]),

@@ -8,8 +8,8 @@
 
 use super::connection::{Channel, Greeting};
 use super::query::unexpected;
-use super::{RemotePool, ask};
-use crate::BatchStream;
+use super::{Kept, RemotePool, ask, come_back};
+use crate::{BatchStream, Handle};
 use arrow_array::RecordBatch;
 use arrow_cast::{CastOptions, cast_with_options};
 use arrow_schema::{DataType, SchemaRef};
@@ -122,6 +122,37 @@ impl RemotePool {
                     return Err(nothing_loaded(&lost));
                 }
                 None => attempts += 1,
+            }
+        }
+    }
+
+    /// Has the node change rows by what it keeps.
+    ///
+    /// # Errors
+    /// Those of the node; `Stale` when it has lost what it kept, or the connection broke and nothing was changed;
+    /// `Unavailable` when whether it was is not known.
+    pub(super) async fn change_once(&self, handle: &Handle, kept: &Kept, rows: u64) -> Result<TableInfo> {
+        let (name, schema) = (&handle.effective.table, kept.schema.clone());
+        let task =
+            Task { table: name, mode: LoadMode::ReplaceVersion(handle.version), schema, rows_hint: None };
+        let before = kept.connection.node();
+        let mut comebacks = 0;
+        loop {
+            let id = self.load_ids.next();
+            let request = Request::ChangeRows { handle: kept.stream, rows, id };
+            let mut channel = kept.connection.open(&request, "rows of a table were being changed")?;
+            match answer(&mut channel).await {
+                Ok(table) => {
+                    kept.connection.saw(table.version);
+                    return Ok(table);
+                }
+                Err(Failure::Ended(error)) => come_back(error, &mut comebacks).await?,
+                Err(Failure::Lost(lost)) => {
+                    return match self.outcome_of_lost(id, before, true, &lost).await? {
+                        Some(made) => Ok(self.describe_loaded(&task, made).await),
+                        None => Err(Error::stale(format!("{}; nothing was changed", lost.message))),
+                    };
+                }
             }
         }
     }

@@ -420,6 +420,13 @@ impl Pool for RemotePool {
         Ok(table)
     }
 
+    async fn change_rows(&self, handle: &Handle, rows: u64) -> Result<TableInfo> {
+        let kept = handle.kept::<Kept>().ok_or_else(|| Error::internal("a handle of another pool"))?;
+        let table = self.change_once(handle, kept, rows).await?;
+        self.learn(&table);
+        Ok(table)
+    }
+
     async fn alter_table(&self, name: &TableName, changes: &[TableChange]) -> Result<TableInfo> {
         let request = Request::AlterTable { table: name.clone(), changes: changes.to_vec() };
         match self.ask(&request, "it altered a table").await? {

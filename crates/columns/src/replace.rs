@@ -1,0 +1,184 @@
+//! Chunks in which marked rows have other values, or are missing.
+
+use crate::body::EncodingKind;
+use crate::chunk::{Chunk, RowGroup};
+use crate::plain::{concatenate, plain_bytes};
+use crate::strings;
+use crate::table::Encoder;
+use crate::zone::ZoneMap;
+use arrow_array::{Array, ArrayRef, BooleanArray};
+use arrow_buffer::{BooleanBuffer, Buffer};
+use arrow_schema::{ArrowError, FieldRef};
+use arrow_select::filter::filter;
+use arrow_select::interleave::interleave;
+use farpool_model::limits::ROW_GROUP_BYTES_MAX;
+use farpool_model::{Error, Result};
+
+/// The part of a chunk's rows, one in so many, from which on those that stay keep the symbols that were chosen for all.
+const PICKED_PART: usize = 2;
+
+/// Values for the marked rows of a row group, in the order of the rows and in the pieces in which they came.
+#[derive(Debug, Default)]
+pub struct NewValues {
+    pieces: Vec<Vec<ArrayRef>>,
+    bytes_plain: usize,
+}
+
+impl NewValues {
+    /// Adds the values of the next rows, a column each.
+    ///
+    /// # Errors
+    /// `OverLimit` when they are more than a row group may have.
+    pub fn add(&mut self, columns: &[ArrayRef]) -> Result<()> {
+        self.bytes_plain += plain_bytes(columns);
+        if self.bytes_plain > ROW_GROUP_BYTES_MAX {
+            return Err(too_large());
+        }
+        self.pieces.resize_with(columns.len(), Vec::new);
+        self.pieces.iter_mut().zip(columns).for_each(|(pieces, column)| pieces.push(column.clone()));
+        Ok(())
+    }
+
+    /// Bytes of them as plain values.
+    pub fn bytes_plain(&self) -> usize {
+        self.bytes_plain
+    }
+
+    fn column(&self, column: usize) -> Option<ArrayRef> {
+        self.pieces.get(column).filter(|pieces| !pieces.is_empty()).map(|pieces| concatenate(pieces))
+    }
+}
+
+impl Encoder {
+    /// The rows of `chunk` that are not `marked`, as a chunk for the column at this place, in memory outside the pool.
+    ///
+    /// # Errors
+    /// `Invalid` when the chunk is of another type than the column, or has another number of rows than are marked or
+    /// not.
+    pub fn encode_without(&self, column: usize, chunk: &Chunk, marked: &[u64]) -> Result<Chunk> {
+        let marked = mask(chunk, marked)?;
+        let unmarked = BooleanArray::new(!marked.values(), None);
+        let is_of_column = |field: &FieldRef| field.data_type() == chunk.data_type();
+        if self.schema().fields().get(column).is_some_and(is_of_column)
+            && let Some(picked) = picked(chunk, unmarked.values())?
+        {
+            return Ok(picked);
+        }
+        let values = filter(&chunk.decode(0..chunk.rows())?, &unmarked).map_err(failed)?;
+        self.encode_values(column, &values, values.len())
+    }
+
+    /// The rows of `chunk` with those that are `marked` replaced by the column at this place of `values`, which has one
+    /// for each.
+    ///
+    /// # Errors
+    /// As [`Encoder::encode_without`]; `Invalid` for another number of values, and for NULL where the column may not be
+    /// NULL.
+    pub fn encode_replaced(
+        &self,
+        column: usize,
+        chunk: &Chunk,
+        marked: &[u64],
+        values: &NewValues,
+    ) -> Result<Chunk> {
+        let marked = mask(chunk, marked)?;
+        let count = marked.values().count_set_bits();
+        let new = values.column(column).filter(|new| new.len() == count);
+        let Some(new) = new else {
+            return Err(Error::invalid(format!("another number of values than {count} for column {column}")));
+        };
+        self.check_nulls(column, &new)?;
+        if count == chunk.rows() {
+            return self.encode_values(column, &new, count);
+        }
+        let old = chunk.decode(0..chunk.rows())?;
+        if old.data_type() != new.data_type() {
+            let (old, new) = (old.data_type(), new.data_type());
+            return Err(Error::invalid(format!("values of type {new} for a column of type {old}")));
+        }
+        let mut next = 0;
+        let place = |(row, is_marked): (usize, bool)| {
+            if !is_marked {
+                return (0, row);
+            }
+            next += 1;
+            (1, next - 1)
+        };
+        let places: Vec<(usize, usize)> = marked.values().iter().enumerate().map(place).collect();
+        let values = interleave(&[&*old, &*new], &places).map_err(failed)?;
+        self.encode_values(column, &values, values.len())
+    }
+
+    /// Moves `chunks`, which were encoded for the columns of this encoder, to the pool: `group` with them at the places
+    /// `columns`, and `rows` rows by that.
+    ///
+    /// # Errors
+    /// `OverLimit` when the row group would be too large, or memory is short; `Invalid` for other columns.
+    pub fn replace_columns(
+        &self,
+        group: &RowGroup,
+        rows: usize,
+        columns: &[usize],
+        chunks: Vec<Chunk>,
+    ) -> Result<RowGroup> {
+        let mut changed = RowGroup { rows, chunks: group.chunks.clone() };
+        for (column, chunk) in columns.iter().zip(self.place(rows, chunks)?.chunks) {
+            let place = changed.chunks.get_mut(*column);
+            *place.ok_or_else(|| Error::invalid(format!("no column {column} in a row group")))? = chunk;
+        }
+        if changed.bytes_plain() > ROW_GROUP_BYTES_MAX && rows > 1 {
+            return Err(too_large());
+        }
+        Ok(changed)
+    }
+
+    fn check_nulls(&self, column: usize, values: &ArrayRef) -> Result<()> {
+        match self.schema().fields().get(column) {
+            Some(field) if !field.is_nullable() && values.null_count() > 0 => {
+                Err(Error::invalid(format!("column {:?} may not be NULL", field.name())))
+            }
+            _ => Ok(()),
+        }
+    }
+}
+
+/// The rows of a chunk of compressed strings whose bits are set, if they are most: as compressed as they are, which is
+/// most of what encoding them again would cost. `None` of other chunks.
+fn picked(chunk: &Chunk, selected: &BooleanBuffer) -> Result<Option<Chunk>> {
+    let rows = selected.count_set_bits();
+    if chunk.encoding() != EncodingKind::Fsst || PICKED_PART * rows < chunk.rows() {
+        return Ok(None);
+    }
+    let words: Vec<u64> = selected.bit_chunks().iter_padded().take(chunk.rows().div_ceil(64)).collect();
+    let picked = chunk.pick(&words)?;
+    let values = picked.decode(0..rows)?;
+    if values.null_count() == rows {
+        return Ok(None);
+    }
+    let bounds = strings::bounds(&values, values.nulls());
+    let zone = ZoneMap::of(bounds, chunk.data_type(), values.null_count());
+    Ok(Some(picked.with_zone(zone)))
+}
+
+/// The error for a row group that values would make too large.
+fn too_large() -> Error {
+    Error::over_limit(format!(
+        "a change would make the rows of one row group larger than {} MiB",
+        ROW_GROUP_BYTES_MAX >> 20
+    ))
+}
+
+fn mask(chunk: &Chunk, marked: &[u64]) -> Result<BooleanArray> {
+    let rows = chunk.rows();
+    if marked.len() != rows.div_ceil(64) {
+        return Err(Error::invalid(format!("{} words of marks for {rows} rows", marked.len())));
+    }
+    Ok(BooleanArray::new(BooleanBuffer::new(Buffer::from_slice_ref(marked), 0, rows), None))
+}
+
+fn failed(error: ArrowError) -> Error {
+    Error::internal(format!("replacing rows: {error}"))
+}
+
+#[cfg(test)]
+mod tests;

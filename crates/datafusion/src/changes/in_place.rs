@@ -1,0 +1,119 @@
+//! Changes that a pool makes by itself, where it carries out the condition and computes the new values: no row leaves it,
+//! and row groups and columns that do not change stay where they are.
+
+use super::sum;
+use crate::absorb::Piece;
+use crate::pins;
+use crate::rows::Rows;
+use crate::table::PoolTable;
+use datafusion::error::Result;
+use datafusion::execution::session_state::SessionState;
+use datafusion::functions_aggregate::expr_fn::count;
+use datafusion::logical_expr::{Expr, LogicalPlan, LogicalPlanBuilder, Projection, lit};
+use farpool_model::{Output, Program};
+use farpool_planner::explain;
+use farpool_transfer::Handle;
+use std::sync::Arc;
+
+/// A change of the rows for which a condition holds.
+#[derive(Clone)]
+pub(super) struct InPlace {
+    table: PoolTable,
+    /// How many these are.
+    count: Rows,
+    /// What changes them.
+    handle: Handle,
+}
+
+/// A plan for how many rows `changed` gives.
+pub(super) fn counted(changed: LogicalPlan) -> Result<LogicalPlan> {
+    LogicalPlanBuilder::from(changed).aggregate(Vec::<Expr>::new(), vec![count(lit(1))])?.build()
+}
+
+impl InPlace {
+    /// A DELETE of the rows of `changed`, what a filter lets pass of the table; `None` if the pool cannot do that.
+    pub async fn delete(
+        state: &SessionState,
+        table: &PoolTable,
+        changed: &LogicalPlan,
+    ) -> Result<Option<InPlace>> {
+        let Some(found) = program_for(state, changed)? else { return Ok(None) };
+        InPlace::plan(state, table, changed, Program { output: Output::Rows(Vec::new()), ..found }).await
+    }
+
+    /// An UPDATE of the rows of `changed`, the whole table or what of it a filter lets pass, to what `projection` makes of
+    /// them; `None` if the pool cannot do that.
+    pub async fn update(
+        state: &SessionState,
+        table: &PoolTable,
+        changed: &LogicalPlan,
+        projection: &Projection,
+    ) -> Result<Option<InPlace>> {
+        let names = projection.schema.fields().iter().map(|field| field.name());
+        let (names, assigned): (Vec<&String>, Vec<Expr>) =
+            names.zip(projection.expr.iter().cloned()).filter(|(name, expr)| is_assigned(name, expr)).unzip();
+        // Without new values it would be a DELETE.
+        if assigned.is_empty() {
+            return Ok(None);
+        }
+        let values = Projection::try_new(assigned, Arc::new(changed.clone()))?;
+        let Some(mut program) = program_for(state, &LogicalPlan::Projection(values))? else {
+            return Ok(None);
+        };
+        match &mut program.output {
+            Output::Rows(columns) if columns.len() == names.len() => {
+                columns.iter_mut().zip(names).for_each(|(column, name)| column.name.clone_from(name));
+            }
+            Output::Rows(_) | Output::Aggregate { .. } => return Ok(None),
+        }
+        InPlace::plan(state, table, changed, program).await
+    }
+
+    async fn plan(
+        state: &SessionState,
+        table: &PoolTable,
+        changed: &LogicalPlan,
+        program: Program,
+    ) -> Result<Option<InPlace>> {
+        let handle = pins::prepare(state, table, program).await?;
+        let of_table = &table.info().schema;
+        let is_typed_so = handle.schema.fields().iter().all(|field| {
+            of_table.field_with_name(field.name()).is_ok_and(|column| column.data_type() == field.data_type())
+        });
+        if !handle.is_exact() || !is_typed_so {
+            return Ok(None);
+        }
+        let count = Rows::plan(state, &counted(changed.clone())?).await?;
+        Ok(Some(InPlace { table: table.clone(), count, handle }))
+    }
+
+    /// What is computed for it here.
+    pub fn rows(&self) -> &Rows {
+        &self.count
+    }
+
+    /// What the pool does, as an indented block.
+    pub fn explain(&self) -> String {
+        explain::explain(&self.table.pool().url(), &self.handle, &[], self.table.info())
+    }
+
+    /// Makes it; how many rows it changed.
+    pub async fn run(&self) -> farpool_model::Result<u64> {
+        let rows = sum(self.count.start()?).await?;
+        if rows > 0 {
+            self.table.pool().change_rows(&self.handle, rows).await?;
+        }
+        Ok(rows)
+    }
+}
+
+/// Whether a column gets another value than its own.
+fn is_assigned(name: &str, expr: &Expr) -> bool {
+    !matches!(expr.clone().unalias_nested().data, Expr::Column(column) if column.name == name)
+}
+
+/// The program that gives all rows of the plan, whatever it costs; `None` if there is none, or programs are not wanted.
+fn program_for(state: &SessionState, plan: &LogicalPlan) -> Result<Option<Program>> {
+    let optimized = state.optimize(plan)?;
+    Ok(Piece::read(&optimized).ok().map(|piece| piece.program(optimized.schema())))
+}

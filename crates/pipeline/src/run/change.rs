@@ -1,0 +1,254 @@
+//! Runs whose rows do not leave: those that pass get the values that the program computes, or go, where it computes
+//! none. What comes of it are row groups for a new version of the table.
+//!
+//! A step looks at rows of a row group, as any other run does, or encodes one of its columns again. Chunks of columns
+//! that are not computed stay where they are, and so do row groups without a row that passes.
+
+use super::{Form, Morsel, Phase, Run, Step};
+use crate::bound::BoundProgram;
+use crate::pace::StepPace;
+use arrow_array::RecordBatch;
+use arrow_schema::{Schema, SchemaRef};
+use farpool_columns::{Chunk, Encoder, NewValues, RowGroup, Table};
+use farpool_model::{Answer, Error, Output, Program, Result};
+use farpool_operators::{Pace, Plan, State};
+use parking_lot::Mutex;
+use std::collections::BTreeMap;
+use std::ops::ControlFlow;
+use std::sync::Arc;
+
+/// How often new values are held: as they came, among those that stay, and encoded.
+const FORMS: usize = 3;
+
+/// What came of a run that changes rows.
+#[derive(Debug, Default)]
+pub struct Changed {
+    /// Rows that passed.
+    pub rows: u64,
+    /// What takes the place of the row groups with such rows, by their places; `None` where no row is left.
+    pub groups: BTreeMap<usize, Option<Arc<RowGroup>>>,
+}
+
+/// See the file's comment.
+pub(super) struct Changing {
+    /// The column of the table for each that is computed; all of them where rows go.
+    columns: Vec<usize>,
+    /// For these columns.
+    encoder: Encoder,
+    rows_go: bool,
+    changed: Mutex<Changed>,
+}
+
+/// A row group of which some rows may have passed.
+pub(super) struct Begun {
+    /// Until all rows were looked at.
+    state: Option<State>,
+    values: NewValues,
+    /// Bytes that are reserved for the values, which may be far more than those that there were.
+    reserved: usize,
+    chunks: Vec<Chunk>,
+}
+
+impl Changing {
+    /// For `program`, whose result columns have the names and types of columns of the table; `encoder` makes an encoder
+    /// for columns of these.
+    ///
+    /// # Errors
+    /// `Invalid` for a program that is not carried out exactly, or makes something else of the table's rows than rows.
+    pub fn new(program: &BoundProgram, encoder: impl FnOnce(SchemaRef) -> Encoder) -> Result<Changing> {
+        let prepared = program.prepared();
+        if let Some(answer) = prepared.answers.iter().find(|answer| answer.answer != Answer::Exact) {
+            let reason = answer.reason.as_deref().unwrap_or("no reason is known");
+            return Err(Error::invalid(format!("rows cannot be changed here: {}: {reason}", answer.name)));
+        }
+        let Program { output: Output::Rows(outputs), order, limit: None, .. } = &prepared.effective else {
+            return Err(Error::invalid("a change is made of rows, of all that pass"));
+        };
+        if !order.is_empty() {
+            return Err(Error::invalid("a change of rows has no order"));
+        }
+        let table = &program.table().schema;
+        let columns = prepared.schema.fields().iter().map(|field| {
+            let (column, of_table) = table.column_with_name(field.name()).ok_or_else(|| {
+                Error::invalid(format!("there is no column {:?} to be changed", field.name()))
+            })?;
+            match of_table.data_type() == field.data_type() {
+                true => Ok(column),
+                false => Err(Error::invalid(format!(
+                    "column {:?} is of type {}, and its new values are of type {}",
+                    field.name(),
+                    of_table.data_type(),
+                    field.data_type()
+                ))),
+            }
+        });
+        let mut columns = columns.collect::<Result<Vec<_>>>()?;
+        if columns.iter().enumerate().any(|(place, column)| columns[..place].contains(column)) {
+            return Err(Error::invalid("a column gets its new values twice"));
+        }
+        let rows_go = outputs.is_empty();
+        if rows_go {
+            columns.extend(0..table.fields().len());
+        }
+        let fields: Vec<_> = columns.iter().map(|column| table.fields()[*column].clone()).collect();
+        let encoder = encoder(Arc::new(Schema::new(fields)));
+        Ok(Changing { columns, encoder, rows_go, changed: Mutex::default() })
+    }
+
+    /// The columns that are encoded again where rows pass.
+    pub fn columns(&self) -> &[usize] {
+        &self.columns
+    }
+
+    /// What was made so far.
+    pub fn take(&self) -> Changed {
+        std::mem::take(&mut self.changed.lock())
+    }
+
+    /// Encodes the next column of `group`; the row group in its new form when that was the last, which is none where no
+    /// row is left.
+    fn encode_next(
+        &self,
+        group: &RowGroup,
+        marked: &[u64],
+        begun: &mut Begun,
+    ) -> Result<Option<Option<RowGroup>>> {
+        let marked_count: usize = marked.iter().map(|word| word.count_ones() as usize).sum();
+        let rows = if self.rows_go { group.rows - marked_count } else { group.rows };
+        if rows == 0 {
+            return Ok(Some(None));
+        }
+        let place = begun.chunks.len();
+        let chunk = &group.chunks[self.columns[place]];
+        let chunk = match self.rows_go {
+            true => self.encoder.encode_without(place, chunk, marked)?,
+            false => self.encoder.encode_replaced(place, chunk, marked, &begun.values)?,
+        };
+        begun.chunks.push(chunk);
+        if begun.chunks.len() < self.columns.len() {
+            return Ok(None);
+        }
+        let chunks = std::mem::take(&mut begun.chunks);
+        self.encoder.replace_columns(group, rows, &self.columns, chunks).map(|changed| Some(Some(changed)))
+    }
+}
+
+impl Begun {
+    fn new(plan: &Plan) -> Self {
+        Begun { state: Some(plan.new_state()), values: NewValues::default(), reserved: 0, chunks: Vec::new() }
+    }
+}
+
+impl Run {
+    /// A run that changes the rows that pass, for which it computes new values of columns by their names, or takes them
+    /// away, if it computes none. Nothing of it is visible: [`Run::take_changed`] tells what came of it.
+    ///
+    /// # Errors
+    /// `Invalid` when the program does not fit the table, or a part of it cannot be carried out here.
+    pub fn start_changing(
+        program: &BoundProgram,
+        encoder: impl FnOnce(SchemaRef) -> Encoder,
+    ) -> Result<Arc<Self>> {
+        let changing = Changing::new(program, encoder)?;
+        Run::begin(program, Form::Change(changing))
+    }
+
+    /// What came of a run of [`Run::start_changing`] that is done; told once.
+    pub fn take_changed(&self) -> Changed {
+        self.changing().map(Changing::take).unwrap_or_default()
+    }
+
+    /// Looks at rows of a row group, or encodes columns of it again.
+    pub(super) fn change(
+        &self,
+        changing: &Changing,
+        mut morsel: Morsel,
+        table: &Table,
+        pace: &mut StepPace<'_>,
+    ) -> Result<Step> {
+        let group = &*table.row_groups[morsel.place];
+        let mut begun = morsel.begun.take().unwrap_or_else(|| Box::new(Begun::new(&self.plan)));
+        // Each step does something.
+        let mut goes_on = begun.state.is_none();
+        if let Some(mut state) = begun.state.take() {
+            let mut batches = Vec::new();
+            let mut accept = |batch| {
+                batches.push(batch);
+                ControlFlow::Continue(())
+            };
+            let progress = &mut morsel.progress;
+            let work = self.plan.process_part(group, progress, &mut state, pace, &mut accept)?;
+            self.tally.scanned(work.rows_in, work.bytes_read);
+            if progress.is_done() {
+                let rest = self.plan.merge(vec![state]);
+                (0..rest.tasks()).try_for_each(|task| rest.run(task, &mut accept))?;
+            } else {
+                begun.state = Some(state);
+            }
+            self.take_values(&mut begun, &batches)?;
+            goes_on = !pace.ends();
+        }
+        self.check()?;
+        let marked = morsel.progress.marked();
+        let has_marks = marked.iter().any(|word| *word != 0);
+        let mut is_over = begun.state.is_none() && !has_marks;
+        while begun.state.is_none() && !is_over && goes_on {
+            if let Some(made) = changing.encode_next(group, marked, &mut begun)? {
+                self.keep_changed(changing, morsel.place, marked, made)?;
+                is_over = true;
+            }
+            goes_on = !pace.ends();
+        }
+        if is_over {
+            let unused = self.held.lock().reservation.as_mut().map(|all| all.split(begun.reserved));
+            // Others may be told of it: not under the lock.
+            drop(unused);
+            self.leave_group(group, &morsel.progress);
+            self.complete_groups(1);
+            return Ok(Step::Worked);
+        }
+        morsel.begun = Some(begun);
+        let mut held = self.held.lock();
+        if let Phase::Stopped(error) = &held.phase {
+            return Err(error.clone());
+        }
+        held.rests.push(morsel);
+        Ok(Step::Worked)
+    }
+
+    /// Takes what the program computed of the rows that were looked at last.
+    fn take_values(&self, begun: &mut Begun, batches: &[RecordBatch]) -> Result<()> {
+        batches.iter().try_for_each(|batch| begun.values.add(batch.columns()))?;
+        let wanted = FORMS * begun.values.bytes_plain();
+        if let Some(reservation) = &mut self.held.lock().reservation {
+            reservation.try_grow(wanted - begun.reserved)?;
+            begun.reserved = wanted;
+        }
+        Ok(())
+    }
+
+    /// Keeps what a row group has become, unless the run was stopped.
+    fn keep_changed(
+        &self,
+        changing: &Changing,
+        place: usize,
+        marked: &[u64],
+        made: Option<RowGroup>,
+    ) -> Result<()> {
+        let rows: u64 = marked.iter().map(|word| u64::from(word.count_ones())).sum();
+        let mut held = self.held.lock();
+        if let Phase::Stopped(error) = &held.phase {
+            return Err(error.clone());
+        }
+        if let (Some(reservation), Some(group)) = (&mut held.reservation, &made) {
+            reservation.try_grow(group.bytes_outside_pool())?;
+        }
+        let mut changed = changing.changed.lock();
+        changed.rows += rows;
+        changed.groups.insert(place, made.map(Arc::new));
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests;
