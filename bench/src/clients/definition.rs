@@ -88,7 +88,8 @@ pub struct Growing {
 pub struct Inserts {
     pub connections: usize,
     pub per_second: u64,
-    pub seconds: f64,
+    pub alone_s: f64,
+    pub beside_s: f64,
     pub sql: String,
 }
 
@@ -139,7 +140,7 @@ impl Definition {
         let Quick { rows, window_s, small_queries, insert_s, .. } = self.quick;
         let Quick { appended_rows, scan_runs, change_scale, change_runs, .. } = self.quick;
         (self.rows, self.window_s, self.small_queries) = (rows, window_s, small_queries);
-        self.inserts.seconds = insert_s;
+        (self.inserts.alone_s, self.inserts.beside_s) = (insert_s, insert_s);
         (self.appends.rows, self.appends.runs) = (appended_rows, scan_runs);
         (self.changes.scale, self.changes.runs) = (change_scale, change_runs);
     }
@@ -153,9 +154,9 @@ impl Growing {
 }
 
 impl Inserts {
-    /// Rows that are inserted.
-    pub fn rows(&self) -> u64 {
-        (self.per_second as f64 * self.seconds) as u64
+    /// Rows that are inserted in so many seconds.
+    pub fn rows(&self, seconds: f64) -> u64 {
+        (self.per_second as f64 * seconds) as u64
     }
 }
 

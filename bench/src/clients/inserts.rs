@@ -131,7 +131,8 @@ async fn round(
     reader: Option<(usize, &str, Option<Expected>)>,
 ) -> Result<(InsertResult, Latency)> {
     let inserts = &definition.inserts;
-    let pair = Pair::make(served, &definition.growing, inserts.rows()).await?;
+    let seconds = if reader.is_some() { inserts.beside_s } else { inserts.alone_s };
+    let pair = Pair::make(served, &definition.growing, inserts.rows(seconds)).await?;
     let statements = Arc::new(pair.statements()?);
     let clients = try_join_all((0..inserts.connections).map(|_| served.client(GROWING, true))).await?;
     let progress = Arc::<Progress>::default();
