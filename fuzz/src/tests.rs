@@ -381,7 +381,7 @@ fn message_seeds() -> Vec<Vec<u8>> {
         Request::Prepare { plan: plan.clone(), schema: Some(SchemaFingerprint::of(&schema)) },
         Request::Execute { plan, schema: None, results: ResultForm::Auto },
         Request::Credit { bytes: 77 },
-        Request::Table { name: name(), known: Some(Version(7)) },
+        Request::Table { name: name(), known: Some(Version(7)), or_view: true },
         Request::LoadBegin {
             table: name(),
             mode: LoadMode::Append,
@@ -391,6 +391,8 @@ fn message_seeds() -> Vec<Vec<u8>> {
         },
         Request::LoadBatch(rows()),
         Request::Statistics { table: name(), columns: Some(vec![0, 3, 8]) },
+        Request::CreateView { view: View::new(name(), "select 1").unwrap(), replace: true },
+        Request::DropView { view: name(), tenant: None },
     ];
     let answer = OperatorAnswer {
         name: "filter".into(),
@@ -432,11 +434,12 @@ fn message_seeds() -> Vec<Vec<u8>> {
         Response::Batch(rows()),
         Response::Parcel(parcel_seeds().swap_remove(0).into()),
         Response::Receipt(Receipt { operators: vec![answer], ..Default::default() }),
-        Response::Tables(vec![table.clone()]),
+        Response::Tables(Listing { tables: vec![table.clone()], views: vec![name()] }),
         Response::Unchanged,
         Response::Statistics(Box::new(statistics(table))),
         Response::Status(Status { tenants: vec![Default::default()], ..Default::default() }),
         Response::Error(Error::invalid("m").advise("a")),
+        Response::View(View::new(name(), "select 1").unwrap()),
     ];
     let compressed = [Compression::Lz4, Compression::Zstd]
         .map(|form| Ok(encode_batch(FrameKind::Batch, &rows(), Some(form))?.messages));

@@ -304,7 +304,7 @@ pub fn random_request(random: &mut Random, table: String) -> Checked<(Asked, Req
     let name = TableName::new(&table).map_err(told)?;
     Ok(match random.below(20) {
         0 => (Asked::Tables, Request::Tables { tenant: None }),
-        1 => (Asked::Table(table), Request::Table { name, known: None }),
+        1 => (Asked::Table(table), Request::Table { name, known: None, or_view: false }),
         2 => (Asked::Status, Request::Status),
         3 => {
             let query = Query::random(random, table);
@@ -351,7 +351,9 @@ impl Open {
             (Response::Receipt(receipt), Asked::Execute(query)) => {
                 check_result(query, &self.may_be, &self.rows, receipt.rows_returned).map(|()| true)
             }
-            (Response::Tables(tables), Asked::Tables) => check_list(&tables, model, span).map(|()| true),
+            (Response::Tables(listing), Asked::Tables) => {
+                check_list(&listing.tables, model, span).map(|()| true)
+            }
             (Response::Table(table), Asked::Table(_)) => check_table(&table, model, span).map(|()| true),
             (Response::Status(status), Asked::Status) => check_status(&status, tenant_name).map(|()| true),
             (other, _) => Err(format!("{} does not belong here", other.kind().name())),

@@ -8,8 +8,8 @@ use async_trait::async_trait;
 use farpool_columns::Table;
 use farpool_memory::WorkMemory;
 use farpool_model::{
-    Error, Expr, LoadMode, Program, QueryInfo, Result, Status, TableChange, TableInfo, TableName,
-    TableStatistics, TenantName, Version, limits,
+    Error, Expr, Listing, LoadMode, Program, QueryInfo, Relation, Result, Status, TableChange, TableInfo,
+    TableName, TableStatistics, TenantName, Version, View, limits,
 };
 use farpool_node::{Caller, Node, NodeConfig, Shape};
 use farpool_pipeline::BoundProgram;
@@ -125,17 +125,18 @@ impl Pool for EmbeddedPool {
         false
     }
 
-    async fn tables(&self) -> Result<Vec<TableInfo>> {
-        self.caller.tables()
-    }
-
-    async fn tables_of(&self, tenant: &TenantName) -> Result<Vec<TableInfo>> {
-        self.caller.tables_of(tenant)
+    async fn list(&self, tenant: Option<&TenantName>) -> Result<Listing> {
+        self.caller.list(tenant)
     }
 
     async fn table(&self, name: &TableName) -> Result<TableInfo> {
         let table = self.caller.table(name, None)?;
         table.ok_or_else(|| Error::internal(format!("table {:?} was not described", name.as_str())))
+    }
+
+    async fn relation(&self, name: &TableName) -> Result<Relation> {
+        let relation = self.caller.relation(name, None)?;
+        relation.ok_or_else(|| Error::internal(format!("{:?} was not described", name.as_str())))
     }
 
     async fn statistics(&self, name: &TableName, columns: Option<&[usize]>) -> Result<TableStatistics> {
@@ -224,6 +225,14 @@ impl Pool for EmbeddedPool {
 
     async fn drop_table_of(&self, tenant: &TenantName, name: &TableName) -> Result<()> {
         self.caller.drop_table_of(tenant, name)
+    }
+
+    async fn create_view(&self, view: &View, replace: bool) -> Result<()> {
+        self.caller.create_view(view.clone(), replace)
+    }
+
+    async fn drop_view(&self, name: &TableName, tenant: Option<&TenantName>) -> Result<()> {
+        self.caller.drop_view(name, tenant)
     }
 
     async fn queries(&self) -> Result<Vec<QueryInfo>> {

@@ -31,6 +31,7 @@ pub mod schema;
 pub mod statistic;
 pub mod status;
 pub mod table;
+mod view;
 mod weaken;
 
 #[cfg(test)]
@@ -59,4 +60,5 @@ pub use schema::SchemaFingerprint;
 pub use statistic::{Counters, NullHandling, SketchParameters};
 pub use status::Status;
 pub use table::{ColumnStates, ColumnStatistics, LoadMode, MomentsState, Spread, TableInfo, TableStatistics};
+pub use view::{Listing, Relation, View};
 pub use weaken::{Weakened, weaken};

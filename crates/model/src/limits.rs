@@ -186,6 +186,15 @@ pub const GREETINGS_MAX: usize = 256;
 /// Tables of one tenant.
 pub const TABLES_PER_TENANT_MAX: usize = 64 << 10;
 
+/// Views of one tenant: names that people and tools keep in mind. A list of them is one message of some 1 MiB.
+pub const VIEWS_PER_TENANT_MAX: usize = 4 << 10;
+
+/// Bytes of a view's text: several times the longest query of TPC-DS. Each client that reads the view parses it.
+pub const VIEW_BYTES_MAX: usize = 64 << 10;
+
+/// Memory for work that a view takes besides its name and text: an entry of a map, and its share of that.
+pub const VIEW_OVERHEAD_BYTES: usize = 256;
+
 /// Result batches that wait for a slow client before its query stops getting workers.
 pub const QUEUED_BATCHES_MAX: usize = 8;
 

@@ -18,9 +18,9 @@ use arrow_schema::{Schema, SchemaRef};
 use farpool_columns::{Encoder, RowGroup, Table};
 use farpool_memory::Account;
 use farpool_model::{
-    Clock, ColumnStatistics, Error, ErrorKind, Expr, LoadId, LoadMode, LoadOutcome, LoadedVersion, Program,
-    QueryInfo, Receipt, Result, Status, TableChange, TableInfo, TableName, TableStatistics, TenantName,
-    Version, limits,
+    Clock, ColumnStatistics, Error, ErrorKind, Expr, Listing, LoadId, LoadMode, LoadOutcome, LoadedVersion,
+    Program, QueryInfo, Receipt, Relation, Result, Status, TableChange, TableInfo, TableName,
+    TableStatistics, TenantName, Version, View, limits,
 };
 use farpool_pipeline::{BoundProgram, Cancel, Changed, Class, Region, Run, Sink, Task, TaskId};
 use farpool_store::{AwaitedStatistics, Load};
@@ -116,13 +116,14 @@ impl Caller {
         Ok(self.node.catalog().tables(&self.tenant))
     }
 
-    /// The tables of `tenant`, by name.
+    /// The tables and views; those of `tenant`, if that is another one.
     ///
     /// # Errors
     /// `Denied` for whom may only see what its own tenant has.
-    pub fn tables_of(&self, tenant: &TenantName) -> Result<Vec<TableInfo>> {
+    pub fn list(&self, tenant: Option<&TenantName>) -> Result<Listing> {
+        let tenant = tenant.unwrap_or(&self.tenant);
         self.check_reach(tenant, Verb::Describe, Verb::DescribeOfAll)?;
-        Ok(self.node.catalog().tables(tenant))
+        Ok(self.node.catalog().list(tenant))
     }
 
     /// A table's newest version, unless the caller knows it.
@@ -134,6 +135,19 @@ impl Caller {
         match self.node.catalog().get(&self.tenant, name)? {
             (version, _) if known == Some(version) => Ok(None),
             _ => self.node.catalog().info(&self.tenant, name).map(Some),
+        }
+    }
+
+    /// What a name stands for: a table's newest version, unless the caller knows it, or a view.
+    ///
+    /// # Errors
+    /// `NotFound`, naming similar tables and views.
+    pub fn relation(&self, name: &TableName, known: Option<Version>) -> Result<Option<Relation>> {
+        self.check(Verb::Describe)?;
+        let is_known = |(version, _): (Version, Arc<Table>)| known == Some(version);
+        match self.node.catalog().get(&self.tenant, name).is_ok_and(is_known) {
+            true => Ok(None),
+            false => self.node.catalog().relation(&self.tenant, name).map(Some),
         }
     }
 
@@ -391,6 +405,25 @@ impl Caller {
     pub fn drop_table_of(&self, tenant: &TenantName, name: &TableName) -> Result<()> {
         self.check_reach(tenant, Verb::Drop, Verb::DropOfAll)?;
         self.node.catalog().drop_table(tenant, name)
+    }
+
+    /// Keeps a view; with `replace` in place of one of its name.
+    ///
+    /// # Errors
+    /// As [`farpool_store::Catalog::create_view`].
+    pub fn create_view(&self, view: View, replace: bool) -> Result<()> {
+        self.check(Verb::CreateView)?;
+        self.node.catalog().create_view(&self.tenant, view, replace)
+    }
+
+    /// Drops a view; one of `tenant`, if that is another one.
+    ///
+    /// # Errors
+    /// `NotFound`; `Denied` for whom may only change what its own tenant has.
+    pub fn drop_view(&self, name: &TableName, tenant: Option<&TenantName>) -> Result<()> {
+        let tenant = tenant.unwrap_or(&self.tenant);
+        self.check_reach(tenant, Verb::DropView, Verb::DropOfAll)?;
+        self.node.catalog().drop_view(tenant, name)
     }
 
     /// The state of the node, of other tenants only for whom may see them.

@@ -10,7 +10,7 @@ use std::str::FromStr;
 pub enum Right {
     /// Look at tables and run programs.
     Read,
-    /// Load, change and drop tables too.
+    /// Load, change and drop tables, and views, too.
     Write,
     /// See what other tenants do too.
     Admin,
@@ -43,7 +43,7 @@ impl FromStr for Right {
 /// Something that a caller can ask of a node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Verb {
-    /// List or describe tables.
+    /// List or describe tables and views.
     Describe,
     /// Tell what the rows of a table hold.
     Statistics,
@@ -61,13 +61,17 @@ pub enum Verb {
     Change,
     /// Drop a table.
     Drop,
+    /// Keep a view, or another one in its place.
+    CreateView,
+    /// Drop a view.
+    DropView,
     /// Tell the state of the node as far as it concerns the caller's tenant.
     Status,
     /// Tell the state of all tenants.
     StatusOfAll,
-    /// List the tables of another tenant.
+    /// List the tables and views of another tenant.
     DescribeOfAll,
-    /// Drop a table of another tenant.
+    /// Drop a table or view of another tenant.
     DropOfAll,
     /// Tell what is under way for the caller's tenant.
     Queries,
@@ -89,7 +93,7 @@ pub enum Reach {
 }
 
 /// The verbs, the least right for each, and its reach.
-pub const VERBS: [(Verb, Right, Reach); 17] = [
+pub const VERBS: [(Verb, Right, Reach); 19] = [
     (Verb::Describe, Right::Read, Reach::Own),
     (Verb::Statistics, Right::Read, Reach::Own),
     (Verb::Prepare, Right::Read, Reach::Own),
@@ -99,6 +103,8 @@ pub const VERBS: [(Verb, Right, Reach); 17] = [
     (Verb::Alter, Right::Write, Reach::Own),
     (Verb::Change, Right::Write, Reach::Own),
     (Verb::Drop, Right::Write, Reach::Own),
+    (Verb::CreateView, Right::Write, Reach::Own),
+    (Verb::DropView, Right::Write, Reach::Own),
     (Verb::Status, Right::Read, Reach::Own),
     (Verb::StatusOfAll, Right::Admin, Reach::All),
     (Verb::DescribeOfAll, Right::Admin, Reach::All),

@@ -182,17 +182,17 @@ async fn an_admin_drops_what_a_removed_tenant_left() {
     let server = Server::with(64 << 20, admin(tokens(&[("anns", "ann")]))).await;
     let ann = server.connect_as("anns").await.unwrap();
     load(&ann, "t", LoadMode::Create, 1000).await.unwrap();
-    let denied = ann.tables_of(&tenant("ops")).await.unwrap_err();
+    let denied = ann.list(Some(&tenant("ops"))).await.unwrap_err();
     assert_eq!(denied.kind, ErrorKind::Denied);
     assert_eq!(ann.drop_table_of(&tenant("ops"), &name("t")).await.unwrap_err().kind, ErrorKind::Denied);
     server.node.set_access(admin(Access::of_nobody()));
     assert_eq!(refused(&ann).await.kind, ErrorKind::Denied);
     let root = server.connect_as("root").await.unwrap();
     assert_eq!(root.tables().await.unwrap().len(), 0);
-    let left = root.tables_of(&tenant("ann")).await.unwrap();
+    let left = root.list(Some(&tenant("ann"))).await.unwrap().tables;
     assert_eq!(left.iter().map(|table| table.name.as_str()).collect::<Vec<_>>(), ["t"]);
     root.drop_table_of(&tenant("ann"), &name("t")).await.unwrap();
-    assert_eq!(root.tables_of(&tenant("ann")).await.unwrap().len(), 0);
+    assert_eq!(root.list(Some(&tenant("ann"))).await.unwrap().tables.len(), 0);
     eventually("its memory is free", || server.memory_used() == 0).await;
 }
 

@@ -4,7 +4,7 @@
 mod common;
 
 use common::*;
-use farpool_model::{Error, ErrorKind, LoadId, LoadMode, Result, ResultForm, TableChange};
+use farpool_model::{Error, ErrorKind, LoadId, LoadMode, Relation, Result, ResultForm, TableChange, View};
 use farpool_node::{Reach, Right, VERBS, Verb};
 use farpool_transfer::{Execution, Pool, RemotePool};
 use std::sync::Arc;
@@ -38,12 +38,39 @@ async fn exercise(verb: Verb, pool: &RemotePool, table: &str, query: u64) -> Res
             pool.change_rows(&handle, rows).await.map(drop)
         }
         Verb::Drop => pool.drop_table(&name(table)).await,
+        Verb::CreateView => {
+            let view = View::new(name("view"), format!("select count(*) from {table}"))?;
+            pool.create_view(&view, true).await?;
+            assert_eq!(pool.relation(view.name()).await, Ok(Relation::View(view)));
+            assert_eq!(pool.list(None).await?.views, [name("view")]);
+            // Of what another tenant has, nothing is known: only here the name is not taken.
+            match pool.create_view(&View::new(name(table), "select 1")?, true).await {
+                Err(error) if error.kind == ErrorKind::Exists => Ok(()),
+                Ok(()) => {
+                    pool.drop_view(&name(table), None).await?;
+                    Err(Error::not_found("no such table"))
+                }
+                other => other,
+            }
+        }
+        Verb::DropView => {
+            let table = name(table);
+            let view = View::new(name("view"), "select 1")?;
+            // Whoever may not make one has it made by another caller before.
+            match pool.drop_view(&table, None).await {
+                Err(error) if error.message.contains("is a table") => {
+                    pool.create_view(&view, true).await?;
+                    pool.drop_view(view.name(), None).await
+                }
+                outcome => outcome,
+            }
+        }
         Verb::Status => pool.status().await.map(drop),
         Verb::StatusOfAll => {
             let status = pool.status().await?;
             shown(status.tenants.iter().any(|t| t.tenant == "bob"))
         }
-        Verb::DescribeOfAll => pool.tables_of(&tenant("bob")).await.map(drop),
+        Verb::DescribeOfAll => pool.list(Some(&tenant("bob"))).await.map(drop),
         Verb::DropOfAll => pool.drop_table_of(&tenant("bob"), &name("spare")).await,
         Verb::Queries => pool.queries().await.map(drop),
         Verb::QueriesOfAll => shown(pool.queries().await?.iter().any(|q| q.tenant == "bob")),

@@ -4,7 +4,7 @@ mod common;
 
 use arrow_array::cast::AsArray;
 use common::*;
-use farpool_model::{ErrorKind, LoadMode, ResultForm};
+use farpool_model::{ErrorKind, Listing, LoadMode, Relation, ResultForm, TableName, View};
 use farpool_transfer::{ClientOptions, Pool, RemotePool};
 use futures::StreamExt;
 
@@ -42,6 +42,53 @@ async fn a_table_is_loaded_asked_extended_replaced_and_dropped() {
     assert_eq!(pool.table(&name("t")).await.unwrap_err().kind, ErrorKind::NotFound);
     assert_eq!(run(&pool, &scan("t")).await.unwrap_err().kind, ErrorKind::NotFound);
     eventually("the pages come back", || server.memory_used() == 0).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_view_is_made_seen_by_others_replaced_and_dropped() {
+    let server = Server::start().await;
+    let (pool, other) = (server.connect().await, server.connect().await);
+    let view = |text: &str| View::new(name("v"), text).unwrap();
+    load(&pool, "t", LoadMode::Create, 10).await.unwrap();
+    pool.create_view(&view("select 1"), false).await.unwrap();
+    assert_eq!(other.relation(&name("v")).await, Ok(Relation::View(view("select 1"))));
+    assert_eq!(other.list(None).await.map(|list| list.views), Ok(vec![name("v")]));
+    assert_eq!(other.create_view(&view("select 2"), false).await.unwrap_err().kind, ErrorKind::Exists);
+    other.create_view(&view("select 2"), true).await.unwrap();
+    assert_eq!(pool.relation(&name("v")).await, Ok(Relation::View(view("select 2"))));
+    let table = pool.table(&name("t")).await.unwrap();
+    for _ in ["as it comes", "as it is known"] {
+        assert_eq!(pool.relation(&name("t")).await, Ok(Relation::Table(table.clone())));
+    }
+
+    // Where a table is meant, the view is in the way.
+    let exists = load(&pool, "v", LoadMode::Create, 10).await.unwrap_err();
+    assert!(exists.kind == ErrorKind::Exists && exists.message.contains("view"), "{exists}");
+    let exists = load(&pool, "v", LoadMode::Replace, 10).await.unwrap_err();
+    assert!(exists.kind == ErrorKind::Exists && exists.message.contains("view"), "{exists}");
+    for outcome in [
+        load(&pool, "v", LoadMode::Append, 10).await.map(drop),
+        pool.table(&name("v")).await.map(drop),
+        pool.drop_table(&name("v")).await,
+        run(&pool, &scan("t")).await.and(pool.statistics(&name("v"), None).await).map(drop),
+    ] {
+        let error = outcome.unwrap_err();
+        assert!(error.kind == ErrorKind::NotFound && error.message.contains("is a view"), "{error}");
+    }
+    assert!(pool.drop_view(&name("t"), None).await.unwrap_err().message.contains("is a table"));
+
+    // A table that a client knows may be a view by now.
+    other.drop_table(&name("t")).await.unwrap();
+    other.create_view(&View::new(name("t"), "select 3").unwrap(), false).await.unwrap();
+    assert!(matches!(pool.relation(&name("t")).await, Ok(Relation::View(_))));
+    assert_eq!(run(&pool, &scan("t")).await.unwrap_err().kind, ErrorKind::NotFound);
+
+    for name in ["t", "v"] {
+        pool.drop_view(&TableName::new(name).unwrap(), None).await.unwrap();
+    }
+    assert_eq!(other.list(None).await, Ok(Listing::default()));
+    assert_eq!(other.relation(&name("v")).await.unwrap_err().kind, ErrorKind::NotFound);
+    assert_eq!(other.drop_view(&name("v"), None).await.unwrap_err().kind, ErrorKind::NotFound);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

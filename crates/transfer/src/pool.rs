@@ -6,8 +6,8 @@ use arrow_array::RecordBatch;
 use arrow_schema::SchemaRef;
 use async_trait::async_trait;
 use farpool_model::{
-    Expr, LoadMode, Prepared, Program, QueryInfo, Result, Status, TableChange, TableInfo, TableName,
-    TableStatistics, TenantName,
+    Expr, Listing, LoadMode, Prepared, Program, QueryInfo, Relation, Result, Status, TableChange, TableInfo,
+    TableName, TableStatistics, TenantName, View,
 };
 use futures::Stream;
 use std::fmt;
@@ -26,14 +26,20 @@ pub trait Pool: Send + Sync + fmt::Debug {
     /// Whether results cross a network.
     fn is_remote(&self) -> bool;
 
-    /// The tables that the caller's tenant can see, by name.
-    async fn tables(&self) -> Result<Vec<TableInfo>>;
+    /// The tables and views that the caller's tenant can see; or those of any tenant, for callers that may see what
+    /// others have.
+    async fn list(&self, tenant: Option<&TenantName>) -> Result<Listing>;
 
-    /// The same of any tenant, for callers that may see what others have.
-    async fn tables_of(&self, tenant: &TenantName) -> Result<Vec<TableInfo>>;
+    /// The tables that the caller's tenant can see, by name.
+    async fn tables(&self) -> Result<Vec<TableInfo>> {
+        Ok(self.list(None).await?.tables)
+    }
 
     /// One table; `NotFound` names similar ones.
     async fn table(&self, name: &TableName) -> Result<TableInfo>;
+
+    /// What a name stands for, a table or a view; `NotFound` names similar ones.
+    async fn relation(&self, name: &TableName) -> Result<Relation>;
 
     /// What the rows of a table hold, once that is found out, which may take as long as reading them all. Or, without
     /// waiting, what is known by now of at least the columns at these positions, of which there is one or more, in
@@ -85,6 +91,13 @@ pub trait Pool: Send + Sync + fmt::Debug {
 
     /// The same with a table of any tenant, for callers that may change what others have.
     async fn drop_table_of(&self, tenant: &TenantName, name: &TableName) -> Result<()>;
+
+    /// Keeps a view, for all clients of the tenant; with `replace` in place of one of its name, at once. `Exists` when
+    /// the name stands for something else.
+    async fn create_view(&self, view: &View, replace: bool) -> Result<()>;
+
+    /// Drops a view; or one of any tenant, for callers that may change what others have.
+    async fn drop_view(&self, name: &TableName, tenant: Option<&TenantName>) -> Result<()>;
 
     /// The programs of clients that are under way at a node, in the order in which they were asked for; of other tenants
     /// only for callers that may see what these do. Those of the caller's own process are not among them.

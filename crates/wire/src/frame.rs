@@ -112,7 +112,7 @@ frame_kinds! {
     Cancel = 4,
     /// The peer may send more bytes of batches on this stream. Both ways.
     Credit = 5,
-    /// List the tables.
+    /// List the tables and views.
     Tables = 6,
     /// Describe a table.
     Table = 7,
@@ -138,6 +138,10 @@ frame_kinds! {
     LoadOutcome = 17,
     /// Give a table other columns or another name.
     AlterTable = 18,
+    /// Keep a view.
+    CreateView = 19,
+    /// Remove a view.
+    DropView = 20,
     /// Change rows of a table by what was prepared.
     ChangeRows = 22,
     /// Who the node is; answers `Hello`.
@@ -174,6 +178,8 @@ frame_kinds! {
     QueryCancelled = 144,
     /// Answers `LoadOutcome`.
     LoadEnded = 145,
+    /// A view; answers `CreateView`, and `Table` where the client knows views.
+    ViewInfo = 146,
 }
 
 impl FrameKind {
@@ -213,7 +219,9 @@ impl FrameKind {
         match self {
             FrameKind::Hello | FrameKind::Welcome | FrameKind::LoadEnded => 64 << 10,
             FrameKind::Tables | FrameKind::Table | FrameKind::Drop | FrameKind::Statistics => 64 << 10,
+            FrameKind::DropView => 64 << 10,
             FrameKind::AlterTable => 1 << 20,
+            FrameKind::CreateView | FrameKind::ViewInfo => limits::VIEW_BYTES_MAX + (64 << 10),
             FrameKind::Cancel | FrameKind::Credit => 64,
             FrameKind::Ping | FrameKind::Pong => 64,
             FrameKind::LoadEnd | FrameKind::Status | FrameKind::Dropped | FrameKind::Unchanged => 64,

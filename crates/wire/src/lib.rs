@@ -21,6 +21,7 @@ pub mod socket;
 pub mod split;
 pub mod substrait;
 mod table;
+mod view;
 
 pub use batch::{EncodedBatch, bytes_to_decode, decode_batch, decode_schema, encode_batch, encode_schema};
 pub use flow::{Grants, Window};

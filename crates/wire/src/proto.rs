@@ -79,7 +79,7 @@ pub struct Credit {
     pub bytes: u64,
 }
 
-/// `Table` and `Drop`
+/// `Table`, `Drop` and `DropView`
 #[derive(Clone, PartialEq, Eq, Message)]
 pub struct TableRequest {
     #[prost(string, tag = "1")]
@@ -88,6 +88,28 @@ pub struct TableRequest {
     pub known: Option<u64>,
     #[prost(string, optional, tag = "3")]
     pub tenant: Option<String>,
+    #[prost(bool, tag = "4")]
+    pub or_view: bool,
+}
+
+/// `CreateView`
+#[derive(Clone, PartialEq, Eq, Message)]
+pub struct CreateView {
+    #[prost(string, tag = "1")]
+    pub name: String,
+    #[prost(string, tag = "2")]
+    pub text: String,
+    #[prost(bool, tag = "3")]
+    pub replace: bool,
+}
+
+/// `ViewInfo`
+#[derive(Clone, PartialEq, Eq, Message)]
+pub struct ViewInfo {
+    #[prost(string, tag = "1")]
+    pub name: String,
+    #[prost(string, tag = "2")]
+    pub text: String,
 }
 
 /// `AlterTable`
@@ -367,6 +389,8 @@ pub struct TableInfo {
 pub struct TableList {
     #[prost(bytes = "bytes", repeated, tag = "1")]
     pub tables: Vec<Bytes>,
+    #[prost(string, repeated, tag = "2")]
+    pub views: Vec<String>,
 }
 
 /// The states of one column.

@@ -2,13 +2,13 @@
 
 use crate::frame::FrameKind;
 use crate::message::{Message, Outgoing};
-use crate::{alter, batch, proto};
+use crate::{alter, batch, proto, view};
 use arrow_array::RecordBatch;
 use arrow_schema::SchemaRef;
 use bytes::Bytes;
 use farpool_model::{
     Compression, Error, LoadId, LoadMode, Result, ResultForm, SchemaFingerprint, TableChange, TableName,
-    TenantName, Version, limits,
+    TenantName, Version, View, limits,
 };
 use std::fmt;
 
@@ -61,7 +61,7 @@ pub enum Request {
         /// Bytes on the wire, frame headers included.
         bytes: u64,
     },
-    /// List the tables.
+    /// List the tables and views.
     Tables {
         /// Those of this tenant, for whom may see what others have; none: the client's own.
         tenant: Option<TenantName>,
@@ -72,6 +72,8 @@ pub enum Request {
         name: TableName,
         /// The version of which the client has a description: it need not come again.
         known: Option<Version>,
+        /// Whether a view of the name may be the answer too; otherwise that is an error.
+        or_view: bool,
     },
     /// Load a table: batches follow, then `LoadEnd`.
     LoadBegin {
@@ -119,6 +121,20 @@ pub enum Request {
         /// As of a load.
         id: LoadId,
     },
+    /// Keep a view. Answered by `ViewInfo`.
+    CreateView {
+        /// Which.
+        view: View,
+        /// Whether it may take the place of another view of its name.
+        replace: bool,
+    },
+    /// Remove a view.
+    DropView {
+        /// Which.
+        view: TableName,
+        /// As of `Tables`.
+        tenant: Option<TenantName>,
+    },
     /// Tell what the rows of a table hold.
     Statistics {
         /// Which.
@@ -160,6 +176,8 @@ impl Request {
             Request::Drop { .. } => FrameKind::Drop,
             Request::AlterTable { .. } => FrameKind::AlterTable,
             Request::ChangeRows { .. } => FrameKind::ChangeRows,
+            Request::CreateView { .. } => FrameKind::CreateView,
+            Request::DropView { .. } => FrameKind::DropView,
             Request::Statistics { .. } => FrameKind::Statistics,
             Request::Status => FrameKind::Status,
             Request::Queries => FrameKind::Queries,
@@ -194,12 +212,20 @@ impl Request {
             Request::Tables { tenant } => {
                 body(&proto::TablesRequest { tenant: tenant.clone().map(String::from) })
             }
-            Request::Table { name, known } => write_name(name, *known, None),
-            Request::Drop { table, tenant } => write_name(table, None, tenant.clone()),
+            Request::Table { name, known, or_view } => body(&proto::TableRequest {
+                name: name.as_str().to_string(),
+                known: known.map(|version| version.0),
+                tenant: None,
+                or_view: *or_view,
+            }),
+            Request::Drop { table: name, tenant } | Request::DropView { view: name, tenant } => {
+                write_drop(name, tenant.clone())
+            }
             Request::AlterTable { table, changes } => alter::write_alter(table, changes)?,
             Request::ChangeRows { handle, rows, id } => {
                 body(&proto::ChangeRows { handle: *handle, rows: *rows, id: write_id(*id) })
             }
+            Request::CreateView { view, replace } => view::write_create(view, *replace),
             Request::Statistics { table, columns } => write_statistics_request(table, columns.as_deref())?,
             Request::LoadBegin { table, mode, schema, rows_hint, id } => {
                 let (mode, version) = write_mode(*mode);
@@ -265,8 +291,8 @@ impl Request {
                 Request::Tables { tenant: read_tenant(tenant)? }
             }
             FrameKind::Table => {
-                let proto::TableRequest { name, known, .. } = read(body)?;
-                Request::Table { name: TableName::new(name)?, known: known.map(Version) }
+                let proto::TableRequest { name, known, or_view, .. } = read(body)?;
+                Request::Table { name: TableName::new(name)?, known: known.map(Version), or_view }
             }
             FrameKind::LoadBegin => read_load_begin(body)?,
             FrameKind::LoadOutcome => {
@@ -290,6 +316,14 @@ impl Request {
             FrameKind::ChangeRows => {
                 let proto::ChangeRows { handle, rows, id } = read(body)?;
                 Request::ChangeRows { handle, rows, id: read_id(&id)? }
+            }
+            FrameKind::CreateView => {
+                let (view, replace) = view::read_create(body)?;
+                Request::CreateView { view, replace }
+            }
+            FrameKind::DropView => {
+                let proto::TableRequest { name, tenant, .. } = read(body)?;
+                Request::DropView { view: TableName::new(name)?, tenant: read_tenant(tenant)? }
             }
             FrameKind::Statistics => read_statistics_request(body)?,
             FrameKind::Status => read(body).map(|proto::Empty {}| Request::Status)?,
@@ -368,9 +402,9 @@ fn read_plan(body: &Bytes) -> Result<(proto::PlanRequest, ResultForm)> {
     Ok((request, results))
 }
 
-fn write_name(name: &TableName, known: Option<Version>, tenant: Option<TenantName>) -> Bytes {
-    let (name, known) = (name.as_str().to_string(), known.map(|version| version.0));
-    body(&proto::TableRequest { name, known, tenant: tenant.map(String::from) })
+fn write_drop(name: &TableName, tenant: Option<TenantName>) -> Bytes {
+    let (name, tenant) = (name.as_str().to_string(), tenant.map(String::from));
+    body(&proto::TableRequest { name, tenant, ..Default::default() })
 }
 
 fn read_tenant(tenant: Option<String>) -> Result<Option<TenantName>> {

@@ -4,15 +4,15 @@ use crate::frame::FrameKind;
 use crate::message::{Message, Outgoing};
 use crate::request::{body, read};
 use crate::table::{read_statistics, read_table, write_statistics, write_table};
-use crate::{batch, proto, substrait};
+use crate::{batch, proto, substrait, view};
 use arrow_array::RecordBatch;
 use arrow_schema::SchemaRef;
 use bytes::Bytes;
 use farpool_model::status::TenantStatus;
 use farpool_model::{
-    Answer, Encoding, Error, ErrorKind, Expr, LoadOutcome, LoadedVersion, OperatorAnswer, Prepared, Program,
-    QueryInfo, QueryState, Receipt, Result, Status, TableInfo, TableName, TableStatistics, TenantName,
-    Version, limits,
+    Answer, Encoding, Error, ErrorKind, Expr, Listing, LoadOutcome, LoadedVersion, OperatorAnswer, Prepared,
+    Program, QueryInfo, QueryState, Receipt, Result, Status, TableInfo, TableName, TableStatistics,
+    TenantName, Version, View, limits,
 };
 use std::sync::Arc;
 
@@ -45,8 +45,8 @@ pub enum Response {
     Parcel(Bytes),
     /// What the program has cost: the last message after `Execute`.
     Receipt(Receipt),
-    /// The tables of the tenant.
-    Tables(Vec<TableInfo>),
+    /// The tables and views of the tenant.
+    Tables(Listing),
     /// One table.
     Table(TableInfo),
     /// Answers `Table`: the version that the client knows is the newest. The first answer to `Execute` of a handle: what
@@ -64,7 +64,9 @@ pub enum Response {
         /// and would have made an older version, may have been loaded.
         forgotten: Version,
     },
-    /// The table is gone.
+    /// One view.
+    View(View),
+    /// The table or view is gone.
     Dropped,
     /// The client may send more bytes of batches on the stream.
     Credit {
@@ -100,6 +102,7 @@ impl Response {
             Response::Statistics(_) => FrameKind::TableStatistics,
             Response::Loaded(_) => FrameKind::Loaded,
             Response::LoadEnded { .. } => FrameKind::LoadEnded,
+            Response::View(_) => FrameKind::ViewInfo,
             Response::Dropped => FrameKind::Dropped,
             Response::Credit { .. } => FrameKind::Credit,
             Response::Status(_) => FrameKind::StatusInfo,
@@ -130,14 +133,16 @@ impl Response {
             }),
             Response::Prepared { prepared, table_schema } => body(&write_prepared(prepared, table_schema)?),
             Response::Receipt(receipt) => body(&write_receipt(receipt)),
-            Response::Tables(tables) => {
+            Response::Tables(Listing { tables, views }) => {
                 let tables =
                     tables.iter().map(|table| write_table(table).map(|t| body(&t))).collect::<Result<_>>()?;
-                body(&proto::TableList { tables })
+                let views = views.iter().map(|name| name.as_str().to_string()).collect();
+                body(&proto::TableList { tables, views })
             }
             Response::Table(table) | Response::Loaded(table) => body(&write_table(table)?),
             Response::LoadEnded { outcome, forgotten } => body(&write_load_ended(outcome, *forgotten)),
             Response::Statistics(statistics) => body(&write_statistics(statistics)?),
+            Response::View(view) => view::write_view(view),
             Response::Queries(queries) => body(&write_queries(queries)),
             Response::QueryCancelled
             | Response::Dropped
@@ -179,13 +184,14 @@ impl Response {
             FrameKind::Parcel => Response::Parcel(body.clone()),
             FrameKind::Receipt => Response::Receipt(read_receipt(read(body)?)?),
             FrameKind::TableList => {
-                let proto::TableList { tables } = read(body)?;
-                Response::Tables(read_tables(&tables)?)
+                let proto::TableList { tables, views } = read(body)?;
+                Response::Tables(Listing { tables: read_tables(&tables)?, views: view::read_names(views)? })
             }
             FrameKind::TableInfo => Response::Table(read_table(read(body)?)?),
             FrameKind::Loaded => Response::Loaded(read_table(read(body)?)?),
             FrameKind::LoadEnded => read_load_ended(read(body)?)?,
             FrameKind::TableStatistics => Response::Statistics(Box::new(read_statistics(&read(body)?)?)),
+            FrameKind::ViewInfo => Response::View(view::read_view(body)?),
             FrameKind::Dropped => read(body).map(|proto::Empty {}| Response::Dropped)?,
             FrameKind::Unchanged => read(body).map(|proto::Empty {}| Response::Unchanged)?,
             FrameKind::Credit => read(body).map(|proto::Credit { bytes }| Response::Credit { bytes })?,

@@ -56,6 +56,10 @@ fn stream_for(kind: FrameKind) -> u32 {
     if kind.is_keepalive() { 0 } else { 7 }
 }
 
+fn view(text: &str) -> View {
+    View::new(name("v"), text).unwrap()
+}
+
 #[test]
 fn every_request_round_trips() {
     let requests = [
@@ -84,8 +88,8 @@ fn every_request_round_trips() {
         Request::Credit { bytes: 1 << 20 },
         Request::Tables { tenant: None },
         Request::Tables { tenant: Some(TenantName::new("bob").unwrap()) },
-        Request::Table { name: name("t"), known: None },
-        Request::Table { name: name("t"), known: Some(Version(7)) },
+        Request::Table { name: name("t"), known: None, or_view: true },
+        Request::Table { name: name("t"), known: Some(Version(7)), or_view: false },
         Request::LoadBegin {
             table: name("ü"),
             mode: LoadMode::Append,
@@ -115,6 +119,10 @@ fn every_request_round_trips() {
                 TableChange::DropColumn("c".into()),
             ],
         },
+        Request::CreateView { view: view("select 'ü'"), replace: true },
+        Request::CreateView { view: view(&"x".repeat(limits::VIEW_BYTES_MAX)), replace: false },
+        Request::DropView { view: name("v"), tenant: None },
+        Request::DropView { view: name("v"), tenant: Some(TenantName::default()) },
         Request::ChangeRows { handle: 7, rows: u64::MAX, id: LoadId(3) },
         Request::Statistics { table: name("t"), columns: None },
         Request::Statistics { table: name("t"), columns: Some(vec![0, 7, limits::COLUMNS_MAX as u32 - 1]) },
@@ -131,6 +139,25 @@ fn every_request_round_trips() {
         assert_eq!((messages[0].kind, messages[0].stream), (request.kind(), stream));
         assert_eq!(Request::decode(&messages[0], Some(&rows().schema())).unwrap(), request);
         assert!(!format!("{request:?}").contains("secret"));
+    }
+}
+
+#[test]
+fn a_view_has_a_name_and_a_short_text_in_both_directions() {
+    let text = |bytes: usize| "x".repeat(bytes);
+    for (name, text, kind) in [
+        ("v", text(limits::VIEW_BYTES_MAX + 1), ErrorKind::OverLimit),
+        ("v", text(0), ErrorKind::Invalid),
+        ("", text(1), ErrorKind::Invalid),
+        ("\u{1b}", text(1), ErrorKind::Invalid),
+    ] {
+        let create = proto::CreateView { name: name.into(), text: text.clone(), replace: false };
+        let body = request::body(&create);
+        let message = Message { kind: FrameKind::CreateView, stream: 1, bytes_on_wire: 0, body };
+        assert_eq!(Request::decode(&message, None).unwrap_err().kind, kind);
+        let body = request::body(&proto::ViewInfo { name: name.into(), text });
+        let message = Message { kind: FrameKind::ViewInfo, stream: 1, bytes_on_wire: 0, body };
+        assert_eq!(Response::decode(&message, None).unwrap_err().kind, kind);
     }
 }
 
@@ -240,8 +267,13 @@ fn lists_of_a_node_have_limits() {
     let receipt = proto::Receipt { operators: vec![answer; limits::ANSWERS_MAX + 1], ..Default::default() };
     let error = decode(FrameKind::Receipt, request::body(&receipt)).unwrap_err();
     assert_eq!(error.kind, ErrorKind::OverLimit);
-    let tables = proto::TableList { tables: vec![Bytes::new(); limits::TABLES_PER_TENANT_MAX + 1] };
+    let tables =
+        proto::TableList { tables: vec![Bytes::new(); limits::TABLES_PER_TENANT_MAX + 1], views: vec![] };
     let error = decode(FrameKind::TableList, request::body(&tables)).unwrap_err();
+    assert_eq!(error.kind, ErrorKind::OverLimit);
+    let views = vec!["v".into(); limits::VIEWS_PER_TENANT_MAX + 1];
+    let views = proto::TableList { tables: vec![], views };
+    let error = decode(FrameKind::TableList, request::body(&views)).unwrap_err();
     assert_eq!(error.kind, ErrorKind::OverLimit);
     let wide = Schema::new(vec![Field::new("", DataType::Boolean, true); limits::COLUMNS_MAX]);
     let wide = TableInfo {
@@ -251,7 +283,10 @@ fn lists_of_a_node_have_limits() {
     };
     let wide = request::body(&crate::table::write_table(&wide).unwrap());
     let count = limits::LISTED_COLUMNS_MAX / limits::COLUMNS_MAX + 1;
-    let error = decode(FrameKind::TableList, request::body(&proto::TableList { tables: vec![wide; count] }));
+    let error = decode(
+        FrameKind::TableList,
+        request::body(&proto::TableList { tables: vec![wide; count], views: vec![] }),
+    );
     assert_eq!(error.unwrap_err().kind, ErrorKind::OverLimit);
 }
 
@@ -339,11 +374,12 @@ fn every_response_round_trips() {
         Response::Batch(rows()),
         Response::Parcel(Bytes::from_static(b"parcel")),
         Response::Receipt(receipt),
-        Response::Tables(vec![table_info(), table_info()]),
-        Response::Tables(vec![]),
+        Response::Tables(Listing { tables: vec![table_info(), table_info()], views: vec![] }),
+        Response::Tables(Listing { tables: vec![], views: vec![name("v"), name("ü")] }),
         Response::Table(table_info()),
         Response::Loaded(table_info()),
         Response::Statistics(Box::new(statistics(4, &[0, 3]))),
+        Response::View(view("select 1")),
         Response::Dropped,
         Response::Unchanged,
         Response::Credit { bytes: 0 },
@@ -609,6 +645,8 @@ fn the_page_has_the_limits_that_are_enforced() {
         ("values of an IN list", limits::IN_LIST_MAX),
         ("keys of a sort", limits::SORT_KEYS_MAX),
         ("bits of a key set or a filter of keys, in bytes", limits::KEY_SET_BYTES_MAX),
+        ("the text of a view, in bytes", limits::VIEW_BYTES_MAX),
+        ("views of a tenant", limits::VIEWS_PER_TENANT_MAX),
         ("columns", limits::COLUMNS_MAX),
         ("columns of moments", limits::MOMENT_COLUMNS_MAX),
         ("frequent values of a sketch", limits::SKETCH_TOP_MAX as usize),

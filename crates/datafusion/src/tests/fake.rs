@@ -12,9 +12,10 @@ use datafusion::logical_expr::expr::{InList, Like};
 use datafusion::logical_expr::{Expr as Logical, ExprFunctionExt, Operator, binary_expr, cast, lit, when};
 use datafusion::prelude::SessionContext;
 use farpool_model::{
-    AggregateFunction, Answer, ArithmeticOp, ColumnStates, ColumnStatistics, CompareOp, Error, Expr, Literal,
-    LoadMode, OperatorAnswer, Output, Prepared, Program, QueryInfo, Receipt, Result, Spread, Status,
-    TableChange, TableInfo, TableName, TableStatistics, TenantName, Value, Version, Weakened, schema, weaken,
+    AggregateFunction, Answer, ArithmeticOp, ColumnStates, ColumnStatistics, CompareOp, Error, Expr, Listing,
+    Literal, LoadMode, OperatorAnswer, Output, Prepared, Program, QueryInfo, Receipt, Relation, Result,
+    Spread, Status, TableChange, TableInfo, TableName, TableStatistics, TenantName, Value, Version, View,
+    Weakened, schema, weaken,
 };
 use farpool_statistics::Profile;
 use farpool_transfer::{BatchStream, Execution, Handle, Pool, ReceiptHandle};
@@ -36,6 +37,7 @@ pub(super) struct Fake {
     /// Answers `refused` to every filter, whatever was expected.
     pub refuses_filters: bool,
     pub tables: Mutex<BTreeMap<TableName, Held>>,
+    pub views: Mutex<BTreeMap<TableName, View>>,
     /// The programs that ran, on a line each.
     pub ran: Mutex<Vec<String>>,
     /// Finds out what the columns hold, as a node does.
@@ -176,18 +178,23 @@ impl Pool for Fake {
         self.remote
     }
 
-    async fn tables(&self) -> Result<Vec<TableInfo>> {
+    async fn list(&self, _only: Option<&TenantName>) -> Result<Listing> {
         let names: Vec<TableName> = self.tables.lock().keys().cloned().collect();
-        names.iter().map(|name| self.info(name)).collect()
-    }
-
-    async fn tables_of(&self, _only: &TenantName) -> Result<Vec<TableInfo>> {
-        self.tables().await
+        let tables = names.iter().map(|name| self.info(name)).collect::<Result<_>>()?;
+        Ok(Listing { tables, views: self.views.lock().keys().cloned().collect() })
     }
 
     async fn table(&self, name: &TableName) -> Result<TableInfo> {
         self.described.fetch_add(1, Ordering::Relaxed);
         self.info(name)
+    }
+
+    async fn relation(&self, name: &TableName) -> Result<Relation> {
+        let view = self.views.lock().get(name).cloned();
+        match view {
+            Some(view) => Ok(Relation::View(view)),
+            None => self.table(name).await.map(Relation::Table),
+        }
     }
 
     async fn statistics(&self, name: &TableName, wanted: Option<&[usize]>) -> Result<TableStatistics> {
@@ -294,6 +301,16 @@ impl Pool for Fake {
 
     async fn drop_table_of(&self, _only: &TenantName, name: &TableName) -> Result<()> {
         self.drop_table(name).await
+    }
+
+    async fn create_view(&self, view: &View, _replace: bool) -> Result<()> {
+        self.views.lock().insert(view.name().clone(), view.clone());
+        Ok(())
+    }
+
+    async fn drop_view(&self, name: &TableName, _only: Option<&TenantName>) -> Result<()> {
+        self.views.lock().remove(name);
+        Ok(())
     }
 
     async fn queries(&self) -> Result<Vec<QueryInfo>> {

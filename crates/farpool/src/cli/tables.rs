@@ -33,7 +33,7 @@ pub fn run(args: Args) -> Outcome {
         let pool = args.pool.connect().await?;
         let tables = match (&name, &args.tenant) {
             (Some(name), _) => vec![pool.table(name).await?],
-            (None, Some(tenant)) => pool.tables_of(tenant).await?,
+            (None, Some(tenant)) => pool.list(Some(tenant)).await?.tables,
             (None, None) => pool.tables().await?,
         };
         let text = match (args.format, &name) {

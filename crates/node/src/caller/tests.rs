@@ -49,12 +49,26 @@ fn exercise(verb: Verb, caller: &Caller, name: &TableName) -> Result<()> {
             caller.publish_change(&program, run.take_changed(), 3).map(drop)
         }
         Verb::Drop => caller.drop_table(name),
+        Verb::CreateView => {
+            let view = View::new(TableName::new("v").unwrap(), "select 1").unwrap();
+            caller.create_view(view.clone(), true)?;
+            let kept = caller.relation(view.name(), None);
+            assert_eq!(kept, Ok(Some(Relation::View(view))));
+            // There is a table of the name, which only its tenant finds.
+            let taken = caller.create_view(View::new(name.clone(), "select 1").unwrap(), true);
+            assert_eq!(taken.is_err(), caller.table(name, None).is_ok());
+            caller.table(name, None).map(drop)
+        }
+        Verb::DropView => match caller.drop_view(name, None) {
+            Err(error) if error.message.contains("is a table") => Ok(()),
+            outcome => outcome,
+        },
         Verb::Status => caller.status().map(|status| {
             let others = status.tenants.iter().any(|t| t.tenant != caller.tenant().as_str());
             assert!(caller.right() == Right::Admin || !others, "others' state is shown to {caller:?}");
         }),
         Verb::DescribeOfAll => {
-            let tables = caller.tables_of(&tenant("bob"))?;
+            let tables = caller.list(Some(&tenant("bob")))?.tables;
             assert!(tables.iter().any(|table| table.name.as_str() == "others"));
             Ok(())
         }

@@ -13,7 +13,7 @@ use arrow_schema::SchemaRef;
 use farpool_columns::Table;
 use farpool_memory::Reservation;
 use farpool_model::{
-    Error, Expr, Prepared, Program, Result, ResultForm, SchemaFingerprint, TableName, Version,
+    Error, Expr, Prepared, Program, Relation, Result, ResultForm, SchemaFingerprint, TableName, Version,
 };
 use farpool_pipeline::BoundProgram;
 use farpool_store::AwaitedStatistics;
@@ -107,8 +107,8 @@ impl Looked {
 /// Whether a message of this kind asks for something by itself.
 fn is_request(kind: FrameKind) -> bool {
     use FrameKind::{
-        AlterTable, CancelQuery, ChangeRows, Drop, Execute, LoadOutcome, Prepare, Queries, Statistics,
-        Status, Table, Tables,
+        AlterTable, CancelQuery, ChangeRows, CreateView, Drop, DropView, Execute, LoadOutcome, Prepare,
+        Queries, Statistics, Status, Table, Tables,
     };
     matches!(
         kind,
@@ -123,6 +123,8 @@ fn is_request(kind: FrameKind) -> bool {
             | CancelQuery
             | LoadOutcome
             | AlterTable
+            | CreateView
+            | DropView
             | ChangeRows
     )
 }
@@ -162,10 +164,22 @@ fn carry_out(
             begin(run, Response::Unchanged, results, memory)?;
             return Ok(Outcome::Started);
         }
-        Request::Tables { tenant: None } => Response::Tables(caller.tables()?),
-        Request::Tables { tenant: Some(tenant) } => Response::Tables(caller.tables_of(&tenant)?),
-        Request::Table { name, known } => {
+        Request::Tables { tenant } => Response::Tables(caller.list(tenant.as_ref())?),
+        Request::Table { name, known, or_view: false } => {
             caller.table(&name, known)?.map_or(Response::Unchanged, Response::Table)
+        }
+        Request::Table { name, known, or_view: true } => match caller.relation(&name, known)? {
+            None => Response::Unchanged,
+            Some(Relation::Table(table)) => Response::Table(table),
+            Some(Relation::View(view)) => Response::View(view),
+        },
+        Request::CreateView { view, replace } => {
+            caller.create_view(view.clone(), replace)?;
+            Response::View(view)
+        }
+        Request::DropView { view, tenant } => {
+            caller.drop_view(&view, tenant.as_ref())?;
+            Response::Dropped
         }
         Request::Statistics { table, columns: None } => {
             let statistics = caller.await_statistics(&table)?;

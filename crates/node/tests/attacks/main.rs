@@ -118,7 +118,12 @@ async fn floods_of_small_frames_stop_nobody() {
     beside(&server, "Credit", &on_streams(many, &Request::Credit { bytes: 1 })).await;
     beside(&server, "Ping", &frames(0, &Request::Ping).repeat(many as usize)).await;
     beside(&server, "Status", &on_streams(many, &Request::Status)).await;
-    beside(&server, "Table", &on_streams(many, &Request::Table { name: name("t"), known: None })).await;
+    beside(
+        &server,
+        "Table",
+        &on_streams(many, &Request::Table { name: name("t"), known: None, or_view: true }),
+    )
+    .await;
     eventually("their connections are gone", || server.node.status().connections == 0).await;
 }
 

@@ -12,7 +12,7 @@ impl Catalog {
     /// them, and fail if they do not fit the table any more.
     ///
     /// # Errors
-    /// `NotFound`; `Exists` when there is a table of the new name, or is about to be; those of [`alter()`];
+    /// `NotFound`; `Exists` when there is a table or view of the new name, or is about to be; those of [`alter()`];
     /// `OverLimit` when memory is short.
     pub fn alter_table(
         self: &Arc<Self>,
@@ -55,8 +55,9 @@ impl Catalog {
         if !tenants.find(tenant, name).is_some_and(is_current) {
             return Ok(None);
         }
-        let is_taken =
-            tenants.find(tenant, new_name).is_some() || tenants.claimed(tenant, new_name).is_some();
+        let is_taken = tenants.find(tenant, new_name).is_some()
+            || tenants.view(tenant, new_name).is_some()
+            || tenants.claimed(tenant, new_name).is_some();
         if new_name != name && is_taken {
             return tenants.check(tenant, new_name, Expected::Nothing).map(|()| None);
         }

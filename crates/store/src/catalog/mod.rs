@@ -18,6 +18,7 @@ mod names;
 mod pieces;
 mod statistics;
 mod tap;
+mod views;
 
 pub use append::Append;
 pub use background::{Background, Chore};
@@ -61,6 +62,7 @@ pub struct Catalog {
 #[derive(Debug, Default)]
 struct Tenants {
     tables: BTreeMap<TenantName, BTreeMap<TableName, Current>>,
+    views: BTreeMap<TenantName, BTreeMap<TableName, views::Kept>>,
     versions_made: u64,
     /// Names of tables that are about to be created, each with the number of its claim.
     claims: BTreeMap<TenantName, BTreeMap<TableName, u64>>,
@@ -104,7 +106,7 @@ impl Tapped {
 #[derive(Clone, Copy, Debug)]
 enum Expected {
     Anything,
-    /// Nor that anybody is about to create it.
+    /// Nor a view of the name, nor that anybody is about to create a table of it.
     Nothing,
     /// Nothing, of the name that is claimed under this number.
     Claim(u64),
@@ -203,7 +205,8 @@ impl Catalog {
     /// be refused early.
     ///
     /// # Errors
-    /// `Exists` to create a table that there is, or that another load is about to create; `NotFound` to append to one
+    /// `Exists` to create a table that there is, or that another load is about to create, and where there is a view of
+    /// the name; `NotFound` to append to one
     /// that there is not, or to replace a version of it, and `Stale` if it has another; `Invalid`
     /// when a column's type is not held, or for an append to a table with other columns; `OverLimit` when
     /// the tenant has too many tables.
@@ -357,11 +360,15 @@ impl Tenants {
 
     fn current(&self, tenant: &TenantName, name: &TableName) -> Result<&Current> {
         self.find(tenant, name).ok_or_else(|| {
+            if self.view(tenant, name).is_some() {
+                return views::is_a_view(name);
+            }
             let error = Error::not_found(format!("there is no table {:?}", name.as_str()));
             if self.claimed(tenant, name).is_some() {
                 return error.advise("a load that creates it is under way: try again when that has ended");
             }
-            error.advise(names::advice(name, self.tables.get(tenant).into_iter().flat_map(BTreeMap::keys)))
+            let tables = self.tables.get(tenant).into_iter().flat_map(BTreeMap::keys);
+            error.advise(names::advice(name, tables.chain(self.views_of(tenant).map(|(name, _)| name))))
         })
     }
 
@@ -380,7 +387,10 @@ impl Tenants {
             }
             (Expected::Version(_), None) => self.current(tenant, name).map(|_| ()),
             (Expected::Anything | Expected::Version(_), Some(_)) => Ok(()),
-            (Expected::Anything | Expected::Nothing, None) => self.check_count(tenant),
+            (Expected::Anything | Expected::Nothing, None) => {
+                self.check_no_view(tenant, name)?;
+                self.check_count(tenant)
+            }
         }
     }
 

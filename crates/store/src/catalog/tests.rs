@@ -6,6 +6,7 @@ mod changes;
 mod claims;
 mod lacking;
 mod taps;
+mod views;
 
 use super::*;
 use arrow_array::{Array, ArrayRef, Int64Array, RecordBatch, StringArray, cast::AsArray, types::Int64Type};

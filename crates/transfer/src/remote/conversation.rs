@@ -100,7 +100,9 @@ impl Conversation {
             (Stage::Answered, LoadBegin) => matches!(kind, Credit | Loaded),
             (Stage::Asked, LoadOutcome) => kind == LoadEnded,
             (Stage::Asked, Tables) => kind == TableList,
-            (Stage::Asked, Table) => matches!(kind, TableInfo | Unchanged),
+            (Stage::Asked, Table) => matches!(kind, TableInfo | Unchanged | ViewInfo),
+            (Stage::Asked, CreateView) => kind == ViewInfo,
+            (Stage::Asked, DropView) => kind == Dropped,
             (Stage::Asked, Drop) => kind == Dropped,
             (Stage::Asked, AlterTable) => kind == TableInfo,
             (Stage::Asked, ChangeRows) => kind == Loaded,
@@ -162,10 +164,12 @@ mod tests {
     #[test]
     fn each_request_has_its_answers_in_order() {
         use FrameKind::*;
-        let one_answer: [(FrameKind, &[FrameKind]); 11] = [
+        let one_answer: [(FrameKind, &[FrameKind]); 13] = [
             (Prepare, &[Prepared, Error]),
             (Tables, &[TableList, Error]),
-            (Table, &[TableInfo, Error, Unchanged]),
+            (Table, &[TableInfo, Error, Unchanged, ViewInfo]),
+            (CreateView, &[Error, ViewInfo]),
+            (DropView, &[Dropped, Error]),
             (Drop, &[Dropped, Error]),
             (AlterTable, &[TableInfo, Error]),
             (ChangeRows, &[Loaded, Error]),

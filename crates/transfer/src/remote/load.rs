@@ -14,8 +14,8 @@ use arrow_array::RecordBatch;
 use arrow_cast::{CastOptions, cast_with_options};
 use arrow_schema::{DataType, SchemaRef};
 use farpool_model::{
-    ColumnStatistics, Error, ErrorKind, LoadId, LoadMode, LoadOutcome, LoadedVersion, Result, TableInfo,
-    TableName, Version, cast, limits,
+    ColumnStatistics, Error, ErrorKind, LoadId, LoadMode, LoadOutcome, LoadedVersion, Relation, Result,
+    TableInfo, TableName, Version, cast, limits,
 };
 use farpool_wire::{Outgoing, Request, Response};
 use futures::StreamExt;
@@ -229,8 +229,8 @@ impl RemotePool {
 
     /// The table as the load made it; where it is another by now, nothing is known of its columns.
     async fn describe_loaded(&self, task: &Task<'_>, made: LoadedVersion) -> TableInfo {
-        match self.describe(task.table).await {
-            Ok(info) if info.version == made.version => info,
+        match self.describe(task.table, false).await {
+            Ok(Relation::Table(info)) if info.version == made.version => info,
             _ => TableInfo {
                 name: task.table.clone(),
                 version: made.version,

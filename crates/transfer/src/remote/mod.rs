@@ -24,11 +24,11 @@ use connection::{Channel, Connection};
 use connector::Tcp;
 use dial::Dialer;
 use farpool_model::{
-    Error, ErrorKind, Expr, LoadMode, Output, Prepared, Program, QueryInfo, Result, ResultForm,
-    SchemaFingerprint, Status, TableChange, TableInfo, TableName, TableStatistics, TenantName, limits,
-    schema,
+    Error, ErrorKind, Expr, Listing, LoadMode, Output, Prepared, Program, QueryInfo, Relation, Result,
+    ResultForm, SchemaFingerprint, Status, TableChange, TableInfo, TableName, TableStatistics, TenantName,
+    View, limits, schema,
 };
-use farpool_wire::{ClientTls, Request, Response, substrait};
+use farpool_wire::{ClientTls, FrameKind, Request, Response, substrait};
 use load::{LoadIds, Task};
 use memory::Results;
 use parking_lot::Mutex;
@@ -145,14 +145,6 @@ impl RemotePool {
         }
     }
 
-    /// The tables of a tenant, or the client's own.
-    async fn list(&self, tenant: Option<TenantName>) -> Result<Vec<TableInfo>> {
-        match self.ask_again(&Request::Tables { tenant }, "it listed its tables").await? {
-            Response::Tables(tables) => Ok(tables),
-            other => Err(query::unexpected(other.kind())),
-        }
-    }
-
     /// Forgets what was known of a table.
     fn forget(&self, name: &TableName) {
         self.schemas.lock().remove(name);
@@ -219,9 +211,26 @@ impl RemotePool {
         self.schemas.lock().insert(table.name.clone(), table.schema.clone());
     }
 
-    /// Describes a table; only what has changed comes once more.
-    async fn describe(&self, name: &TableName) -> Result<TableInfo> {
-        let connection = self.connection().await?;
+    /// Describes a table or, if `or_view`, a view; of a table only what has changed comes once more.
+    async fn describe(&self, name: &TableName, or_view: bool) -> Result<Relation> {
+        let described = match self.describe_over(self.connection().await?, name, or_view).await {
+            Err(error) if error.kind == ErrorKind::Unavailable => {
+                self.describe_over(self.connection().await?, name, or_view).await
+            }
+            outcome => outcome,
+        }?;
+        if let Relation::Table(table) = &described {
+            self.learn(table);
+        }
+        Ok(described)
+    }
+
+    async fn describe_over(
+        &self,
+        connection: Arc<Connection>,
+        name: &TableName,
+        or_view: bool,
+    ) -> Result<Relation> {
         let here = |(over, table): &(Weak<Connection>, TableInfo)| {
             (over.as_ptr() == Arc::as_ptr(&connection)).then(|| table.clone())
         };
@@ -234,14 +243,18 @@ impl RemotePool {
         };
         let settled = known.as_ref().filter(has_profile);
         let version = settled.map(|table| table.version);
-        let request = Request::Table { name: name.clone(), known: version };
+        let request = Request::Table { name: name.clone(), known: version, or_view };
         match (ask(&connection, &request, "it described a table").await?, known) {
             (Response::Table(table), _) => {
                 let described = (Arc::downgrade(&connection), table.clone());
                 self.described.lock().insert(name.clone(), described);
-                Ok(table)
+                Ok(Relation::Table(table))
             }
-            (Response::Unchanged, Some(table)) => Ok(table),
+            (Response::Unchanged, Some(table)) => Ok(Relation::Table(table)),
+            (Response::View(view), _) if or_view && view.name() == name => {
+                self.forget(name);
+                Ok(Relation::View(view))
+            }
             (other, _) => Err(query::unexpected(other.kind())),
         }
     }
@@ -327,23 +340,28 @@ impl Pool for RemotePool {
         true
     }
 
-    async fn tables(&self) -> Result<Vec<TableInfo>> {
-        let tables = self.list(None).await?;
-        tables.iter().for_each(|table| self.learn(table));
-        Ok(tables)
-    }
-
-    async fn tables_of(&self, tenant: &TenantName) -> Result<Vec<TableInfo>> {
-        self.list(Some(tenant.clone())).await
+    async fn list(&self, tenant: Option<&TenantName>) -> Result<Listing> {
+        let request = Request::Tables { tenant: tenant.cloned() };
+        match self.ask_again(&request, "it listed its tables").await? {
+            Response::Tables(listing) => {
+                if tenant.is_none() {
+                    listing.tables.iter().for_each(|table| self.learn(table));
+                }
+                Ok(listing)
+            }
+            other => Err(query::unexpected(other.kind())),
+        }
     }
 
     async fn table(&self, name: &TableName) -> Result<TableInfo> {
-        let table = match self.describe(name).await {
-            Err(error) if error.kind == ErrorKind::Unavailable => self.describe(name).await,
-            outcome => outcome,
-        }?;
-        self.learn(&table);
-        Ok(table)
+        match self.describe(name, false).await? {
+            Relation::Table(table) => Ok(table),
+            Relation::View(_) => Err(query::unexpected(FrameKind::ViewInfo)),
+        }
+    }
+
+    async fn relation(&self, name: &TableName) -> Result<Relation> {
+        self.describe(name, true).await
     }
 
     async fn statistics(&self, name: &TableName, columns: Option<&[usize]>) -> Result<TableStatistics> {
@@ -447,6 +465,22 @@ impl Pool for RemotePool {
 
     async fn drop_table_of(&self, tenant: &TenantName, name: &TableName) -> Result<()> {
         self.drop_of(Some(tenant.clone()), name).await
+    }
+
+    async fn create_view(&self, view: &View, replace: bool) -> Result<()> {
+        let request = Request::CreateView { view: view.clone(), replace };
+        match self.ask(&request, "it was about to keep a view").await? {
+            Response::View(_) => Ok(()),
+            other => Err(query::unexpected(other.kind())),
+        }
+    }
+
+    async fn drop_view(&self, name: &TableName, tenant: Option<&TenantName>) -> Result<()> {
+        let request = Request::DropView { view: name.clone(), tenant: tenant.cloned() };
+        match self.ask(&request, "it dropped a view").await? {
+            Response::Dropped => Ok(()),
+            other => Err(query::unexpected(other.kind())),
+        }
     }
 
     async fn queries(&self) -> Result<Vec<QueryInfo>> {

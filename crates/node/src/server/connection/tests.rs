@@ -3,7 +3,7 @@
 use super::*;
 use crate::{Environment, Node, NodeConfig};
 use arrow_array::{Int64Array, RecordBatch};
-use farpool_model::{LoadMode, TableName, TenantName};
+use farpool_model::{Listing, LoadMode, TableName, TenantName};
 use farpool_pipeline::{Attempt, Class};
 use farpool_wire::socket::{Pipe, pipe};
 
@@ -51,7 +51,7 @@ fn a_panic_ends_its_request_alone() {
     connection.receive(message(1, &Request::Tables { tenant: None }), &mut Assembler::new()).unwrap();
     let scheduler = connection.caller.node().scheduler();
     assert_eq!(scheduler.try_work(Class::Foreground), Attempt::Worked);
-    assert_eq!(received(&client), [(1, Response::Tables(vec![]))]);
+    assert_eq!(received(&client), [(1, Response::Tables(Listing::default()))]);
     // Where no stream can be told, the connection is.
     let error = connection.guarded(7, || panic!("a defect")).unwrap_err();
     assert_eq!(error.kind, farpool_model::ErrorKind::Internal);

@@ -4,7 +4,7 @@ use super::fake::*;
 use crate::Pool;
 use crate::remote::RemotePool;
 use crate::remote::connection::Patience;
-use farpool_model::{Error, ErrorKind, LoadMode, limits};
+use farpool_model::{Error, ErrorKind, Listing, LoadMode, limits};
 use farpool_wire::{FrameKind, Response};
 use std::time::Duration;
 use tokio::time::timeout;
@@ -161,7 +161,7 @@ async fn what_is_under_way_on_a_cancelled_stream_is_passed_over() {
             peer.send(stream, &Response::Batch(rows(100_000))).await;
         }
         let stream = peer.receive_kind(FrameKind::Tables).await.stream;
-        peer.send(stream, &Response::Tables(vec![table()])).await;
+        peer.send(stream, &Response::Tables(Listing { tables: vec![table()], views: vec![] })).await;
         peer.closed().await;
     })
     .await;

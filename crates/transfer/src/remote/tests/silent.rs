@@ -3,7 +3,7 @@
 use super::fake::*;
 use crate::Pool;
 use crate::remote::connection::Patience;
-use farpool_model::ErrorKind;
+use farpool_model::{ErrorKind, Listing};
 use farpool_wire::{FrameKind, Response};
 use std::time::Duration;
 
@@ -33,7 +33,7 @@ async fn a_node_that_answers_pings_may_take_as_long_as_it_likes() {
             peer.receive_kind(FrameKind::Ping).await;
             peer.send(0, &Response::Pong).await;
         }
-        peer.send(stream, &Response::Tables(vec![table()])).await;
+        peer.send(stream, &Response::Tables(Listing { tables: vec![table()], views: vec![] })).await;
         peer.closed().await;
     })
     .await;
@@ -46,7 +46,7 @@ async fn nothing_is_expected_of_a_node_that_was_asked_nothing() {
     let pool = pool_with(patience, |mut peer| async move {
         let message = peer.receive().await.unwrap();
         assert_eq!(message.kind, FrameKind::Tables, "no ping");
-        peer.send(message.stream, &Response::Tables(vec![])).await;
+        peer.send(message.stream, &Response::Tables(Listing::default())).await;
         peer.closed().await;
     })
     .await;
@@ -62,7 +62,7 @@ async fn the_client_answers_pings() {
             peer.send(0, &Response::Ping).await;
             assert_eq!(peer.receive().await.unwrap().kind, FrameKind::Pong);
         }
-        peer.send(stream, &Response::Tables(vec![table()])).await;
+        peer.send(stream, &Response::Tables(Listing { tables: vec![table()], views: vec![] })).await;
         peer.closed().await;
     })
     .await;
