@@ -11,34 +11,49 @@ use crate::file::{FileOpener, FileTable};
 use crate::joins::Sketches;
 use crate::link::LinkMeter;
 use crate::table::PoolTable;
+use crate::views::{self, Reader};
 use async_trait::async_trait;
-use datafusion::catalog::{SchemaProvider, TableProvider};
+use datafusion::catalog::{
+    CatalogProvider, CatalogProviderList, MemoryCatalogProvider, MemoryCatalogProviderList, SchemaProvider,
+    TableProvider,
+};
+use datafusion::common::internal_err;
 use datafusion::error::Result;
+use datafusion::execution::session_state::SessionState;
 use datafusion::logical_expr::TableType;
-use farpool_model::{ErrorKind, TableName};
+use farpool_model::{ErrorKind, Relation, TableName, View};
 use farpool_transfer::Pool;
 use parking_lot::RwLock;
 use std::collections::{BTreeMap, HashMap};
 use std::fmt;
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 
-/// The tables of one pool.
+/// What a name stands for in a pool.
+pub(crate) enum Found {
+    Table(PoolTable),
+    View(View),
+}
+
+/// The tables and views of one pool.
 #[derive(Debug)]
 pub(crate) struct PoolSchema {
     pool: Arc<dyn Pool>,
+    /// That views are planned with, which holds this.
+    session: Weak<RwLock<SessionState>>,
     pushdown: bool,
     meter: Arc<LinkMeter>,
     sketches: Arc<Sketches>,
     /// The names at the time of the last [`PoolSchema::refresh`]: DataFusion lists names without waiting.
-    names: RwLock<Vec<String>>,
+    names: RwLock<BTreeMap<String, TableType>>,
     /// What the pool said of its tables, if it is remote.
     known: RwLock<HashMap<TableName, PoolTable>>,
 }
 
 impl PoolSchema {
-    pub(crate) fn new(pool: Arc<dyn Pool>, pushdown: bool) -> Self {
+    /// The tables and views of `pool`, for `session`.
+    pub(crate) fn new(pool: Arc<dyn Pool>, pushdown: bool, session: Weak<RwLock<SessionState>>) -> Self {
         let (meter, sketches, names, known) = <(Arc<LinkMeter>, Arc<Sketches>, _, _)>::default();
-        PoolSchema { pool, pushdown, meter, sketches, names, known }
+        PoolSchema { pool, session, pushdown, meter, sketches, names, known }
     }
 
     /// The pool.
@@ -53,31 +68,50 @@ impl PoolSchema {
         }
     }
 
-    /// Asks the pool for the names of its tables.
+    /// Asks the pool for the names of its tables and views.
     pub(crate) async fn refresh(&self) -> farpool_model::Result<Vec<String>> {
-        let tables = self.pool.tables().await?;
-        let names: Vec<String> = tables.into_iter().map(|t| t.name.into()).collect();
+        let listing = self.pool.list(None).await?;
+        let tables = listing.tables.into_iter().map(|table| (table.name.into(), TableType::Base));
+        let views = listing.views.into_iter().map(|name| (name.into(), TableType::View));
+        let names: BTreeMap<String, TableType> = tables.chain(views).collect();
         self.names.write().clone_from(&names);
-        Ok(names)
+        Ok(names.into_keys().collect())
     }
 
-    /// The table as the pool last described it, if there is one.
-    pub(crate) async fn find(&self, name: &str) -> farpool_model::Result<Option<PoolTable>> {
+    /// The table as the pool last described it, or the view as it is now, if there is one.
+    pub(crate) async fn find(&self, name: &str) -> farpool_model::Result<Option<Found>> {
         let Ok(name) = TableName::new(name) else { return Ok(None) };
         if let Some(table) = self.known.read().get(&name) {
-            return Ok(Some(table.clone()));
+            return Ok(Some(Found::Table(table.clone())));
         }
-        match PoolTable::open(Arc::clone(&self.pool), &name).await {
-            Ok(table) => {
+        match self.pool.relation(&name).await {
+            Ok(Relation::Table(info)) => {
+                let table = PoolTable::new(Arc::clone(&self.pool), info);
                 let table = table.with_pushdown(self.pushdown).with_meter(&self.meter);
                 let table = table.with_sketches(&self.sketches);
                 if self.pool.is_remote() {
                     self.known.write().insert(name, table.clone());
                 }
-                Ok(Some(table))
+                Ok(Some(Found::Table(table)))
             }
+            // Nobody would say that it is another one by now: it is asked for each time.
+            Ok(Relation::View(view)) => Ok(Some(Found::View(view))),
             Err(error) if error.kind == ErrorKind::NotFound => Ok(None),
             Err(error) => Err(error),
+        }
+    }
+
+    /// What DataFusion makes plans with.
+    async fn provide(&self, found: Found) -> Result<Arc<dyn TableProvider>> {
+        match found {
+            Found::Table(table) => Ok(Arc::new(table)),
+            Found::View(view) => match self.session.upgrade() {
+                Some(state) => {
+                    let reader = Reader::new(state.read().clone(), self);
+                    Ok(reader.expand(&view, &[]).await?)
+                }
+                None => internal_err!("the session of view {view:?} is gone"),
+            },
         }
     }
 
@@ -90,21 +124,69 @@ impl PoolSchema {
 #[async_trait]
 impl SchemaProvider for PoolSchema {
     fn table_names(&self) -> Vec<String> {
-        self.names.read().clone()
+        self.names.read().keys().cloned().collect()
     }
 
     async fn table(&self, name: &str) -> Result<Option<Arc<dyn TableProvider>>> {
-        let found = self.find(name).await.map_err(error::wrap)?;
-        Ok(found.map(|table| Arc::new(table) as Arc<dyn TableProvider>))
+        match self.find(name).await.map_err(error::wrap)? {
+            Some(found) => self.provide(found).await.map(Some),
+            None => Ok(None),
+        }
     }
 
     async fn table_type(&self, name: &str) -> Result<Option<TableType>> {
-        Ok(self.table_exist(name).then_some(TableType::Base))
+        Ok(self.names.read().get(name).copied())
     }
 
     fn table_exist(&self, name: &str) -> bool {
-        self.names.read().iter().any(|n| n == name)
+        self.names.read().contains_key(name)
     }
+}
+
+/// The tables and views of a pool, for lists of all of them and of their columns, which one broken view must not spoil.
+#[derive(Debug)]
+struct Listed(Arc<dyn SchemaProvider>);
+
+#[async_trait]
+impl SchemaProvider for Listed {
+    fn table_names(&self) -> Vec<String> {
+        self.0.table_names()
+    }
+
+    async fn table(&self, name: &str) -> Result<Option<Arc<dyn TableProvider>>> {
+        let table = self.0.table(name).await;
+        let (Err(_), Some(pool)) = (&table, self.0.downcast_ref::<PoolSchema>()) else { return table };
+        match pool.find(name).await.map_err(error::wrap)? {
+            Some(Found::View(view)) => Ok(Some(Arc::new(views::without_columns(&view)?))),
+            _ => table,
+        }
+    }
+
+    async fn table_type(&self, name: &str) -> Result<Option<TableType>> {
+        self.0.table_type(name).await
+    }
+
+    fn table_exist(&self, name: &str) -> bool {
+        self.0.table_exist(name)
+    }
+}
+
+/// The same catalogs, for lists of what is in them.
+pub(crate) fn listed(catalogs: &dyn CatalogProviderList) -> Result<Arc<dyn CatalogProviderList>> {
+    let list = MemoryCatalogProviderList::new();
+    for name in catalogs.catalog_names() {
+        let Some(catalog) = catalogs.catalog(&name) else { continue };
+        let copy = MemoryCatalogProvider::new();
+        for schema_name in catalog.schema_names() {
+            let Some(schema) = catalog.schema(&schema_name) else { continue };
+            match schema.is::<PoolSchema>() {
+                true => copy.register_schema(&schema_name, Arc::new(Listed(schema)))?,
+                false => copy.register_schema(&schema_name, schema)?,
+            };
+        }
+        list.register_catalog(name, Arc::new(copy));
+    }
+    Ok(Arc::new(list))
 }
 
 /// What names without a qualifier mean.
@@ -138,17 +220,22 @@ impl Home {
         self.opener.read().clone()
     }
 
-    /// The pool, of those reached without a qualifier, that holds the table.
-    pub(crate) async fn pool_of(&self, name: &str) -> farpool_model::Result<Option<PoolTable>> {
+    /// The table or view, and the pool, of those reached without a qualifier, that holds it.
+    pub(crate) async fn find(&self, name: &str) -> farpool_model::Result<Option<(Arc<PoolSchema>, Found)>> {
         if self.local.read().contains_key(name) {
             return Ok(None);
         }
         for pool in self.pools() {
-            if let Some(table) = pool.find(name).await? {
-                return Ok(Some(table));
+            if let Some(found) = pool.find(name).await? {
+                return Ok(Some((pool, found)));
             }
         }
         Ok(None)
+    }
+
+    /// Whether the name stands for something that only this session has, or this machine.
+    pub(crate) fn is_own(&self, name: &str) -> bool {
+        self.table_exist(name) || (self.opener.read().is_some() && names_a_file(name))
     }
 
     /// Forgets what the pools said of their tables; whether there was anything.
@@ -178,8 +265,8 @@ impl SchemaProvider for Home {
         if local.is_some() {
             return Ok(local);
         }
-        if let Some(table) = self.pool_of(name).await.map_err(error::wrap)? {
-            return Ok(Some(Arc::new(table)));
+        if let Some((pool, found)) = self.find(name).await.map_err(error::wrap)? {
+            return pool.provide(found).await.map(Some);
         }
         match self.opener() {
             Some(opener) if names_a_file(name) => {

@@ -37,6 +37,7 @@ mod stats;
 mod table;
 #[cfg(test)]
 mod tests;
+mod views;
 
 pub use farpool_planner::cost::Rates;
 pub use file::FileOpener;

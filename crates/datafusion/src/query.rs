@@ -12,7 +12,7 @@ use arrow_schema::SchemaRef;
 use datafusion::logical_expr::LogicalPlan;
 use datafusion::physical_plan::displayable;
 use datafusion::prelude::SessionContext;
-use farpool_model::{Error, Receipt, Result, TableChange, TableName, limits};
+use farpool_model::{Error, Receipt, Result, TableChange, TableName, View, limits};
 use farpool_transfer::{BatchStream, Pool};
 use futures::{StreamExt, TryStreamExt};
 use parking_lot::Mutex;
@@ -52,7 +52,11 @@ pub(crate) enum Command {
     DropTable(Arc<dyn Pool>, TableName),
     /// Gives one other columns or another name.
     AlterTable(Arc<dyn Pool>, TableName, Vec<TableChange>),
-    /// Changes one's rows, or makes one.
+    /// Keeps a view in a pool; if so, in place of another one.
+    CreateView(Arc<dyn Pool>, View, bool),
+    /// Drops one.
+    DropView(Arc<dyn Pool>, TableName),
+    /// Changes a table's rows, or makes one.
     Change(Change),
 }
 
@@ -73,9 +77,7 @@ impl Planned {
             Planned::Rows(rows) => rows.schema(),
             Planned::Command(Command::Change(change)) => change.schema(),
             Planned::Command(Command::Plan(_, plan)) => Arc::clone(plan.schema().inner()),
-            Planned::Command(Command::DropTable(..) | Command::AlterTable(..)) => {
-                Arc::new(arrow_schema::Schema::empty())
-            }
+            Planned::Command(_) => Arc::new(arrow_schema::Schema::empty()),
         }
     }
 
@@ -138,6 +140,14 @@ impl Planned {
                 pool.drop_table(name).await?;
                 Ok(futures::stream::empty().boxed())
             }
+            Planned::Command(Command::CreateView(pool, view, replace)) => {
+                pool.create_view(view, *replace).await?;
+                Ok(futures::stream::empty().boxed())
+            }
+            Planned::Command(Command::DropView(pool, name)) => {
+                pool.drop_view(name, None).await?;
+                Ok(futures::stream::empty().boxed())
+            }
         }
     }
 }
@@ -167,9 +177,9 @@ impl State {
     /// that are inserted are there once all are.
     fn repetitions_max(&self) -> usize {
         match *self.planned.lock() {
-            Planned::Command(Command::DropTable(..) | Command::AlterTable(..)) => 0,
             Planned::Command(Command::Change(_)) => limits::CHANGE_REPETITIONS_MAX,
-            _ => 1,
+            Planned::Rows(_) | Planned::Command(Command::Plan(..)) => 1,
+            Planned::Command(_) => 0,
         }
     }
 }

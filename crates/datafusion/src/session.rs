@@ -1,7 +1,7 @@
 //! A session: its settings, its pools, and the way from a statement to a plan.
 
 use crate::alter;
-use crate::catalog::{Home, PoolSchema};
+use crate::catalog::{self, Found, Home, PoolSchema};
 use crate::changes::{self, Change};
 use crate::deadline::Deadline;
 use crate::error;
@@ -14,6 +14,7 @@ use crate::query::{Command, Planned, Query};
 use crate::rows::Rows;
 use crate::statements::Statement;
 use crate::table::PoolTable;
+use crate::views;
 use datafusion::catalog::{CatalogProvider, MemoryCatalogProvider, SchemaProvider};
 use datafusion::common::{TableReference, not_impl_err};
 use datafusion::datasource::source_as_provider;
@@ -22,22 +23,24 @@ use datafusion::execution::SessionStateBuilder;
 use datafusion::execution::runtime_env::{RuntimeEnv, RuntimeEnvBuilder};
 use datafusion::execution::session_state::SessionState;
 use datafusion::logical_expr::{
-    DdlStatement, LogicalPlan, LogicalPlanBuilder, Statement as LogicalStatement, WriteOp, col, lit,
+    DdlStatement, LogicalPlan, LogicalPlanBuilder, Statement as LogicalStatement, TableType, WriteOp, col,
+    lit,
 };
 use datafusion::prelude::{SessionConfig, SessionContext};
 use datafusion::sql::parser::Statement as DfStatement;
-use datafusion::sql::sqlparser::ast::{AlterTable, Statement as SqlStatement};
+use datafusion::sql::planner::object_name_to_table_reference;
+use datafusion::sql::sqlparser::ast::{AlterTable, CreateView, ObjectType, Statement as SqlStatement};
 use farpool_memory::WorkMemory;
-use farpool_model::{Error, ErrorKind, Result, TableName};
+use farpool_model::{Error, ErrorKind, Result};
 use farpool_planner::cost::Rates;
 use farpool_transfer::Pool;
 use std::sync::Arc;
 use std::time::Duration;
 
 /// The catalog of the session's own tables, and of names without a qualifier.
-const HOME: &str = "session";
+pub(crate) const HOME: &str = "session";
 /// The one schema of every catalog.
-const SCHEMA: &str = "public";
+pub(crate) const SCHEMA: &str = "public";
 
 /// How a session works.
 #[derive(Clone, Debug)]
@@ -118,7 +121,7 @@ impl Session {
             let message = format!("there is a catalog named {name} already");
             return Err(Error::new(ErrorKind::Exists, message).advise("choose another name for the pool"));
         }
-        let schema = Arc::new(PoolSchema::new(pool, self.options.pushdown));
+        let schema = Arc::new(PoolSchema::new(pool, self.options.pushdown, self.context.state_weak_ref()));
         schema.refresh().await?;
         if self.options.pushdown {
             schema.probe().await;
@@ -184,7 +187,7 @@ impl Session {
         let mut state = self.context.state();
         state.config_mut().set_extension(Arc::clone(pins));
         let dialect = state.config_options().sql_parser.dialect;
-        let parsed = state.sql_to_statement(text, &dialect)?;
+        let mut parsed = state.sql_to_statement(text, &dialect)?;
         if !is_query(&parsed) {
             self.home.forget();
             pins.describe_anew();
@@ -192,9 +195,18 @@ impl Session {
         if let Some(altered) = alter::of(&parsed) {
             return self.altered(&state, altered).await;
         }
+        if let Some(create) = views::created(&mut parsed)
+            && let Some(planned) = self.view_created(&state, create).await?
+        {
+            return Ok(planned);
+        }
+        if let Some(planned) = self.dropped(&parsed).await? {
+            return Ok(planned);
+        }
         let references = state.resolve_table_references(&parsed)?;
         if references.iter().any(|r| r.schema() == Some("information_schema")) {
             self.home.all_names().await.map_err(error::wrap)?;
+            state.register_catalog_list(catalog::listed(&**state.catalog_list())?);
         }
         let plan = state.statement_to_plan(parsed).await?;
         self.open_files(&state, &plan).await?;
@@ -219,7 +231,7 @@ impl Session {
             }
             LogicalPlan::Ddl(DdlStatement::CreateMemoryTable(create)) => match self.pool_for(&create.name)? {
                 Some(pool) => {
-                    let change = changes::create(&state, pool, &create).await?;
+                    let change = changes::create(&state, Arc::clone(pool.pool()), &create).await?;
                     Ok(Planned::Command(Command::Change(change)))
                 }
                 // It reads tables, each in one version.
@@ -228,6 +240,11 @@ impl Session {
                     Ok(Planned::Command(Command::Plan(SessionContext::new_with_state(state), plan)))
                 }
             },
+            LogicalPlan::Dml(dml) if dml.target.table_type() == TableType::View => {
+                let message = format!("{} is a view, not a table of a pool", dml.table_name);
+                let error = Error::invalid(message);
+                Err(error::wrap(error.advise("change the rows of the tables that the view reads")))
+            }
             LogicalPlan::Dml(dml) if !matches!(dml.op, WriteOp::Insert(_)) => {
                 let provider = source_as_provider(&dml.target)?;
                 let Some(table) = provider.downcast_ref::<PoolTable>() else {
@@ -243,13 +260,6 @@ impl Session {
                 let told = LogicalPlanBuilder::values(vec![row])?.project(columns)?.build()?;
                 Rows::plan(&state, &told).await.map(Planned::Rows)
             }
-            LogicalPlan::Ddl(DdlStatement::DropTable(drop)) => match self.pool_table(&drop.name).await? {
-                Some((pool, name)) => Ok(Planned::Command(Command::DropTable(pool, name))),
-                None => {
-                    let plan = LogicalPlan::Ddl(DdlStatement::DropTable(drop));
-                    Ok(Planned::Command(Command::Plan(self.context.clone(), plan)))
-                }
-            },
             LogicalPlan::Ddl(_) | LogicalPlan::Statement(_) => {
                 Ok(Planned::Command(Command::Plan(self.context.clone(), plan)))
             }
@@ -260,8 +270,14 @@ impl Session {
     async fn altered(&self, state: &SessionState, altered: &AlterTable) -> Result<Planned, DataFusionError> {
         let reference = alter::table(altered)?;
         let changes = alter::changes(state, altered).await?;
-        Ok(Planned::Command(match self.pool_table(&reference).await? {
-            Some((pool, name)) => Command::AlterTable(pool, name, changes),
+        Ok(Planned::Command(match self.find(&reference).await? {
+            Some((pool, Found::Table(table))) => {
+                Command::AlterTable(Arc::clone(pool.pool()), table.info().name.clone(), changes)
+            }
+            Some((_, Found::View(view))) => {
+                let message = format!("{:?} is a view, not a table", view.name().as_str());
+                return Err(error::wrap(Error::invalid(message).advise("use CREATE OR REPLACE VIEW")));
+            }
             None if altered.if_exists => Command::Change(Change::Nothing),
             None => {
                 let error = Error::not_found(format!("there is no table {reference} in a pool"));
@@ -270,42 +286,106 @@ impl Session {
         }))
     }
 
-    /// The pool in which a table called `name` is made; none if there is no pool.
-    fn pool_for(&self, name: &TableReference) -> Result<Option<Arc<dyn Pool>>, DataFusionError> {
-        match name.catalog() {
-            Some(catalog) if catalog != HOME => {
-                let catalog = self.context.catalog(catalog);
-                let schema = catalog.and_then(|c| c.schema(name.schema().unwrap_or(SCHEMA)));
-                let pool = schema.as_ref().and_then(|s| s.downcast_ref::<PoolSchema>());
-                Ok(pool.map(|pool| Arc::clone(pool.pool())))
+    /// CREATE VIEW in a pool; `None` for a view of the session.
+    async fn view_created(
+        &self,
+        state: &SessionState,
+        create: &mut CreateView,
+    ) -> Result<Option<Planned>, DataFusionError> {
+        let name = object_name_to_table_reference(create.name.clone(), true)?;
+        let is_of_session = name.catalog().is_none_or(|catalog| catalog == HOME);
+        // The session's own views are all temporary, which DataFusion has no word for.
+        if std::mem::take(&mut create.temporary)
+            || (create.or_replace && is_of_session && self.home.table_exist(name.table()))
+        {
+            return Ok(None);
+        }
+        let Some(pool) = self.pool_for(&name)? else { return Ok(None) };
+        let qualifies = |reference: &TableReference| {
+            reference.schema().is_none_or(|schema| schema == SCHEMA)
+                && reference.catalog().is_none_or(|catalog| {
+                    catalog == HOME
+                        || self.pool_named(catalog).is_some_and(|named| Arc::ptr_eq(&named, &pool))
+                })
+        };
+        let is_own = |name: &str| self.home.is_own(name);
+        match views::text_for(state, &pool, create, qualifies, is_own).await? {
+            Some(view) => {
+                let command = Command::CreateView(Arc::clone(pool.pool()), view, create.or_replace);
+                Ok(Some(Planned::Command(command)))
             }
+            // Nobody else has a pool of this process: the view may as well belong to the session.
+            None if !pool.pool().is_remote() => Ok(None),
+            None => {
+                let message = "a view of a pool cannot read files, or tables and views of this session";
+                let error = Error::invalid(message);
+                Err(error::wrap(
+                    error.advise("load them first, or make it a view of the session (CREATE TEMPORARY VIEW)"),
+                ))
+            }
+        }
+    }
+
+    /// DROP TABLE and DROP VIEW of what is in a pool; `None` for any other statement.
+    async fn dropped(&self, statement: &DfStatement) -> Result<Option<Planned>, DataFusionError> {
+        let DfStatement::Statement(statement) = statement else { return Ok(None) };
+        let SqlStatement::Drop { object_type, names, if_exists, .. } = &**statement else { return Ok(None) };
+        let ([name], ObjectType::Table | ObjectType::View) = (&names[..], object_type) else {
+            return Ok(None);
+        };
+        let name = object_name_to_table_reference(name.clone(), true)?;
+        let wrong = |what: &str, drop: &str| {
+            let error = Error::invalid(format!("{name} is a {what}"));
+            Err(error::wrap(error.advise(format!("use {drop}"))))
+        };
+        let command = match (object_type, self.find(&name).await?) {
+            (ObjectType::Table, Some((pool, Found::Table(table)))) => {
+                Command::DropTable(Arc::clone(pool.pool()), table.info().name.clone())
+            }
+            (ObjectType::View, Some((pool, Found::View(view)))) => {
+                Command::DropView(Arc::clone(pool.pool()), view.name().clone())
+            }
+            (_, Some((_, Found::View(_)))) => return wrong("view", "DROP VIEW"),
+            (_, Some((_, Found::Table(_)))) => return wrong("table", "DROP TABLE"),
+            (ObjectType::View, None) if !self.home.table_exist(name.table()) => match if_exists {
+                true => Command::Change(Change::Nothing),
+                false => return Err(error::wrap(Error::not_found(format!("there is no view {name}")))),
+            },
+            (_, None) => return Ok(None),
+        };
+        Ok(Some(Planned::Command(command)))
+    }
+
+    /// The pool in which a table or view called `name` is made; none if there is no pool.
+    fn pool_for(&self, name: &TableReference) -> Result<Option<Arc<PoolSchema>>, DataFusionError> {
+        match name.catalog() {
+            Some(catalog) if catalog != HOME => Ok(self.pool_named(catalog)),
             _ if self.home.table_exist(name.table()) => {
                 let message = format!("there is a view or table of the session named {}", name.table());
                 let error = Error::new(ErrorKind::Exists, message);
                 Err(error::wrap(error.advise("choose another name, or drop it first")))
             }
-            _ => Ok(self.home.pools().first().map(|pool| Arc::clone(pool.pool()))),
+            _ => Ok(self.home.pools().into_iter().next()),
         }
     }
 
-    /// The pool and the table in it that `name` means, if it means one.
-    async fn pool_table(
-        &self,
-        name: &TableReference,
-    ) -> Result<Option<(Arc<dyn Pool>, TableName)>, DataFusionError> {
+    /// The pool that was registered under this name.
+    fn pool_named(&self, name: &str) -> Option<Arc<PoolSchema>> {
+        let schema = self.context.catalog(name)?.schema(SCHEMA)?;
+        let wanted = schema.downcast_ref::<PoolSchema>()?;
+        self.home.pools().into_iter().find(|pool| std::ptr::eq(&**pool, wanted))
+    }
+
+    /// The table or view of a pool that `name` means, if it means one, and the pool.
+    async fn find(&self, name: &TableReference) -> Result<Option<(Arc<PoolSchema>, Found)>, DataFusionError> {
         let found = match name.catalog() {
-            Some(catalog) if catalog != HOME => {
-                let catalog = self.context.catalog(catalog);
-                let schema = catalog.and_then(|c| c.schema(name.schema().unwrap_or(SCHEMA)));
-                match schema.as_ref().and_then(|s| s.downcast_ref::<PoolSchema>()) {
-                    Some(schema) => schema.find(name.table()).await,
-                    None => Ok(None),
-                }
-            }
-            _ => self.home.pool_of(name.table()).await,
+            Some(catalog) if catalog != HOME => match self.pool_named(catalog) {
+                Some(pool) => pool.find(name.table()).await.map(|found| found.map(|found| (pool, found))),
+                None => Ok(None),
+            },
+            _ => self.home.find(name.table()).await,
         };
-        let found = found.map_err(error::wrap)?;
-        Ok(found.map(|table| (Arc::clone(table.pool()), table.info().name.clone())))
+        found.map_err(error::wrap)
     }
 
     /// Names tables that look like the one that is not there.

@@ -236,6 +236,23 @@ fn a_node_takes_tables_answers_and_drops_them() {
     assert_eq!((&json["name"], &json["rows"]), (&json!("trips"), &json!(100_000)));
     assert_eq!(json["columns"][5]["null_count"], json!(50_000));
 
+    let make = "create view cities as select city, count(*) as n from trips group by city";
+    server.run(&["sql", "-c", make]).ok();
+    assert_eq!(server.csv("select sum(n) as n from cities"), "n\n100000\n");
+    let listed = server.run(&["tables"]).ok();
+    assert!(listed.contains("trips") && listed.contains("cities (view)"), "{listed}");
+    let json = server.run(&["tables", "--format", "json"]).ok();
+    assert!(json.contains(r#"{"name":"cities","view":true}"#), "{json}");
+    let view = server.run(&["tables", "cities"]).ok();
+    assert!(view.contains("cities: a view") && view.contains("GROUP BY city"), "{view}");
+    let shown = server.csv("select table_name, table_type from information_schema.tables where table_type = 'VIEW' and table_schema = 'public'");
+    assert_eq!(shown, "table_name,table_type\ncities,VIEW\n");
+    server.run(&["load", "cities", text(&file)]).fails(1, &["there is a view \"cities\"", "DROP VIEW"]);
+    server.run(&["load", "--append", "cities", text(&file)]).fails(1, &["\"cities\" is a view"]);
+    server.run(&["drop", "cities"]).fails(1, &["\"cities\" is a view", "farpool drop --view"]);
+    server.run(&["drop", "--view", "trips"]).fails(1, &["\"trips\" is a table", "farpool drop"]);
+    assert_eq!(server.run(&["drop", "--view", "cities"]).ok(), "dropped cities\n");
+
     let sql_on = |table: &str| {
         format!("select city, count(*) as n from {table} where price > 50 group by city order by city")
     };

@@ -180,7 +180,7 @@ async fn rows_are_inserted_once() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn what_is_kept_across_statements_reads_the_newest_version() {
     let bench = Bench::start().await;
-    bench.run("create view v as select id from t").await.unwrap();
+    bench.run("create temporary view v as select id from t").await.unwrap();
     bench.run(&format!("prepare p as {COUNT}")).await.unwrap();
     let copy = bench.session.sql("create table copy as select id from t").await.unwrap();
     for rows in [1003, 1006] {

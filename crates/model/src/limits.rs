@@ -192,6 +192,17 @@ pub const VIEWS_PER_TENANT_MAX: usize = 4 << 10;
 /// Bytes of a view's text: several times the longest query of TPC-DS. Each client that reads the view parses it.
 pub const VIEW_BYTES_MAX: usize = 64 << 10;
 
+/// Views that read one another, from the one that a statement names to the last: as many as people still follow. Each is
+/// a step of recursion.
+pub const VIEW_DEPTH_MAX: usize = 16;
+
+/// Views that the plan of one may need: a node that invents one behind each name comes to an end.
+pub const VIEWS_READ_MAX: usize = 256;
+
+/// Operators of the plan of a view and all that it reads. Views that each read another one twice are as large as two to
+/// the power of their depth.
+pub const VIEW_OPERATORS_MAX: usize = 4 << 10;
+
 /// Memory for work that a view takes besides its name and text: an entry of a map, and its share of that.
 pub const VIEW_OVERHEAD_BYTES: usize = 256;
 

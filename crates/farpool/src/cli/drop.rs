@@ -1,19 +1,25 @@
-//! `farpool drop`: removes tables from a node.
+//! `farpool drop`: removes tables, or views, from a node.
 
 use super::output::print_text;
 use super::pool_args::PoolArgs;
 use super::stop::Outcome;
 use farpool::{TableName, TenantName};
 
-/// Drop tables of a memory node
+/// Drop tables, or views, of a memory node
 ///
 /// Queries that are reading a table finish undisturbed; its memory is free when the last one has.
 #[derive(clap::Args, Debug)]
-#[command(after_help = "Examples:\n  farpool drop trips\n  farpool drop --tenant sales trips")]
+#[command(
+    after_help = "Examples:\n  farpool drop trips\n  farpool drop --view long_trips\n  farpool drop --tenant sales trips"
+)]
 pub struct Args {
     /// The tables
     #[arg(value_name = "TABLE", required = true)]
     tables: Vec<String>,
+
+    /// They are views
+    #[arg(long)]
+    view: bool,
 
     /// Those of another tenant; takes a token for the role admin
     #[arg(long, value_parser = |text: &str| TenantName::new(text))]
@@ -30,6 +36,7 @@ pub fn run(args: Args) -> Outcome {
         let pool = args.pool.connect().await?;
         for name in &names {
             match &args.tenant {
+                tenant if args.view => pool.drop_view(name, tenant.as_ref()).await?,
                 None => pool.drop_table(name).await?,
                 Some(tenant) => pool.drop_table_of(tenant, name).await?,
             }

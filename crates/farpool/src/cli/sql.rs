@@ -27,7 +27,7 @@ Examples:
 
 A file is a table: FROM 'x.parquet', 'x.csv', 'x.arrow', or a pattern such as 'x-*.parquet'. \
 Only the columns that the query needs are read, into a pool in this process. With --pool, other \
-names are tables of that node.
+names are tables and views of that node.
 With --format json a row is one object on a line; with arrow, each statement is one IPC stream. \
 Several statements give their results one after the other.
 The receipt is one JSON object: rows_scanned, rows_skipped, rows_returned, rows_bypassed, \

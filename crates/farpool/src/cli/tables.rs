@@ -1,22 +1,25 @@
-//! `farpool tables`: lists the tables of a node, or the columns of one.
+//! `farpool tables`: lists the tables and views of a node, or the columns of a table or the query of a view.
 
+use super::output::TextFormat;
 use super::output::grid::{Align, Grid};
 use super::pool_args::PoolArgs;
 use super::size;
 use super::stop::Outcome;
+use super::terminal::printable_lines;
+use farpool::model::{Listing, Relation, View};
 use farpool::{TableInfo, TableName, TenantName};
 use serde_json::{Value, json};
 
-/// List the tables of a memory node, or the columns of one
+/// List the tables and views of a memory node, or the columns of a table or the query of a view
 #[derive(clap::Args, Debug)]
 #[command(after_help = "Examples:\n  farpool tables\n  farpool tables trips\n  farpool tables --format json")]
 pub struct Args {
-    /// Show the columns of this table
+    /// Show the columns of this table, or the query of this view
     table: Option<String>,
 
-    /// How to print them; `json` is one object on a line for each table
+    /// How to print them; `json` is one object on a line for each table or view
     #[arg(long, value_enum, default_value = "table")]
-    format: super::output::TextFormat,
+    format: TextFormat,
 
     /// List those of another tenant; takes a token for the role admin
     #[arg(long, conflicts_with = "table", value_parser = |text: &str| TenantName::new(text))]
@@ -31,25 +34,29 @@ pub fn run(args: Args) -> Outcome {
     super::run_until_interrupted(async move {
         let name = args.table.as_deref().map(TableName::new).transpose()?;
         let pool = args.pool.connect().await?;
-        let tables = match (&name, &args.tenant) {
-            (Some(name), _) => vec![pool.table(name).await?],
-            (None, Some(tenant)) => pool.list(Some(tenant)).await?.tables,
-            (None, None) => pool.tables().await?,
+        let text = match &name {
+            Some(name) => match (pool.relation(name).await?, args.format) {
+                (Relation::Table(table), TextFormat::Json) => as_json(&[table]),
+                (Relation::Table(table), _) => columns(&table),
+                (Relation::View(view), format) => query(&view, format),
+            },
+            None => {
+                let Listing { tables, views } = pool.list(args.tenant.as_ref()).await?;
+                if tables.is_empty() && views.is_empty() {
+                    eprintln!("no tables yet; 'farpool load TABLE FILE' adds one");
+                }
+                match args.format {
+                    TextFormat::Json => as_json(&tables) + &views_as_json(&views),
+                    _ => overview(&tables, &views),
+                }
+            }
         };
-        let text = match (args.format, &name) {
-            (super::output::TextFormat::Json, _) => as_json(&tables),
-            (_, Some(_)) => columns(&tables[0]),
-            (_, None) => overview(&tables),
-        };
-        if tables.is_empty() {
-            eprintln!("no tables yet; 'farpool load TABLE FILE' adds one");
-        }
         args.format.print(&text)
     })
 }
 
-fn overview(tables: &[TableInfo]) -> String {
-    if tables.is_empty() {
+fn overview(tables: &[TableInfo], views: &[TableName]) -> String {
+    if tables.is_empty() && views.is_empty() {
         return String::new();
     }
     let mut grid = Grid::new(&[
@@ -72,7 +79,21 @@ fn overview(tables: &[TableInfo]) -> String {
             table.version.to_string(),
         ]);
     }
+    for view in views {
+        let none = || "-".to_string();
+        let name = format!("{view} (view)");
+        grid.row(vec![name, none(), none(), none(), none(), none(), none()]);
+    }
     grid.to_string()
+}
+
+fn query(view: &View, format: TextFormat) -> String {
+    match format {
+        TextFormat::Json => {
+            format!("{}\n", json!({ "name": view.name(), "view": true, "query": view.text() }))
+        }
+        TextFormat::Table => format!("{}: a view\n{}\n", view.name(), printable_lines(view.text())),
+    }
 }
 
 fn columns(table: &TableInfo) -> String {
@@ -120,6 +141,10 @@ fn shortened(literal: &farpool::model::Literal) -> String {
 
 fn as_json(tables: &[TableInfo]) -> String {
     tables.iter().map(|table| format!("{}\n", table_json(table))).collect()
+}
+
+fn views_as_json(views: &[TableName]) -> String {
+    views.iter().map(|name| format!("{}\n", json!({ "name": name, "view": true }))).collect()
 }
 
 fn table_json(table: &TableInfo) -> Value {

@@ -129,7 +129,7 @@ impl Tenants {
 /// The error of whoever asks for a table by the name of a view.
 pub(super) fn is_a_view(name: &TableName) -> Error {
     Error::not_found(format!("{:?} is a view, not a table", name.as_str()))
-        .advise("SELECT reads it; to change rows, change those of the tables that it reads; to drop it, use DROP VIEW")
+        .advise("SELECT reads it; to change rows, change those of the tables that it reads; to drop it, use DROP VIEW, or farpool drop --view")
 }
 
 fn exists(what: &str, name: &TableName) -> Error {

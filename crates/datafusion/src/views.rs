@@ -1,0 +1,242 @@
+//! Views that a pool keeps for all clients of a tenant: texts of queries, planned by whoever reads them.
+//!
+//! The names in a text are those of tables and views of its pool and nothing else: not of the session, its other pools
+//! or this machine's files, which other clients do not have, and which a text that comes from anybody must not reach.
+//!
+//! Invariant: whatever a pool says that a view is, it becomes the plan of a query, of at most
+//! [`limits::VIEW_OPERATORS_MAX`] operators and over at most [`limits::VIEWS_READ_MAX`] views,
+//! [`limits::VIEW_DEPTH_MAX`] deep, or an error that names the view.
+
+mod create;
+
+pub(crate) use create::{created, text_for};
+
+use crate::catalog::{Found, PoolSchema};
+use crate::error;
+use crate::session::{HOME, SCHEMA};
+use datafusion::catalog::view::ViewTable;
+use datafusion::catalog::{
+    CatalogProvider, CatalogProviderList, MemoryCatalogProvider, MemoryCatalogProviderList,
+    MemorySchemaProvider, SchemaProvider, TableProvider,
+};
+use datafusion::common::tree_node::TreeNodeRecursion;
+use datafusion::common::{DFSchema, TableReference};
+use datafusion::config::SqlParserOptions;
+use datafusion::error::Result;
+use datafusion::execution::context::SQLOptions;
+use datafusion::execution::session_state::SessionState;
+use datafusion::logical_expr::{LogicalPlan, LogicalPlanBuilder};
+use datafusion::sql::parser::Statement;
+use datafusion::sql::resolve::resolve_table_references;
+use datafusion::sql::sqlparser::ast::{Query, Statement as SqlStatement};
+use datafusion::sql::sqlparser::dialect::GenericDialect;
+use datafusion::sql::sqlparser::tokenizer::{Token, Tokenizer};
+use farpool_model::{Error, ErrorKind, TableName, View, limits};
+use futures::FutureExt;
+use futures::future::BoxFuture;
+use parking_lot::Mutex;
+use std::collections::{HashMap, HashSet};
+use std::sync::Arc;
+
+/// Reads views of one pool for one statement, each of them once.
+pub(crate) struct Reader<'a> {
+    /// The session as views see it: its functions, and none of its names.
+    state: SessionState,
+    pool: &'a PoolSchema,
+    read: Mutex<HashMap<TableName, Arc<ViewTable>>>,
+}
+
+impl<'a> Reader<'a> {
+    /// Reads views of `pool` in the session whose state is `state`.
+    pub(crate) fn new(mut state: SessionState, pool: &'a PoolSchema) -> Self {
+        let options = state.config_mut().options_mut();
+        options.catalog.default_catalog = HOME.to_string();
+        options.catalog.default_schema = SCHEMA.to_string();
+        options.catalog.information_schema = false;
+        // What texts mean does not depend on the settings of a session.
+        options.sql_parser = SqlParserOptions { collect_spans: true, ..SqlParserOptions::default() };
+        Reader { state, pool, read: Mutex::default() }
+    }
+
+    /// The view as a table, planned with what its tables and views are now. It is read by the views `above`, from the
+    /// outermost on.
+    ///
+    /// # Errors
+    /// What is wrong with the view, which they name; what keeps the pool from answering.
+    pub(crate) fn expand<'b>(
+        &'b self,
+        view: &'b View,
+        above: &'b [TableName],
+    ) -> BoxFuture<'b, Result<Arc<ViewTable>>> {
+        async move {
+            let path = below(above, view.name()).map_err(error::wrap)?;
+            let planned = match self.parse(view.text()) {
+                Ok(query) => self.plan(query, &path).await,
+                Err(error) => Err(error),
+            };
+            let planned = planned.map_err(|error| error::wrap(in_view(view.name(), error::unwrap(error))))?;
+            let table = Arc::new(ViewTable::new(planned, Some(view.text().to_string())));
+            let mut read = self.read.lock();
+            read.insert(view.name().clone(), Arc::clone(&table));
+            match read.len() <= limits::VIEWS_READ_MAX {
+                true => Ok(table),
+                false => {
+                    let message = format!("more than {} views are read", limits::VIEWS_READ_MAX);
+                    Err(error::wrap(Error::over_limit(message).advise("write out some of them")))
+                }
+            }
+        }
+        .boxed()
+    }
+
+    /// The query that a text is.
+    ///
+    /// # Errors
+    /// Also for any other statement, and for several.
+    fn parse(&self, text: &str) -> Result<Box<Query>> {
+        check_length(text).map_err(error::wrap)?;
+        let dialect = &self.state.config_options().sql_parser.dialect;
+        if let Statement::Statement(statement) = self.state.sql_to_statement(text, dialect)?
+            && let SqlStatement::Query(query) = *statement
+        {
+            return Ok(query);
+        }
+        Err(error::wrap(not_a_query()))
+    }
+
+    /// Plans the query of the last view in `path`.
+    async fn plan(&self, query: Box<Query>, path: &[TableName]) -> Result<LogicalPlan> {
+        let statement = Statement::Statement(Box::new(SqlStatement::Query(query)));
+        let tables = Arc::new(MemorySchemaProvider::new());
+        for reference in resolve_table_references(&statement, true)?.0 {
+            let TableReference::Bare { table: name } = &reference else {
+                let message = format!("{reference} does not stand in the pool of the view");
+                return Err(error::wrap(Error::invalid(message)));
+            };
+            // Without a table it is a function that gives one; or DataFusion says where there is nothing.
+            if let Some(table) = self.find(name, path).await? {
+                tables.register_table(name.to_string(), table)?;
+            }
+        }
+        let mut state = self.state.clone();
+        state.register_catalog_list(only(tables)?);
+        let plan = state.statement_to_plan(statement).await?;
+        check(&plan).map_err(error::wrap)?;
+        Ok(plan)
+    }
+
+    async fn find(&self, name: &str, path: &[TableName]) -> Result<Option<Arc<dyn TableProvider>>> {
+        let read = TableName::new(name).ok().and_then(|name| self.read.lock().get(&name).cloned());
+        if let Some(view) = read {
+            return Ok(Some(view));
+        }
+        Ok(match self.pool.find(name).await.map_err(error::wrap)? {
+            Some(Found::Table(table)) => Some(Arc::new(table)),
+            Some(Found::View(view)) => Some(self.expand(&view, path).await?),
+            None => None,
+        })
+    }
+}
+
+/// What stands for a view that cannot be planned where tables and views are listed: one without columns.
+pub(crate) fn without_columns(view: &View) -> Result<ViewTable> {
+    let nothing = LogicalPlanBuilder::empty(false).build()?;
+    Ok(ViewTable::new(nothing, Some(view.text().to_string())))
+}
+
+/// The views from the outermost one down to `name`.
+fn below(above: &[TableName], name: &TableName) -> farpool_model::Result<Vec<TableName>> {
+    let path: Vec<TableName> = above.iter().chain([name]).cloned().collect();
+    if above.contains(name) {
+        let names: Vec<String> = path.iter().map(|name| format!("{:?}", name.as_str())).collect();
+        let message = format!("views read each other in a circle: {}", names.join(", "));
+        return Err(Error::invalid(message).advise("replace one of them (CREATE OR REPLACE VIEW)"));
+    }
+    if path.len() > limits::VIEW_DEPTH_MAX {
+        let message = format!("view {:?} is more than {} views deep", name.as_str(), limits::VIEW_DEPTH_MAX);
+        return Err(Error::over_limit(message).advise("write out some of the views that it reads"));
+    }
+    Ok(path)
+}
+
+/// Words and signs of a text. One in two may put what stands before it a level deeper (`1 + 1 + …`), and not all of the
+/// parser walks such expressions without recursion.
+const TOKENS_MAX: usize = 2048;
+
+fn check_length(text: &str) -> farpool_model::Result<()> {
+    // What cannot be cut into tokens cannot be parsed either, which says more.
+    let tokens = Tokenizer::new(&GenericDialect {}, text).tokenize().unwrap_or_default();
+    let count = tokens.iter().filter(|token| !matches!(token, Token::Whitespace(_))).count();
+    match count <= TOKENS_MAX {
+        true => Ok(()),
+        false => Err(Error::over_limit(format!(
+            "the query of a view may have {TOKENS_MAX} words and signs, this one has {count}"
+        ))
+        .advise("put parts of it into views of their own")),
+    }
+}
+
+/// Catalogs with these tables and no others.
+fn only(tables: Arc<MemorySchemaProvider>) -> Result<Arc<MemoryCatalogProviderList>> {
+    let catalog = MemoryCatalogProvider::new();
+    catalog.register_schema(SCHEMA, tables)?;
+    let catalogs = MemoryCatalogProviderList::new();
+    catalogs.register_catalog(HOME.to_string(), Arc::new(catalog));
+    Ok(Arc::new(catalogs))
+}
+
+/// That a plan reads and does nothing else, is of a size that others can plan with, and can be a table.
+fn check(plan: &LogicalPlan) -> farpool_model::Result<()> {
+    let mut operators = 0;
+    let counted = plan.apply_with_subqueries(|_| {
+        operators += 1;
+        Ok(match operators > limits::VIEW_OPERATORS_MAX {
+            true => TreeNodeRecursion::Stop,
+            false => TreeNodeRecursion::Continue,
+        })
+    });
+    counted.map_err(error::unwrap)?;
+    if operators > limits::VIEW_OPERATORS_MAX {
+        let most = limits::VIEW_OPERATORS_MAX;
+        let message = format!("with all that it reads, it has more than {most} operators");
+        return Err(Error::over_limit(message).advise("keep a part of it as a table"));
+    }
+    let reads_only =
+        SQLOptions::new().with_allow_ddl(false).with_allow_dml(false).with_allow_statements(false);
+    reads_only.verify_plan(plan).map_err(|_| not_a_query())?;
+    if !plan.get_parameter_names().map_err(error::unwrap)?.is_empty() {
+        return Err(Error::invalid("a view has no parameters, such as $1"));
+    }
+    check_names(plan.schema())
+}
+
+fn check_names(schema: &DFSchema) -> farpool_model::Result<()> {
+    let mut seen = HashSet::new();
+    match schema.fields().iter().find(|field| !seen.insert(field.name())) {
+        Some(twice) => Err(Error::invalid(format!("two of its columns are called {:?}", twice.name()))
+            .advise("give one of them another name with AS")),
+        None => Ok(()),
+    }
+}
+
+fn not_a_query() -> Error {
+    Error::invalid("a view is one SELECT and nothing else")
+}
+
+/// The error of a view. Parts of its text may stand in it, which whoever keeps it may have written for a terminal.
+fn in_view(name: &TableName, error: Error) -> Error {
+    let escaped = |text: &str| -> String {
+        let escape = |c: char| match c.is_control() && c != '\n' {
+            true => c.escape_default().to_string(),
+            false => c.to_string(),
+        };
+        text.chars().map(escape).collect()
+    };
+    let message = format!("in view {:?}: {}", name.as_str(), escaped(&error.message));
+    let advice = error.advice.as_deref().map(escaped);
+    let is_of_the_view = matches!(error.kind, ErrorKind::Invalid | ErrorKind::NotFound);
+    let advice = advice.or_else(|| is_of_the_view.then(|| FIX_ADVICE.to_string()));
+    Error { message, advice, ..error }
+}
+
+const FIX_ADVICE: &str = "make the view anew (CREATE OR REPLACE VIEW), or drop it (DROP VIEW)";

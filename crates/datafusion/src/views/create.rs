@@ -1,0 +1,128 @@
+//! CREATE VIEW: what of the statement is kept.
+//!
+//! The text is written anew from the statement as it was parsed, so that what is kept reads the same for every client,
+//! whatever the settings of the session are. It is parsed and planned before it is kept: what DataFusion's parser does
+//! not write as it has read it is refused, rather than kept as something else.
+
+use super::Reader;
+use crate::catalog::PoolSchema;
+use crate::error;
+use datafusion::common::{TableReference, not_impl_err};
+use datafusion::error::{DataFusionError, Result};
+use datafusion::execution::session_state::SessionState;
+use datafusion::sql::parser::Statement;
+use datafusion::sql::planner::object_name_to_table_reference;
+use datafusion::sql::resolve::resolve_table_references;
+use datafusion::sql::sqlparser::ast::{
+    CreateTableOptions, CreateView, Ident, ObjectName, ObjectNamePart, Query, Statement as SqlStatement,
+    visit_relations_mut,
+};
+use farpool_model::{Error, TableName, View};
+use std::ops::ControlFlow;
+
+/// The statement, if it makes a view.
+pub(crate) fn created(statement: &mut Statement) -> Option<&mut CreateView> {
+    match statement {
+        Statement::Statement(statement) => match &mut **statement {
+            SqlStatement::CreateView(create) => Some(create),
+            _ => None,
+        },
+        _ => None,
+    }
+}
+
+/// The view that `create` makes in `pool`. `qualifies` says whether names with a qualifier are of this pool, and
+/// `is_foreign` whether a name stands for something that only this session has; the answer is `None` if the query reads
+/// such a thing.
+///
+/// # Errors
+/// What is wrong with the query, with its place in the statement; `OverLimit` when its text is too long.
+pub(crate) async fn text_for(
+    state: &SessionState,
+    pool: &PoolSchema,
+    create: &CreateView,
+    qualifies: impl Fn(&TableReference) -> bool,
+    is_foreign: impl Fn(&str) -> bool,
+) -> Result<Option<View>> {
+    check_form(create)?;
+    let name = object_name_to_table_reference(create.name.clone(), true)?;
+    let name = TableName::new(name.table()).map_err(error::wrap)?;
+    let mut query = create.query.clone();
+    unqualify(&mut query, qualifies)?;
+    if names(&query)?.iter().any(|name| is_foreign(name)) {
+        return Ok(None);
+    }
+    let (path, reader) = ([name.clone()], Reader::new(state.clone(), pool));
+    let planned = reader.plan(query.clone(), &path).await?;
+    let text = text(&query, &create.name, &create.columns.iter().map(|c| &c.name).collect::<Vec<_>>());
+    let view = View::new(name, text).map_err(error::wrap)?;
+    let again = reader.parse(view.text()).map_err(|_| not_kept())?;
+    let replanned = reader.plan(again, &path).await?;
+    let is_same = planned.display_indent().to_string() == replanned.display_indent().to_string();
+    if create.columns.is_empty() && !is_same {
+        return Err(not_kept());
+    }
+    Ok(Some(view))
+}
+
+/// Refuses what would mean something and is not carried out.
+fn check_form(create: &CreateView) -> Result<()> {
+    let with_types = create.columns.iter().any(|c| c.options.is_some() || c.data_type.is_some());
+    let has_more = create.materialized
+        || create.or_alter
+        || create.if_not_exists
+        || create.with_no_schema_binding
+        || create.options != CreateTableOptions::None
+        || !create.cluster_by.is_empty()
+        || create.comment.is_some()
+        || create.to.is_some();
+    if has_more || with_types {
+        return not_impl_err!(
+            "CREATE VIEW in this form; what there is: CREATE [OR REPLACE] [TEMPORARY] VIEW name [(columns)] AS SELECT …"
+        );
+    }
+    Ok(())
+}
+
+/// Takes the qualifier off the names of the view's pool: other clients may know it by another one.
+fn unqualify(query: &mut Query, qualifies: impl Fn(&TableReference) -> bool) -> Result<()> {
+    let visited = visit_relations_mut(query, |name: &mut ObjectName| {
+        if name.0.len() < 2 {
+            return ControlFlow::Continue(());
+        }
+        match object_name_to_table_reference(name.clone(), true) {
+            Ok(reference) if qualifies(&reference) => {
+                let last = name.0.pop();
+                name.0 = last.into_iter().collect::<Vec<ObjectNamePart>>();
+                ControlFlow::Continue(())
+            }
+            Ok(reference) => {
+                let message = format!("a view reads tables of its own pool, and {reference} is elsewhere");
+                ControlFlow::Break(error::wrap(Error::invalid(message)))
+            }
+            Err(error) => ControlFlow::Break(error),
+        }
+    });
+    match visited {
+        ControlFlow::Continue(()) => Ok(()),
+        ControlFlow::Break(error) => Err(error),
+    }
+}
+
+/// The names that the query reads.
+fn names(query: &Query) -> Result<Vec<String>> {
+    let statement = Statement::Statement(Box::new(SqlStatement::Query(Box::new(query.clone()))));
+    let references = resolve_table_references(&statement, true)?.0;
+    Ok(references.iter().map(|reference| reference.table().to_string()).collect())
+}
+
+fn text(query: &Query, name: &ObjectName, columns: &[&Ident]) -> String {
+    let Some(alias) = name.0.last().filter(|_| !columns.is_empty()) else { return query.to_string() };
+    let columns: Vec<String> = columns.iter().map(ToString::to_string).collect();
+    format!("SELECT * FROM ({query}) AS {alias} ({})", columns.join(", "))
+}
+
+fn not_kept() -> DataFusionError {
+    let error = Error::invalid("this query cannot be kept as a text that means the same");
+    error::wrap(error.advise("write it in another way, or make the view TEMPORARY"))
+}
