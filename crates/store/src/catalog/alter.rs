@@ -2,10 +2,15 @@
 
 use super::merge::Merges;
 use super::{Catalog, Current, Expected, Tapped};
-use farpool_columns::{Encoder, Table};
+use farpool_columns::{Chunk, Encoder, RowGroup, Table};
 use farpool_model::{Result, TableChange, TableInfo, TableName, TenantName, alter};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
+
+/// Bytes of the lists of chunks of so many row groups.
+fn list_bytes(row_groups: usize, columns: usize) -> usize {
+    row_groups * (size_of::<RowGroup>() + columns * size_of::<Arc<Chunk>>())
+}
 
 impl Catalog {
     /// Makes all these changes of a table, whose rows stay as they are, or none. Appends that are under way come behind
@@ -24,8 +29,14 @@ impl Catalog {
             let current = self.current(tenant, name)?;
             let altered = alter(&current.table.schema, changes)?;
             let new_name = altered.name.unwrap_or_else(|| name.clone());
+            // Where each of its chunks is, until that is known to be there for as long as the table.
+            let mut lists = self.outside(tenant);
+            if let Some(lists) = &mut lists {
+                lists.try_grow(list_bytes(current.table.row_groups.len(), altered.columns.len()))?;
+            }
             let table = current.table.with_columns(altered.schema, &altered.columns, &self.pool, tenant)?;
             let table = self.holding(tenant, table)?;
+            drop(lists);
             // Another change may have been faster.
             if let Some(info) = self.put_altered(tenant, (name, &new_name), &current, table)? {
                 return Ok(info);

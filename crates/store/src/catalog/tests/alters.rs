@@ -25,6 +25,23 @@ fn texts(catalog: &Catalog, table: &str, column: usize) -> Vec<Option<String>> {
 }
 
 #[test]
+fn without_memory_for_its_lists_nothing_is_altered() {
+    let pool = Pool::new(PoolConfig { bytes_limit: 64 << 20 }).unwrap();
+    let work = WorkMemory::new(4 << 20);
+    let catalog = Arc::new(Catalog::new(pool, Arc::new(Two), Arc::new(Threads)).within(work.clone()));
+    catalog.close_taps();
+    load(&catalog, "t", LoadMode::Create, 0..10).unwrap();
+    let columns: Vec<TableChange> = (0..1_000).map(|column| add(&format!("c{column}"))).collect();
+    let account = work.account(&tenant());
+    let taken = account.take(account.free() - 4_000);
+    let before = catalog.info(&tenant(), &name("t")).unwrap();
+    assert_eq!(alter(&catalog, "t", &columns).unwrap_err().kind, ErrorKind::OverLimit);
+    assert_eq!(catalog.info(&tenant(), &name("t")).unwrap(), before);
+    drop(taken);
+    assert_eq!(alter(&catalog, "t", &columns).unwrap().schema.fields().len(), 1_002);
+}
+
+#[test]
 fn rows_stay_where_they_are() {
     let catalog = roomy();
     let rows = 2 * ROW_GROUP_ROWS as i64 + 100;
