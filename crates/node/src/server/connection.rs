@@ -350,15 +350,25 @@ impl Connection {
         let Some(last) = messages.pop() else { return };
         let answer = (bytes >= ANSWER_BYTES_MIN)
             .then(|| Work::Answer(self.caller.account().take(cast::usize_saturating(bytes))));
-        let before = self.outbox.with(|lanes| {
+        let (before, load) = self.outbox.with(|lanes| {
+            let load = match lanes.work(stream) {
+                Some(Work::Load(inbox)) => Some(inbox.clone()),
+                _ => None,
+            };
             let before = lanes.work(stream).zip(answer).map(|(work, answer)| std::mem::replace(work, answer));
             for message in messages {
                 lanes.push(stream, message);
             }
             lanes.end(stream, last);
-            before
+            (before, load)
         });
         drop(before);
+        // Where a client uses a number again that it has cancelled, it may be the answer to what was cancelled: nobody
+        // else ends the load then.
+        if let Some(inbox) = load.filter(|inbox| !inbox.is_closed()) {
+            inbox.close();
+            self.caller.wake();
+        }
         self.outbox.flush();
     }
 }

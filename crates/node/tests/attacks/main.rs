@@ -265,6 +265,27 @@ async fn pings_are_answered_whatever_is_under_way() {
     while raw.next().await.expect("a Pong").kind != FrameKind::Pong {}
 }
 
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_number_that_is_used_again_leaves_nothing_behind() {
+    let server = Server::start().await;
+    for _ in 0..20 {
+        let mut raw = Raw::connect(&server).await;
+        let begin = Request::LoadBegin {
+            table: name("t"),
+            mode: LoadMode::Replace,
+            schema: canonical_schema(),
+            rows_hint: None,
+            id: None,
+        };
+        // The answer to what was cancelled comes when a load has its number.
+        let all = [execute("none"), Request::Cancel, begin].map(|request| frames(1, &request)).concat();
+        raw.socket.write_all(&all).await.unwrap();
+        raw.send(2, &Request::Status).await;
+        while raw.next_of_any_kind().await.is_some_and(|message| message.stream != 2) {}
+    }
+    eventually("nothing is held", || server.node.status().work_bytes_used == 0).await;
+}
+
 /// The other end lives but neither reads nor writes, as if it had vanished without a word.
 #[tokio::test]
 async fn a_peer_that_vanishes_in_the_middle_of_a_result_takes_its_programs_along() {
