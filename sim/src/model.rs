@@ -34,6 +34,16 @@ pub struct State {
     pub version: Version,
     /// One, or several among which is the right one.
     pub rows: Vec<Rows>,
+    /// How they came of those of the version before.
+    origin: Origin,
+}
+
+/// Whether the rows of the version before are there, in front of others, or something else may be.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Origin {
+    Grown,
+    Made,
+    Either,
 }
 
 #[derive(Clone, Debug)]
@@ -59,7 +69,7 @@ struct Request {
 enum Kind {
     /// A load, once it may be committed: all its rows have been handed to the client.
     Load(LoadMode, Option<Rows>),
-    /// A change of the rows of a version.
+    /// A change of the rows of a version, in front of those that come behind them meanwhile.
     Rows(Version, RowChange),
     Drop,
 }
@@ -145,14 +155,14 @@ impl Model {
     pub fn change_made(&mut self, id: RequestId, version: Version) -> Result<(), String> {
         let Request { table, kind, .. } = &self.requests[id.0];
         let Kind::Rows(before, change) = kind else { return Err("no change of rows".into()) };
-        let mut made =
-            self.tables.get(table).into_iter().flatten().filter_map(|change| change.state.as_ref());
-        let of = |wanted: Version| move |state: &&State| state.version == wanted;
-        let (Some(before), Some(after)) = (made.clone().find(of(*before)), made.find(of(version))) else {
+        let changes = self.tables.get(table).map(Vec::as_slice).unwrap_or_default();
+        let is_it = |change: &Change| change.state.as_ref().is_some_and(|state| state.version == version);
+        let Some(place) = changes.iter().position(is_it) else {
             return Err(format!("{version} of {table}, which a change has made, was never seen"));
         };
-        let mut expected = before.rows.iter().map(|rows| change.apply(rows));
-        match expected.any(|rows| after.rows.iter().any(|after| **after == rows)) {
+        let expected = changed(&changes[..place], *before, change);
+        let after = changes[place].state.iter().flat_map(|state| &state.rows);
+        match after.into_iter().any(|rows| expected.contains(rows)) {
             true => Ok(()),
             false => Err(format!("{version} of {table} has other rows than the change that made it")),
         }
@@ -184,7 +194,13 @@ impl Model {
                     return Err(format!("{version} of {table} came after {before:?}"));
                 }
                 let mut made = self.loaded(table, before.as_ref(), count);
-                made.extend(self.appended(table, before.as_ref(), count, rows_from)?);
+                let grown = self.appended(table, before.as_ref(), count, rows_from)?;
+                let origin = match (made.is_empty(), grown.is_empty()) {
+                    (true, _) => Origin::Grown,
+                    (false, true) => Origin::Made,
+                    (false, false) => Origin::Either,
+                };
+                made.extend(grown);
                 if made.is_empty() {
                     return Err(format!("{version} of {table} has {count} rows, which nobody has loaded"));
                 }
@@ -193,7 +209,7 @@ impl Model {
                 }
                 let mut rows: Vec<Rows> = made.into_iter().map(|made| made.rows).collect();
                 rows.dedup();
-                Some(State { version, rows })
+                Some(State { version, rows, origin })
             }
         };
         self.tables.entry(table.to_string()).or_default().push(Change { step, state });
@@ -202,9 +218,14 @@ impl Model {
 
     /// What the rows are if one request that is no append has made them.
     fn loaded(&self, table: &str, before: Option<&State>, count: u64) -> Vec<Made> {
+        let changes = self.tables.get(table).map(Vec::as_slice).unwrap_or_default();
         let requests = self.requests.iter().enumerate().filter(|(_, request)| request.may_change(table));
         let made = requests.flat_map(|(place, request)| {
-            let results = request.results(before).into_iter().filter(|rows| rows.len() as u64 == count);
+            let results = match &request.kind {
+                Kind::Rows(version, change) => changed(changes, *version, change),
+                _ => request.results(before),
+            };
+            let results = results.into_iter().filter(|rows| rows.len() as u64 == count);
             results.map(move |rows| Made { rows, by: vec![place] })
         });
         made.collect()
@@ -267,6 +288,12 @@ impl Model {
         self.states_within(table, span).iter().flatten().any(|state| state.version != version)
     }
 
+    /// Whether rows of `version` of the table may have been changed after it until the end of `span`.
+    pub fn may_have_changed_since(&self, table: &str, version: Version, span: Span) -> bool {
+        let states = self.states_within(table, span);
+        states.iter().flatten().any(|state| state.version > version && state.origin != Origin::Grown)
+    }
+
     /// Whether another load than `id` may have been about to create the table at some moment of `span`.
     pub fn was_being_created_within(&self, table: &str, id: RequestId, span: Span) -> bool {
         let overlaps = |request: &Request| {
@@ -297,7 +324,7 @@ impl Request {
         self.over.is_none() && !self.has_made && self.table == table
     }
 
-    /// What the rows may be that this makes of those that there are `before`, if it is not an append.
+    /// What the rows may be that this, a load, makes of those that there are `before`, if it is not an append.
     fn results(&self, before: Option<&State>) -> Vec<Rows> {
         match (&self.kind, before) {
             (Kind::Load(LoadMode::Create, Some(rows)), None) => vec![rows.clone()],
@@ -306,9 +333,6 @@ impl Request {
                 if before.version == *version =>
             {
                 vec![rows.clone()]
-            }
-            (Kind::Rows(version, change), Some(before)) if before.version == *version => {
-                before.rows.iter().map(|rows| Arc::new(change.apply(rows))).collect()
             }
             _ => Vec::new(),
         }
@@ -321,6 +345,24 @@ impl Request {
             _ => None,
         }
     }
+}
+
+/// What the rows may be that a change makes of those of a version of the table with this history, and of those that have
+/// come behind them; nothing if other rows have changed since.
+fn changed(history: &[Change], version: Version, change: &RowChange) -> Vec<Rows> {
+    let states = history.iter().rev().map_while(|change| change.state.as_ref());
+    let mut newer = states.clone().take_while(|state| state.version > version);
+    let base = states.clone().find(|state| state.version == version);
+    let (Some(newest), Some(base)) = (states.clone().next(), base) else { return Vec::new() };
+    if newer.any(|state| state.origin == Origin::Made) {
+        return Vec::new();
+    }
+    let pairs = base.rows.iter().flat_map(|base| newest.rows.iter().map(move |rows| (base, rows)));
+    let made = pairs.filter_map(|(base, rows)| {
+        let behind = rows.strip_prefix(&base[..])?;
+        Some(Arc::new([&change.apply(base)[..], behind].concat()))
+    });
+    made.collect()
 }
 
 /// Finds sets of `parts` of which `rows` are made, each of them once, one behind the other: all, or a few. `taken` are

@@ -13,6 +13,7 @@ use arrow_select::filter::filter;
 use arrow_select::interleave::interleave;
 use farpool_model::limits::ROW_GROUP_BYTES_MAX;
 use farpool_model::{Error, Result};
+use std::sync::Arc;
 
 /// The part of a chunk's rows, one in so many, from which on those that stay keep the symbols that were chosen for all.
 const PICKED_PART: usize = 2;
@@ -66,6 +67,18 @@ impl Encoder {
         }
         let values = filter(&chunk.decode(0..chunk.rows())?, &unmarked).map_err(failed)?;
         self.encode_values(column, &values, values.len())
+    }
+
+    /// The rows of `group` behind its first ones, moved to the pool.
+    ///
+    /// # Errors
+    /// `Invalid` when its columns are others than those of the encoder; `OverLimit` when memory is short.
+    pub fn without_first(&self, group: &RowGroup, rows: usize) -> Result<RowGroup> {
+        let first = BooleanBuffer::from_iter((0..group.rows).map(|row| row < rows));
+        let marked: Vec<u64> = first.bit_chunks().iter_padded().take(group.rows.div_ceil(64)).collect();
+        let encode = |(column, chunk): (usize, &Arc<Chunk>)| self.encode_without(column, chunk, &marked);
+        let chunks = group.chunks.iter().enumerate().map(encode).collect::<Result<Vec<_>>>()?;
+        self.place(group.rows.saturating_sub(rows), chunks)
     }
 
     /// The rows of `chunk` with those that are `marked` replaced by the column at this place of `values`, which has one

@@ -1,8 +1,8 @@
 //! Statements that change tables of a pool: CREATE TABLE, UPDATE, DELETE and TRUNCATE.
 //!
-//! A change reads one version of its table, and what it makes stands only if the table is still at that version when
-//! all rows are there. If others were faster, the statement is planned once more, on their version. What the pool can
-//! change by itself it does (`in_place.rs`); otherwise all rows come here and go back.
+//! A change reads one version of its table. What the pool can change by itself it does (`in_place.rs`), in front of rows
+//! that come meanwhile; otherwise all rows come here and go back, and stand only if the table is still at that version
+//! then. If others were faster, the statement is planned once more, on their version.
 //!
 //! Invariant: every row of the version is either changed or kept. Both kinds are read by a program of their own, so
 //! that a condition has to give the same each time: what a subquery gives is therefore computed once, before, and

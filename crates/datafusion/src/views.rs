@@ -159,18 +159,15 @@ fn below(above: &[TableName], name: &TableName) -> farpool_model::Result<Vec<Tab
     Ok(path)
 }
 
-/// Words and signs of a text. One in two may put what stands before it a level deeper (`1 + 1 + …`), and not all of the
-/// parser walks such expressions without recursion.
-const TOKENS_MAX: usize = 2048;
-
 fn check_length(text: &str) -> farpool_model::Result<()> {
     // What cannot be cut into tokens cannot be parsed either, which says more.
     let tokens = Tokenizer::new(&GenericDialect {}, text).tokenize().unwrap_or_default();
     let count = tokens.iter().filter(|token| !matches!(token, Token::Whitespace(_))).count();
-    match count <= TOKENS_MAX {
+    match count <= limits::VIEW_TOKENS_MAX {
         true => Ok(()),
         false => Err(Error::over_limit(format!(
-            "the query of a view may have {TOKENS_MAX} words and signs, this one has {count}"
+            "the query of a view may have {} words and signs, this one has {count}",
+            limits::VIEW_TOKENS_MAX
         ))
         .advise("put parts of it into views of their own")),
     }

@@ -192,6 +192,10 @@ pub const VIEWS_PER_TENANT_MAX: usize = 4 << 10;
 /// Bytes of a view's text: several times the longest query of TPC-DS. Each client that reads the view parses it.
 pub const VIEW_BYTES_MAX: usize = 64 << 10;
 
+/// Words and signs of its text. One in two may put what stands before it a level deeper (`1 + 1 + …`), and not all of the
+/// parser walks such expressions without recursion.
+pub const VIEW_TOKENS_MAX: usize = 2_048;
+
 /// Views that read one another, from the one that a statement names to the last: as many as people still follow. Each is
 /// a step of recursion.
 pub const VIEW_DEPTH_MAX: usize = 16;

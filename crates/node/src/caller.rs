@@ -372,10 +372,10 @@ impl Caller {
     }
 
     /// Makes what came of a run of `program` by [`Caller::start_change`] the table's version, if it has changed as many
-    /// `rows`.
+    /// `rows`. Rows that have come behind those of the program's version since stay as they are.
     ///
     /// # Errors
-    /// `Stale` when the table is at another version by now, `NotFound` when it is gone; `OverLimit` when memory is short;
+    /// `Stale` when other rows have changed since, `NotFound` when the table is gone; `OverLimit` when memory is short;
     /// `Internal` for another number of rows.
     pub fn publish_change(&self, program: &BoundProgram, changed: Changed, rows: u64) -> Result<TableInfo> {
         self.check(Verb::Change)?;
@@ -386,7 +386,7 @@ impl Caller {
         }
         let base = (program.prepared().version, &**program.table());
         let name = &program.prepared().effective.table;
-        self.node.catalog().replace_row_groups(&self.tenant, name, base, changed.groups)
+        self.node.catalog().replace_row_groups(&self.tenant, name, base, &changed.groups)
     }
 
     /// Drops a table; programs that read it finish undisturbed.

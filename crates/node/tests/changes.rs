@@ -8,6 +8,7 @@ use farpool_model::{
 };
 use farpool_transfer::{Pool, RemotePool};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 const ROWS: i64 = 400_000;
 
@@ -65,14 +66,57 @@ async fn a_change_is_made_of_the_version_and_the_rows_that_were_counted_or_not_a
     }
     let handle = pool.prepare(&removing("t", 10), &canonical_schema()).await.unwrap();
     assert_eq!(pool.table(&name("t")).await.unwrap().version, before.version);
+    // It does not reach rows that come after its version: they stay behind what it makes of that.
     load(&pool, "t", LoadMode::Append, 1).await.unwrap();
+    let changed = pool.change_rows(&handle, 10).await.unwrap();
+    assert_eq!(changed.rows, 991);
+    let left = integers(&run(&pool, &scan("t")).await.unwrap(), 0);
+    assert_eq!(left, [0].into_iter().chain(10..1_000).collect::<Vec<_>>());
     assert_eq!(pool.change_rows(&handle, 10).await.unwrap_err().kind, ErrorKind::Stale);
     let aggregate = pool.prepare(&count_and_sum("t", 10), &canonical_schema()).await.unwrap();
     let error: Error = pool.change_rows(&aggregate, 10).await.unwrap_err();
     assert_eq!(error.kind, ErrorKind::Invalid);
-    assert_eq!(counted(&pool, "t", 10).await.unwrap().0, 11);
+    assert_eq!(counted(&pool, "t", 10).await.unwrap().0, 1);
     pool.drop_table(&name("t")).await.unwrap();
     assert_eq!(pool.change_rows(&handle, 10).await.unwrap_err().kind, ErrorKind::NotFound);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn changes_do_not_give_way_to_a_stream_of_appends() {
+    let server = Server::start().await;
+    let pool = server.connect().await;
+    load(&pool, "t", LoadMode::Create, ROWS).await.unwrap();
+    let writer = server.connect().await;
+    let is_over = Arc::new(AtomicBool::new(false));
+    let appending = tokio::spawn({
+        let is_over = is_over.clone();
+        async move {
+            let mut appended = 0_u64;
+            while !is_over.load(Ordering::Relaxed) {
+                load(&writer, "t", LoadMode::Append, 1).await.unwrap();
+                appended += 1;
+            }
+            appended
+        }
+    });
+    let mut removed = 0;
+    while removed < 20 {
+        let handle = pool.prepare(&removing("t", 1), &canonical_schema()).await.unwrap();
+        let counting = Program { version: Some(handle.version), ..count_and_sum("t", 1) };
+        let found = counted_by(&pool, &counting).await.unwrap().0.cast_unsigned();
+        if found > 0 {
+            pool.change_rows(&handle, found).await.unwrap();
+        }
+        removed += found;
+    }
+    is_over.store(true, Ordering::Relaxed);
+    let appended = appending.await.unwrap();
+    // The rows with the id 0 are one of those that were loaded, and all that were appended.
+    assert_eq!(counted(&pool, "t", 1).await.unwrap().0.cast_unsigned(), 1 + appended - removed);
+    assert_eq!(
+        counted(&pool, "t", ROWS).await.unwrap().0.cast_unsigned(),
+        ROWS.cast_unsigned() + appended - removed
+    );
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

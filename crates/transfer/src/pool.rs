@@ -78,8 +78,8 @@ pub trait Pool: Send + Sync + fmt::Debug {
 
     /// Gives the rows that pass a prepared program the values that it computes of columns, which it names as the table
     /// does, or removes them if it computes none; all of it, or nothing. The program is one that the pool carries out
-    /// exactly, of rows, without an order or a limit; `rows` is how many pass. `Stale` when the table is not at the version
-    /// any more that the program was prepared for.
+    /// exactly, of rows, without an order or a limit; `rows` is how many pass. Rows that have come behind those of the
+    /// version that the program was prepared for stay as they are; `Stale` when the table has changed otherwise since.
     async fn change_rows(&self, handle: &Handle, rows: u64) -> Result<TableInfo>;
 
     /// Gives a table other columns or another name; its rows stay as they are. All changes are made, or none. Programs

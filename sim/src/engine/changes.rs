@@ -44,7 +44,7 @@ impl Engine {
                 ErrorKind::OverLimit => state.weather.is_tight,
                 // What the connection kept is gone with it.
                 ErrorKind::Stale => {
-                    model.had_other_version_within(&change.table, handle.version, span)
+                    model.may_have_changed_since(&change.table, handle.version, span)
                         || self.cuts.explain(first)
                         || state.weather.may_part()
                 }

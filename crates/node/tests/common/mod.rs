@@ -255,7 +255,12 @@ pub fn integers(batches: &[RecordBatch], column: usize) -> Vec<i64> {
 
 /// What [`count_and_sum`] gives.
 pub async fn counted(pool: &dyn Pool, table: &str, below: i64) -> Result<(i64, Option<i64>)> {
-    let batches = run(pool, &count_and_sum(table, below)).await?;
+    counted_by(pool, &count_and_sum(table, below)).await
+}
+
+/// What a program gives that is one of [`count_and_sum`].
+pub async fn counted_by(pool: &dyn Pool, program: &Program) -> Result<(i64, Option<i64>)> {
+    let batches = run(pool, program).await?;
     let sum = batches[0].column(1).as_primitive::<Int64Type>();
     let sum = (arrow_array::Array::null_count(sum) == 0).then(|| sum.value(0));
     Ok((integers(&batches, 0)[0], sum))

@@ -6,6 +6,8 @@
 //! only when its rows are visible. One that does not fit the table fails alone; where there is no memory for all, each
 //! is tried alone.
 //!
+//! Who changes the table in another way may hold the line meanwhile ([`Line::hold`]).
+//!
 //! Invariants: the rows of an append stay together and in their order; a line has one leader at a time, and one that
 //! panics fails those that it had taken.
 
@@ -33,6 +35,8 @@ pub(super) struct Line {
 struct LineState {
     waiting: VecDeque<Arc<Entry>>,
     has_leader: bool,
+    /// Changes that are to come before the next appends.
+    holding: usize,
 }
 
 /// An append in line.
@@ -94,7 +98,7 @@ impl Append {
 
     /// Whether [`Append::try_commit`] would do something, or has an outcome.
     pub fn has_step(&self) -> bool {
-        !self.line.state.lock().has_leader || self.entry.outcome.lock().is_some()
+        !self.line.state.lock().is_busy() || self.entry.outcome.lock().is_some()
     }
 
     /// Has the rows not become visible, if nobody has begun to make a version of them; whether that is so.
@@ -128,7 +132,7 @@ impl Append {
             if let Some(outcome) = self.entry.outcome.lock().take() {
                 return Some(outcome);
             }
-            if state.has_leader {
+            if state.is_busy() {
                 return None;
             }
             state.take()
@@ -147,7 +151,7 @@ impl Append {
                 return outcome;
             }
             let mut state = self.line.state.lock();
-            if state.has_leader && self.entry.outcome.lock().is_none() {
+            if state.is_busy() && self.entry.outcome.lock().is_none() {
                 self.line.changed.wait(&mut state);
             }
         }
@@ -222,11 +226,24 @@ fn add_small(builder: &mut TableBuilder, small: &mut Vec<&PlainGroup>) -> Result
 }
 
 impl Line {
+    /// Has appends wait, once those are done that somebody is at, until the guard is dropped: so that a change of the table
+    /// which takes longer than an append does not find a newer version each time.
+    pub fn hold(&self) -> Lead<'_> {
+        let mut state = self.state.lock();
+        state.holding += 1;
+        while state.has_leader {
+            self.changed.wait(&mut state);
+        }
+        state.holding -= 1;
+        state.has_leader = true;
+        Lead { line: self, taken: &[] }
+    }
+
     /// Has the first one in line lead, if nobody does.
     fn call_next(&self) {
         let next = {
             let state = self.state.lock();
-            state.waiting.front().filter(|_| !state.has_leader).cloned()
+            state.waiting.front().filter(|_| !state.is_busy()).cloned()
         };
         self.changed.notify_all();
         if let Some(entry) = next {
@@ -236,6 +253,11 @@ impl Line {
 }
 
 impl LineState {
+    /// Whether those in line have to wait for somebody.
+    fn is_busy(&self) -> bool {
+        self.has_leader || self.holding > 0
+    }
+
     /// Those that become a version together, oldest first: one at least, if any waits, and of small ones no more than are
     /// encoded in about a millisecond. Their taker leads.
     fn take(&mut self) -> Vec<Arc<Entry>> {
@@ -254,8 +276,8 @@ impl LineState {
     }
 }
 
-/// Whoever makes a version of what was taken out of the line.
-struct Lead<'a> {
+/// Whoever makes a version of what was taken out of the line, or of something else.
+pub(super) struct Lead<'a> {
     line: &'a Line,
     taken: &'a [Arc<Entry>],
 }

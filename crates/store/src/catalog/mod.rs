@@ -72,6 +72,8 @@ struct Tenants {
 #[derive(Clone, Debug)]
 struct Current {
     version: Version,
+    /// The version since which rows have only come behind those that there were.
+    since: Version,
     table: Arc<Table>,
     /// Row groups, the first ones, that are not merged any more, and their rows.
     settled: usize,
@@ -254,8 +256,8 @@ impl Catalog {
         let version = tenants.next_version();
         // Nobody sees a version whose tap does not know yet what comes before it.
         let tap = tapped.map(Tapped::complete);
-        let (line, whole) = (Arc::default(), None);
-        let current = Current { version, table, settled, rows_settled, tap, whole, line, merges };
+        let (since, line, whole) = (version, Arc::default(), None);
+        let current = Current { version, since, table, settled, rows_settled, tap, whole, line, merges };
         let info = current.info(name);
         tenants.end_claim(tenant, name);
         let tables = tenants.tables.entry(tenant.clone()).or_default();
@@ -306,14 +308,62 @@ impl Catalog {
             Some(tapped) => Some(tapped.complete()),
             None => tap.filter(|_| settled == current.settled),
         };
-        let (line, merges) = (current.line.clone(), current.merges.clone());
-        let next = Current { version, table, settled, rows_settled, tap, whole, line, merges };
+        let (since, line, merges) = (current.since, current.line.clone(), current.merges.clone());
+        let next = Current { version, since, table, settled, rows_settled, tap, whole, line, merges };
         let info = next.info(name);
         let before = tenants.tables.get_mut(tenant)?.insert(name.clone(), next.clone());
         drop(tenants);
         drop(before);
         next.merges.announce(&next);
         Some(info)
+    }
+
+    /// Makes `table`, whose rows or columns are others than those of `current`, take its place under the second of the
+    /// names, if it still stands under the first; the first `settled` of its row groups are not merged.
+    fn put_instead(
+        self: &Arc<Self>,
+        tenant: &TenantName,
+        (name, new_name): (&TableName, &TableName),
+        current: &Current,
+        (table, settled): (Table, usize),
+    ) -> Result<Option<TableInfo>> {
+        let fresh = || table.row_groups.iter().take(settled);
+        let rows_settled = fresh().map(|group| u64_from(group.rows)).sum();
+        let tapped = (!self.taps_closed.load(Ordering::Relaxed)).then(|| {
+            let tap = self.tap(tenant, &table.schema);
+            fresh().for_each(|group| tap.add(group.clone()));
+            let encoder = Encoder::new(self.pool.clone(), tenant.clone(), table.schema.clone());
+            Tapped { tap, before: None, encoder }
+        });
+        // Merges know the table by its name.
+        let merges = match new_name == name {
+            true => current.merges.clone(),
+            false => Merges::new(self, self.next_chore(), tenant, new_name),
+        };
+        let table = Arc::new(table);
+        let mut tenants = self.tenants.write();
+        let is_current = |newest: &Current| Arc::ptr_eq(&newest.table, &current.table);
+        if !tenants.find(tenant, name).is_some_and(is_current) {
+            return Ok(None);
+        }
+        let is_taken = tenants.find(tenant, new_name).is_some()
+            || tenants.view(tenant, new_name).is_some()
+            || tenants.claimed(tenant, new_name).is_some();
+        if new_name != name && is_taken {
+            return tenants.check(tenant, new_name, Expected::Nothing).map(|()| None);
+        }
+        let version = tenants.next_version();
+        let tap = tapped.map(Tapped::complete);
+        let (since, line, whole) = (version, current.line.clone(), None);
+        let next = Current { version, since, table, settled, rows_settled, tap, whole, line, merges };
+        let info = next.info(new_name);
+        let tables = tenants.tables.entry(tenant.clone()).or_default();
+        let before = tables.remove(name);
+        tables.insert(new_name.clone(), next.clone());
+        drop(tenants);
+        drop(before);
+        next.merges.announce(&next);
+        Ok(Some(info))
     }
 
     /// How many row groups of `table`, which comes behind `current`, are settled, and what finds out about those that

@@ -107,11 +107,12 @@ fn load(
 
 fn ids(catalog: &Catalog, table: &str) -> Vec<i64> {
     let (_, table) = catalog.get(&tenant(), &name(table)).unwrap();
-    let decode = |group: &Arc<farpool_columns::RowGroup>| {
-        let ids = group.chunks[0].decode(0..group.rows).unwrap();
-        ids.as_primitive::<Int64Type>().values().to_vec()
-    };
-    table.row_groups.iter().flat_map(decode).collect()
+    table.row_groups.iter().flat_map(|group| ids_of(group)).collect()
+}
+
+fn ids_of(group: &farpool_columns::RowGroup) -> Vec<i64> {
+    let ids = group.chunks[0].decode(0..group.rows).unwrap();
+    ids.as_primitive::<Int64Type>().values().to_vec()
 }
 
 #[test]

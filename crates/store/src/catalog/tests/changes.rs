@@ -3,7 +3,8 @@
 use super::taps::Held;
 use super::*;
 use farpool_columns::RowGroup;
-use farpool_model::Value;
+use farpool_model::{ColumnStatistics, Value};
+use proptest::prelude::*;
 
 fn groups(catalog: &Catalog) -> (Version, Arc<Table>, Vec<usize>) {
     let (version, table) = catalog.get(&tenant(), &name("t")).unwrap();
@@ -36,7 +37,7 @@ fn some_row_groups_change_and_the_others_are_those_of_before() {
     let (version, before, _) = groups(&catalog);
     let changes = made(&catalog, &[(1, 7..9), (2, 0..0)]);
     let base = (version, &*before);
-    let info = catalog.replace_row_groups(&tenant(), &name("t"), base, changes.clone()).unwrap();
+    let info = catalog.replace_row_groups(&tenant(), &name("t"), base, &changes).unwrap();
     let (now, after, rows) = groups(&catalog);
     assert_eq!(
         (info.version, info.rows, rows),
@@ -55,10 +56,10 @@ fn some_row_groups_change_and_the_others_are_those_of_before() {
     let estimate = statistics.table.columns[0].distinct_estimate.unwrap() as f64;
     assert!((estimate / expected.len() as f64 - 1.0).abs() < 0.05, "{estimate}");
 
-    let stale = catalog.replace_row_groups(&tenant(), &name("t"), base, changes.clone()).unwrap_err();
+    let stale = catalog.replace_row_groups(&tenant(), &name("t"), base, &changes).unwrap_err();
     assert_eq!(stale.kind, ErrorKind::Stale);
     catalog.drop_table(&tenant(), &name("t")).unwrap();
-    let gone = catalog.replace_row_groups(&tenant(), &name("t"), base, changes).unwrap_err();
+    let gone = catalog.replace_row_groups(&tenant(), &name("t"), base, &changes).unwrap_err();
     assert_eq!(gone.kind, ErrorKind::NotFound);
 }
 
@@ -71,7 +72,7 @@ fn appends_and_merges_go_on_behind_a_change() {
     }
     let (version, before, rows) = groups(&catalog);
     let changes = made(&catalog, &[(rows.len() - 1, 0..0)]);
-    catalog.replace_row_groups(&tenant(), &name("t"), (version, &before), changes).unwrap();
+    catalog.replace_row_groups(&tenant(), &name("t"), (version, &before), &changes).unwrap();
     for row in 100..200 {
         load(&catalog, "t", LoadMode::Append, row..row + 1).unwrap();
     }
@@ -82,4 +83,90 @@ fn appends_and_merges_go_on_behind_a_change() {
     let rows = groups(&catalog).2;
     assert!(rows.len() <= limits::SMALL_GROUPS_MAX, "{rows:?}");
     assert_eq!(ids(&catalog, "t"), expected);
+}
+
+/// The row groups of a table, whose rows are known by their ids, with `changes` in their places.
+fn ids_with(base: &Table, changes: &BTreeMap<usize, Option<Arc<RowGroup>>>) -> Vec<i64> {
+    let groups = base.row_groups.iter().enumerate();
+    let ids = groups.flat_map(|(place, group)| match changes.get(&place) {
+        Some(changed) => changed.iter().flat_map(|group| ids_of(group)).collect::<Vec<_>>(),
+        None => ids_of(group),
+    });
+    ids.collect()
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(24))]
+
+    /// Rows come and are merged, with those that change and with each other, while a change is computed.
+    #[test]
+    fn rows_that_come_during_a_change_stay_behind_it(
+        before in 1..60_i64, since in 0..60_i64, steps_before in 0..20, steps_since in 0..200, seed in any::<u64>(),
+    ) {
+        let (held, catalog) = Held::catalog();
+        load(&catalog, "t", LoadMode::Create, 0..1_000).unwrap();
+        let append = |number: i64| {
+            let first = 1_000 * number;
+            load(&catalog, "t", LoadMode::Append, first..first + 1 + number % 7).unwrap();
+        };
+        (1..before).for_each(append);
+        (0..steps_before).for_each(|_| _ = held.step(&|| false));
+        let (version, base, rows) = groups(&catalog);
+        let is_changed = |place: &usize| seed.rotate_left(*place as u32) % 3 == 0;
+        let new = |place: usize| -(1_000 * place as i64)..-(1_000 * place as i64) + (seed % 4) as i64;
+        let changed: Vec<_> = (0..rows.len()).filter(is_changed).map(|place| (place, new(place))).collect();
+        let changes = made(&catalog, &changed);
+        (before..before + since).for_each(append);
+        (0..steps_since).for_each(|_| _ = held.step(&|| false));
+        let behind = ids(&catalog, "t").split_off(rows.iter().sum());
+
+        let info = catalog.replace_row_groups(&tenant(), &name("t"), (version, &base), &changes).unwrap();
+        let expected = [ids_with(&base, &changes), behind].concat();
+        prop_assert_eq!(ids(&catalog, "t"), expected.clone());
+        prop_assert_eq!(info.rows, expected.len() as u64);
+        let int = |id: Option<&i64>| id.map(|id| Value::Int((*id).into()));
+        let ColumnStatistics { min, max, .. } = info.columns[0].clone();
+        prop_assert_eq!(min.map(|min| min.value().clone()), int(expected.iter().min()));
+        prop_assert_eq!(max.map(|max| max.value().clone()), int(expected.iter().max()));
+
+        // What was merged of rows that have changed is not put in their place again.
+        while held.step(&|| true) {}
+        prop_assert_eq!(ids(&catalog, "t"), expected);
+        let again = catalog.replace_row_groups(&tenant(), &name("t"), (version, &base), &changes);
+        prop_assert_eq!(again.unwrap_err().kind, ErrorKind::Stale);
+    }
+}
+
+#[test]
+fn no_change_gives_way_to_appends() {
+    let catalog = roomy();
+    const ROWS: i64 = 2_000;
+    const CHANGES: i64 = 40;
+    load(&catalog, "t", LoadMode::Create, 0..ROWS).unwrap();
+    let is_over = AtomicBool::new(false);
+    let append = |writer: i64| {
+        let mut row = 1_000_000 * writer;
+        while !is_over.load(Ordering::Relaxed) {
+            load(&catalog, "t", LoadMode::Append, row..row + 1).unwrap();
+            row += 1;
+        }
+        row - 1_000_000 * writer
+    };
+    let (appended, changed) = std::thread::scope(|scope| {
+        let writers = [1, 2, 3].map(|writer| scope.spawn(move || append(writer)));
+        // Each takes away the first row group, so that the next ones get its place.
+        let mut changed = 0;
+        for _ in 0..CHANGES {
+            let (version, base, rows) = groups(&catalog);
+            let changes = BTreeMap::from([(0, None)]);
+            std::thread::yield_now();
+            catalog.replace_row_groups(&tenant(), &name("t"), (version, &base), &changes).unwrap();
+            changed += rows.first().map_or(0, |rows| *rows as i64);
+        }
+        is_over.store(true, Ordering::Relaxed);
+        (writers.map(|writer| writer.join().unwrap()).iter().sum::<i64>(), changed)
+    });
+    let left = ids(&catalog, "t");
+    assert_eq!(left.len() as i64, ROWS + appended - changed);
+    assert_eq!(left.iter().collect::<std::collections::BTreeSet<_>>().len(), left.len());
 }
