@@ -9,7 +9,7 @@ mod table;
 
 use farpool_columns::Table;
 use farpool_model::{
-    AggregateFunction, Clock, ErrorKind, Expr, Facts, NamedExpr, Output, Program, Result, TableName, Version,
+    Accumulation, Clock, ErrorKind, Expr, Facts, NamedExpr, Output, Program, Result, TableName, Version,
 };
 use farpool_pipeline::{BoundProgram, Budget, Run, Step};
 use farpool_wire::substrait::decode_program;
@@ -105,7 +105,7 @@ fn may_fail(program: &Program) -> bool {
     let fails = |expr: &&Expr| Facts::of(expr, table_schema()).is_ok_and(|facts| facts.may_fail);
     program.expressions().iter().any(fails)
         || matches!(&program.output, Output::Aggregate { aggregates, .. } if aggregates.iter().any(
-            |a| !matches!(a.function, AggregateFunction::Count | AggregateFunction::Min | AggregateFunction::Max)))
+            |a| !matches!(a.function.accumulation(), Accumulation::Count | Accumulation::Fold(_))))
 }
 
 /// When the steps of a run end.

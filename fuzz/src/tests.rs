@@ -242,8 +242,8 @@ fn programs() -> Vec<Program> {
         filter: Some(Expr::Column(9)),
         data_type,
     };
-    let sketch = AggregateFunction::Sketch("distinct=12 frequency=4x9 top=7".parse().expect("parameters"));
-    let moments = AggregateFunction::Moments(farpool_model::NullHandling::Listwise);
+    let sketch = StateFunction::Sketch("distinct=12 frequency=4x9 top=7".parse().expect("parameters")).into();
+    let moments = StateFunction::Moments(farpool_model::NullHandling::Listwise).into();
     let product = Expr::arithmetic(ArithmeticOp::Multiply, Expr::Column(0), int(3));
     let order = vec![
         SortKey { column: 1, descending: true, nulls_first: false },

@@ -10,7 +10,7 @@ use arrow_schema::DataType;
 use datafusion::common::ScalarValue;
 use datafusion::logical_expr::expr::AggregateFunction as Call;
 use datafusion::logical_expr::{Expr as Logical, ExprSchemable};
-use farpool_model::{Aggregate, AggregateFunction, Expr, NullHandling};
+use farpool_model::{Accumulation, Aggregate, AggregateFunction, Expr, NullHandling, StateFunction};
 use farpool_statistics::StateForm;
 
 /// The calls so far.
@@ -55,9 +55,11 @@ impl Calls<'_> {
         filter: Option<Expr>,
         data_type: &DataType,
     ) -> Result<Aggregate, String> {
-        let function = function(call.func.name())
+        // States are made by calls of our own, which statistics know.
+        let function = AggregateFunction::named(call.func.name())
+            .filter(|function| !function.is_state())
             .ok_or_else(|| format!("the aggregate {} has no operator in the pool", call.func.name()))?;
-        if call.params.distinct && !matches!(function, AggregateFunction::Min | AggregateFunction::Max) {
+        if call.params.distinct && !function.ignores_duplicates() {
             return Err("an aggregate of distinct values has no operator in the pool".to_string());
         }
         let argument = argument(&self.scope, call, function, filter.is_some())?;
@@ -87,12 +89,12 @@ impl Calls<'_> {
         let arguments = call.params.args[..statistic.columns].iter().map(|argument| decided(value(argument)));
         let wanted = Aggregate {
             name: name.to_string(),
-            function: statistic.function,
+            function: statistic.function.into(),
             arguments: arguments.collect::<Result<_, _>>()?,
             filter,
             data_type: DataType::BinaryView,
         };
-        let form = StateForm::of(wanted.function);
+        let form = StateForm::of(statistic.function);
         let outcomes = &self.outcomes;
         let is_shown = |place| outcomes.iter().any(|o| o.aggregate == place && o.reading.is_none());
         let mut known = self.aggregates.iter_mut().enumerate();
@@ -113,6 +115,8 @@ impl Calls<'_> {
 /// Lets `known` serve `wanted` as well, if it can: what is then read from it in place of `reading`. One whose
 /// bytes are a result stays as it is.
 fn share(known: &mut Aggregate, is_shown: bool, wanted: &Aggregate, reading: &Reading) -> Option<Reading> {
+    use AggregateFunction::State;
+    use StateFunction::{Moments, Sketch};
     if known.filter != wanted.filter {
         return None;
     }
@@ -121,34 +125,20 @@ fn share(known: &mut Aggregate, is_shown: bool, wanted: &Aggregate, reading: &Re
     }
     match (known.function, wanted.function) {
         _ if *reading == Reading::State => None,
-        (AggregateFunction::Sketch(ours), AggregateFunction::Sketch(theirs))
-            if known.arguments == wanted.arguments =>
-        {
+        (State(Sketch(ours)), State(Sketch(theirs))) if known.arguments == wanted.arguments => {
             let both = ours.and(&theirs).filter(|both| *both == ours || !is_shown)?;
-            known.function = AggregateFunction::Sketch(both);
+            known.function = State(Sketch(both));
             Some(reading.clone())
         }
-        (
-            AggregateFunction::Moments(NullHandling::Listwise),
-            AggregateFunction::Moments(NullHandling::Listwise),
-        ) if known.arguments.iter().all(|known| wanted.arguments.contains(known)) => {
+        (State(Moments(NullHandling::Listwise)), State(Moments(NullHandling::Listwise)))
+            if known.arguments.iter().all(|known| wanted.arguments.contains(known)) =>
+        {
             let place = |wanted: &Expr| known.arguments.iter().position(|known| known == wanted);
             let places = wanted.arguments.iter().map(place).collect::<Option<Vec<usize>>>()?;
             Some(reading.clone().moved(&places))
         }
         _ => None,
     }
-}
-
-fn function(name: &str) -> Option<AggregateFunction> {
-    Some(match name {
-        "count" => AggregateFunction::Count,
-        "sum" => AggregateFunction::Sum,
-        "min" => AggregateFunction::Min,
-        "max" => AggregateFunction::Max,
-        "avg" => AggregateFunction::Avg,
-        _ => return None,
-    })
 }
 
 fn argument(
@@ -158,24 +148,26 @@ fn argument(
     filtered: bool,
 ) -> Result<Option<Expr>, String> {
     let [argument] = call.params.args.as_slice() else {
-        return match function {
-            AggregateFunction::Count if call.params.args.is_empty() => Ok(None),
-            _ => Err("an aggregate of several arguments has no operator in the pool".to_string()),
+        return if call.params.args.is_empty() && function.takes(0) {
+            Ok(None)
+        } else {
+            Err("an aggregate of several arguments has no operator in the pool".to_string())
         };
     };
-    if function == AggregateFunction::Count && never_null(argument) {
-        return Ok(None);
-    }
-    // DataFusion widens what it adds up; the pool adds up exactly in any case.
-    let argument = match (function, argument) {
-        (AggregateFunction::Sum | AggregateFunction::Avg, Logical::Cast(cast))
-            if widens(&cast.expr, cast.field.data_type(), scope) =>
-        {
-            &cast.expr
-        }
-        _ => argument,
+    let argument = match function.accumulation() {
+        Accumulation::Count if never_null(argument) => return Ok(None),
+        Accumulation::Sum | Accumulation::Mean => narrow(argument, scope),
+        Accumulation::Count | Accumulation::Fold(_) | Accumulation::State(_) => argument,
     };
     decided(if filtered { scope.value_where(argument) } else { scope.value(argument) }).map(Some)
+}
+
+/// DataFusion widens what it adds up; the pool adds up exactly in any case.
+fn narrow<'e>(argument: &'e Logical, scope: &Scope<'_>) -> &'e Logical {
+    match argument {
+        Logical::Cast(cast) if widens(&cast.expr, cast.field.data_type(), scope) => &cast.expr,
+        argument => argument,
+    }
 }
 
 fn never_null(expr: &Logical) -> bool {

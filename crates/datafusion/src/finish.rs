@@ -10,14 +10,14 @@ use arrow_array::{Array, ArrayRef, Decimal128Array, Float64Array, Int64Array, ca
 use arrow_schema::{DataType, Field, FieldRef};
 use datafusion::common::{Column, DFSchema, DFSchemaRef, TableReference};
 use datafusion::error::{DataFusionError, Result};
-use datafusion::functions_aggregate::{min_max, sum};
+use datafusion::functions_aggregate::{bit_and_or_xor, min_max, sum};
 use datafusion::logical_expr::expr::{AggregateFunction, ScalarFunction};
 use datafusion::logical_expr::{
     self as logical, AggregateUDF, ColumnarValue, Expr, LogicalPlan, ReturnFieldArgs, ScalarFunctionArgs,
     ScalarUDF, ScalarUDFImpl, Signature, Volatility,
 };
 use farpool_model::partial::{Merge, mean_of_decimals};
-use farpool_model::{Answer, Error, Output, PartialForm, Prepared, Program};
+use farpool_model::{Accumulation, Answer, BitOp, Error, Fold, Output, PartialForm, Pick, Prepared, Program};
 use farpool_statistics::StateForm;
 use std::sync::Arc;
 
@@ -81,17 +81,15 @@ impl Finish {
             let mut call = |function: Arc<AggregateUDF>, part: usize| {
                 let value = column(self.keys + part);
                 // DataFusion's extremes of NaN depend on the order of rows; those of integers do not.
-                let ordered = is_float_extreme(&self.form.aggregates[part]);
+                let ordered = is_float_pick(&self.form.aggregates[part]);
                 let arguments = vec![if ordered { Finishing::order(value) } else { value }];
                 let call = AggregateFunction::new_udf(function, arguments, false, None, Vec::new(), None);
                 calls.push(Expr::AggregateFunction(call));
             };
             match *merge {
                 Merge::Count(part) | Merge::Sum(part) => call(sum::sum_udaf(), part),
-                Merge::Min(part) => call(min_max::min_udaf(), part),
-                Merge::Max(part) => call(min_max::max_udaf(), part),
-                Merge::Sketch(part) => call(merger(StateForm::Sketch), part),
-                Merge::Moments(part) => call(merger(StateForm::Moments), part),
+                Merge::Fold(fold, part) => call(folding(fold), part),
+                Merge::State(state, part) => call(merger(StateForm::of(state)), part),
                 Merge::Mean { sum: total, count } => {
                     call(sum::sum_udaf(), total);
                     call(sum::sum_udaf(), count);
@@ -129,10 +127,10 @@ impl Finish {
                 Some(Merge::Sum(_)) if data_type != *field.data_type() => {
                     Finishing::call(Kind::Sum, vec![value], field)
                 }
-                Some(Merge::Min(_) | Merge::Max(_)) if data_type != *field.data_type() => {
+                Some(Merge::Fold(..)) if data_type != *field.data_type() => {
                     Finishing::call(Kind::Float, vec![value], field)
                 }
-                _ => value,
+                Some(Merge::Sum(_) | Merge::Fold(..) | Merge::State(..)) | None => value,
             };
             outputs.push(value.alias_qualified(qualifier.cloned(), field.name().clone()));
         }
@@ -140,9 +138,19 @@ impl Finish {
     }
 }
 
-fn is_float_extreme(part: &farpool_model::Aggregate) -> bool {
-    use farpool_model::AggregateFunction::{Max, Min};
-    matches!(part.function, Min | Max) && part.data_type.is_floating()
+fn is_float_pick(part: &farpool_model::Aggregate) -> bool {
+    matches!(part.function.accumulation(), Accumulation::Fold(Fold::Pick(_))) && part.data_type.is_floating()
+}
+
+/// The engine's aggregate that folds parts. That of any value ignores NULLs, as the least one does.
+fn folding(fold: Fold) -> Arc<AggregateUDF> {
+    match fold {
+        Fold::Pick(Pick::Least | Pick::Any) => min_max::min_udaf(),
+        Fold::Pick(Pick::Greatest) => min_max::max_udaf(),
+        Fold::Bits(BitOp::And) => bit_and_or_xor::bit_and_udaf(),
+        Fold::Bits(BitOp::Or) => bit_and_or_xor::bit_or_udaf(),
+        Fold::Bits(BitOp::Xor) => bit_and_or_xor::bit_xor_udaf(),
+    }
 }
 
 /// What a merged value takes to become the result.

@@ -13,8 +13,10 @@ use arrow::datatypes::{DataType, Field, Schema, SchemaRef};
 use farpool::model::{Answer as NodeAnswer, Receipt};
 use farpool::node::{Node, NodeConfig};
 use farpool::{EmbeddedPool, Pool, Session, SessionOptions, TenantName};
-use pools::{Pools, Way, load};
+use pools::{Pools, Way, load, session_over};
 use std::sync::Arc;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::{TcpListener, TcpStream};
 
 const POOL_BYTES: usize = 1 << 30;
 
@@ -81,7 +83,7 @@ fn batch(from: i64, rows: i64) -> RecordBatch {
     RecordBatch::try_new(schema(), columns).expect("a batch")
 }
 
-const QUERIES: [&str; 24] = [
+const QUERIES: [&str; 28] = [
     "select distinct one from t",
     "select one, sum(many), count(*) from t group by one",
     "select few, count(*), sum(many), avg(many), min(text), max(price) from t group by few",
@@ -93,6 +95,10 @@ const QUERIES: [&str; 24] = [
     "select sorted, count(*), max(price) from t group by sorted",
     "select skewed, count(*), min(extreme), max(extreme), sum(price) from t group by skewed",
     "select text, count(*), min(many) from t group by text",
+    "select few, bit_and(many), bit_or(skewed), bit_xor(extreme), bool_and(many > 5), any_value(few) from t group by few",
+    "select many, bit_xor(skewed), bit_and(extreme), bool_or(price > 5000), any_value(many) from t group by many",
+    "select text, bit_or(extreme) filter (where few > 3), bit_xor(few), any_value(text) from t group by text",
+    "select bit_and(skewed), bit_or(extreme), bit_xor(many), bool_and(few > 0), bool_or(price is null), any_value(one) from t",
     "select distinct text, few from t",
     "select float, count(*), sum(one) from t group by float",
     "select many, few, count(*) filter (where price > 50000) from t group by many, few",
@@ -191,4 +197,55 @@ async fn a_pool_of_ones_own_takes_its_memory_for_groups_too() {
     assert!(in_parts(&receipt) || !receipt.operators.is_empty(), "{answer:?}");
     let (_, receipt) = run(&session, "select many, sum(few) from t group by many limit 10").await;
     assert!(in_parts(&receipt) && receipt.rows_bypassed > 10, "{receipt:?}");
+}
+
+/// Relays connections to `node`; what clients call `bit_or` has another name by the time it arrives there.
+async fn renaming(node: String) -> String {
+    let listener = TcpListener::bind("127.0.0.1:0").await.expect("a free port");
+    let address = listener.local_addr().expect("an address");
+    tokio::spawn(async move {
+        while let Ok((client, _)) = listener.accept().await {
+            let node = TcpStream::connect(&node).await.expect("the node listens");
+            tokio::spawn(relay(client, node));
+        }
+    });
+    format!("farpool://{address}")
+}
+
+async fn relay(client: TcpStream, node: TcpStream) {
+    let ((mut from_client, mut to_client), (mut from_node, mut to_node)) =
+        (client.into_split(), node.into_split());
+    let answers = tokio::spawn(async move { tokio::io::copy(&mut from_node, &mut to_client).await });
+    let mut bytes = vec![0; 64 << 10];
+    while let Ok(read @ 1..) = from_client.read(&mut bytes).await {
+        let (known, unknown) = (b"bit_or", b"bit_zz");
+        while let Some(at) = bytes[..read].windows(known.len()).position(|bytes| bytes == known) {
+            bytes[at..at + known.len()].copy_from_slice(unknown);
+        }
+        if to_node.write_all(&bytes[..read]).await.is_err() {
+            break;
+        }
+    }
+    answers.abort();
+}
+
+/// A newer client at an older node.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_function_that_the_node_does_not_know_is_refused_by_its_name_and_left_to_the_engine() {
+    let pools = loaded(4 << 30).await;
+    let older =
+        farpool::connect(&renaming(pools.address.clone()).await, None).await.expect("the node answers");
+    let session = session_over(older, true).await;
+    let plain = pools.session(Way::Embedded, false).await;
+    for sql in [
+        "select few, bit_or(skewed), count(*), max(price) from t where many < 70000 group by few",
+        "select bit_or(skewed) from t",
+    ] {
+        let (expected, _) = run(&plain, sql).await;
+        let (actual, receipt) = run(&session, sql).await;
+        assert_eq!(difference(&expected, &actual), None, "{sql}");
+        let refused = receipt.operators.iter().filter(|o| o.answer == NodeAnswer::Refused);
+        let reasons: Vec<String> = refused.map(|o| o.reason.clone().unwrap_or_default()).collect();
+        assert!(reasons.iter().any(|reason| reason.contains("bit_zz")), "{sql}: {:?}", receipt.operators);
+    }
 }

@@ -5,6 +5,7 @@
 
 #![forbid(unsafe_code)]
 
+pub mod aggregate;
 mod alter;
 pub mod answer;
 mod brief;
@@ -37,6 +38,7 @@ mod weaken;
 #[cfg(test)]
 mod tests;
 
+pub use aggregate::{Accumulation, Aggregate, AggregateFunction, BitOp, Fold, Pick, StateFunction};
 pub use alter::{Altered, TableChange, alter};
 pub use answer::{Answer, OperatorAnswer, Prepared};
 pub use brief::brief;
@@ -53,7 +55,7 @@ pub use name::{TableName, TenantName, Version};
 pub use order::SortKey;
 pub use partial::PartialForm;
 pub use pattern::Pattern;
-pub use program::{Aggregate, AggregateFunction, NamedExpr, Output, Program};
+pub use program::{NamedExpr, Output, Program};
 pub use query::{QueryInfo, QueryState};
 pub use receipt::Receipt;
 pub use schema::SchemaFingerprint;

@@ -4,7 +4,7 @@
 //! Invariant: merging the parts of each group as [`Merge`] says gives what the aggregation would have given,
 //! to the last digit, however the rows were divided.
 
-use crate::{Aggregate, AggregateFunction, Result};
+use crate::{Accumulation, Aggregate, AggregateFunction, Fold, Result, StateFunction};
 use arrow_schema::{DECIMAL128_MAX_PRECISION, DataType, Schema};
 
 /// An aggregation in parts.
@@ -23,10 +23,6 @@ pub enum Merge {
     Count(usize),
     /// Sums are added; NULL ones are left out.
     Sum(usize),
-    /// The least of all.
-    Min(usize),
-    /// The greatest of all.
-    Max(usize),
     /// The sum of the sums by the sum of the counts; NULL if that is 0.
     Mean {
         /// The sums.
@@ -34,10 +30,10 @@ pub enum Merge {
         /// The counts.
         count: usize,
     },
-    /// Sketches are merged.
-    Sketch(usize),
-    /// Moments are merged.
-    Moments(usize),
+    /// Values are folded; NULL ones are left out.
+    Fold(Fold, usize),
+    /// States are merged.
+    State(StateFunction, usize),
 }
 
 impl PartialForm {
@@ -59,29 +55,30 @@ impl PartialForm {
     fn add(&mut self, aggregate: &Aggregate, table_schema: &Schema) -> Result<Merge> {
         let place = self.aggregates.len();
         let part = |function, data_type: DataType| Aggregate { function, data_type, ..aggregate.clone() };
-        match aggregate.function {
-            AggregateFunction::Count => self.aggregates.push(aggregate.clone()),
-            AggregateFunction::Min | AggregateFunction::Max => self.aggregates.push(aggregate.clone()),
-            AggregateFunction::Sketch(_) | AggregateFunction::Moments(_) => {
+        let sum = || Ok(part(AggregateFunction::Sum, sum_type(aggregate, table_schema)?));
+        match aggregate.function.accumulation() {
+            Accumulation::Count => {
                 self.aggregates.push(aggregate.clone());
+                Ok(Merge::Count(place))
             }
-            AggregateFunction::Sum => {
-                self.aggregates.push(part(AggregateFunction::Sum, sum_type(aggregate, table_schema)?));
+            Accumulation::Sum => {
+                self.aggregates.push(sum()?);
+                Ok(Merge::Sum(place))
             }
-            AggregateFunction::Avg => {
-                self.aggregates.push(part(AggregateFunction::Sum, sum_type(aggregate, table_schema)?));
+            Accumulation::Mean => {
+                self.aggregates.push(sum()?);
                 self.aggregates.push(part(AggregateFunction::Count, DataType::Int64));
+                Ok(Merge::Mean { sum: place, count: place + 1 })
+            }
+            Accumulation::Fold(fold) => {
+                self.aggregates.push(aggregate.clone());
+                Ok(Merge::Fold(fold, place))
+            }
+            Accumulation::State(state) => {
+                self.aggregates.push(aggregate.clone());
+                Ok(Merge::State(state, place))
             }
         }
-        Ok(match aggregate.function {
-            AggregateFunction::Count => Merge::Count(place),
-            AggregateFunction::Sum => Merge::Sum(place),
-            AggregateFunction::Min => Merge::Min(place),
-            AggregateFunction::Max => Merge::Max(place),
-            AggregateFunction::Avg => Merge::Mean { sum: place, count: place + 1 },
-            AggregateFunction::Sketch(_) => Merge::Sketch(place),
-            AggregateFunction::Moments(_) => Merge::Moments(place),
-        })
     }
 }
 
@@ -105,7 +102,7 @@ pub fn mean_of_decimals(sum: i128, count: i64, factor: i128) -> Option<i128> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::Expr;
+    use crate::{Expr, Pick};
     use arrow_schema::Field;
 
     fn aggregate(function: AggregateFunction, data_type: DataType) -> Aggregate {
@@ -122,7 +119,10 @@ mod tests {
             aggregate(AggregateFunction::Max, DataType::Int64),
         ];
         let form = PartialForm::of(&aggregates, &schema).unwrap();
-        assert_eq!(form.merges, [Merge::Mean { sum: 0, count: 1 }, Merge::Sum(2), Merge::Max(3)]);
+        assert_eq!(
+            form.merges,
+            [Merge::Mean { sum: 0, count: 1 }, Merge::Sum(2), Merge::Fold(Fold::Pick(Pick::Greatest), 3)]
+        );
         let types: Vec<_> = form.aggregates.iter().map(|a| a.data_type.clone()).collect();
         let wide = DataType::Decimal128(38, 0);
         assert_eq!(types, [wide.clone(), DataType::Int64, wide, DataType::Int64]);

@@ -5,13 +5,9 @@
 //! names columns of the result. Everything that a program does not say (which bytes
 //! are read, in which order, by how many workers) is the node's choice.
 
-use crate::{
-    Error, Expr, NullHandling, Result, SketchParameters, SortKey, TableName, Version, brief, cast, facts,
-    limits, order, schema,
-};
+use crate::{Aggregate, Error, Expr, Result, SortKey, TableName, Version, brief, cast, facts, limits, order};
 use arrow_schema::{DataType, Field, Schema, SchemaRef};
 use std::collections::{BTreeSet, HashMap};
-use std::fmt;
 use std::sync::Arc;
 
 /// One scan of one table and what is done on the way out.
@@ -53,102 +49,6 @@ pub struct NamedExpr {
     pub name: String,
     /// Its value.
     pub expr: Expr,
-}
-
-/// An aggregate and the name of the result column it makes.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Aggregate {
-    /// The result column's name.
-    pub name: String,
-    /// Which aggregate.
-    pub function: AggregateFunction,
-    /// What it is computed of; nothing for `COUNT(*)`.
-    pub arguments: Vec<Expr>,
-    /// Only rows for which this boolean is true count: `FILTER (WHERE …)`.
-    pub filter: Option<Expr>,
-    /// The type of the result; one that [`AggregateFunction::accepts`].
-    pub data_type: DataType,
-}
-
-/// An aggregate function. All ignore NULL arguments. Those of values give NULL when nothing is left, but COUNT
-/// gives 0; those of states never give NULL. A state is exact: it is what the whole input gives, however that
-/// is divided. What is then read from it may be an estimate, with its bounds.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum AggregateFunction {
-    /// The number of rows, or of non-NULL arguments; 64-bit, signed.
-    Count,
-    /// The sum. Integers are summed exactly and must fit the result type at the end, or the program fails;
-    /// likewise decimals, whose scale is kept. Floats are summed in no defined order.
-    Sum,
-    /// The least value (in the order of [`crate::Literal::compare`], except that NaN is greatest whatever
-    /// its sign).
-    Min,
-    /// The greatest value, in the same order.
-    Max,
-    /// The mean: the exact sum of integers divided as floats; of decimals divided into the result type,
-    /// truncated as Arrow's engines do; of floats the sum divided by the count.
-    Avg,
-    /// The state of sketches of one argument of any type, encoded (`docs/wire.md`).
-    Sketch(SketchParameters),
-    /// The state of the moments of one or more numeric arguments together, encoded.
-    Moments(NullHandling),
-}
-
-impl AggregateFunction {
-    /// As SQL writes it.
-    pub fn name(self) -> &'static str {
-        match self {
-            AggregateFunction::Count => "count",
-            AggregateFunction::Sum => "sum",
-            AggregateFunction::Min => "min",
-            AggregateFunction::Max => "max",
-            AggregateFunction::Avg => "avg",
-            AggregateFunction::Sketch(_) => "sketch",
-            AggregateFunction::Moments(_) => "moments",
-        }
-    }
-
-    /// Whether its result is the encoded state of a statistic.
-    pub fn is_state(self) -> bool {
-        matches!(self, AggregateFunction::Sketch(_) | AggregateFunction::Moments(_))
-    }
-
-    /// Whether the function of `arguments` (none: `COUNT(*)`) can give `result`.
-    pub fn accepts(self, arguments: &[DataType], result: &DataType) -> bool {
-        if let AggregateFunction::Moments(_) = self {
-            return !arguments.is_empty()
-                && arguments.iter().all(schema::is_numeric)
-                && *result == DataType::BinaryView;
-        }
-        match arguments {
-            [] => self == AggregateFunction::Count && *result == DataType::Int64,
-            [argument] => self.accepts_one(argument, result),
-            _ => false,
-        }
-    }
-
-    fn accepts_one(self, argument: &DataType, result: &DataType) -> bool {
-        use DataType::*;
-        match self {
-            AggregateFunction::Count => *result == Int64,
-            AggregateFunction::Sketch(_) => *result == BinaryView,
-            AggregateFunction::Moments(_) => false,
-            AggregateFunction::Min | AggregateFunction::Max => argument == result,
-            AggregateFunction::Sum => match argument {
-                t if t.is_signed_integer() => *result == Int64 || matches!(result, Decimal128(_, 0)),
-                t if t.is_unsigned_integer() => *result == UInt64 || matches!(result, Decimal128(_, 0)),
-                Float32 | Float64 => *result == Float64,
-                Decimal128(_, s) => matches!(result, Decimal128(_, rs) if rs == s),
-                _ => false,
-            },
-            AggregateFunction::Avg => match argument {
-                t if t.is_integer() => *result == Float64,
-                Float32 | Float64 => *result == Float64,
-                Decimal128(_, s) => matches!(result, Decimal128(_, rs) if rs >= s),
-                _ => false,
-            },
-        }
-    }
 }
 
 impl NamedExpr {
@@ -257,73 +157,6 @@ impl Program {
     /// Whether the rows with an order are more than a node keeps.
     pub fn top_is_too_large(&self) -> bool {
         !self.order.is_empty() && self.limit.is_some_and(|limit| limit > cast::u64_from(limits::TOP_ROWS_MAX))
-    }
-}
-
-impl Aggregate {
-    /// What it reads: its arguments and its filter.
-    pub fn inputs(&self) -> impl Iterator<Item = &Expr> {
-        self.arguments.iter().chain(&self.filter)
-    }
-
-    /// As SQL would write it, over a table with `table_schema`.
-    pub fn display<'a>(&'a self, table_schema: &'a Schema) -> impl fmt::Display + 'a {
-        fmt::from_fn(move |f| {
-            write!(f, "{}(", self.function.name())?;
-            for (place, argument) in self.arguments.iter().enumerate() {
-                write!(f, "{}{}", if place > 0 { ", " } else { "" }, argument.display(table_schema))?;
-            }
-            match self.function {
-                AggregateFunction::Sketch(parameters) => write!(f, ", '{parameters}')")?,
-                AggregateFunction::Moments(NullHandling::Listwise) => f.write_str(", 'listwise')")?,
-                _ if self.arguments.is_empty() => f.write_str("*)")?,
-                _ => f.write_str(")")?,
-            }
-            match &self.filter {
-                Some(filter) => write!(f, " FILTER (WHERE {})", filter.display(table_schema)),
-                None => Ok(()),
-            }
-        })
-    }
-
-    /// The column that it makes of a table with `table_schema`.
-    ///
-    /// # Errors
-    /// `Invalid` or `OverLimit` when a part is not well typed or the type of the result is not one it can have.
-    pub fn field(&self, table_schema: &Schema) -> Result<Field> {
-        let arguments = self.arguments.iter().map(|e| e.data_type(table_schema));
-        let arguments = arguments.collect::<Result<Vec<_>>>()?;
-        if let Some(filter) = &self.filter {
-            require_boolean("aggregate's filter", filter, table_schema)?;
-        }
-        let canonical = schema::canonical_type(&self.data_type).as_ref() == Some(&self.data_type);
-        if !canonical || !self.function.accepts(&arguments, &self.data_type) {
-            let shown: Vec<String> = arguments.iter().map(DataType::to_string).collect();
-            let shown = if shown.is_empty() { "*".to_string() } else { shown.join(", ") };
-            return Err(Error::invalid(format!(
-                "{}({shown}) cannot give {}",
-                self.function.name(),
-                self.data_type
-            )));
-        }
-        self.check_state()?;
-        Ok(Field::new(&self.name, self.data_type.clone(), self.function != AggregateFunction::Count))
-    }
-
-    /// That the state it asks for is one that is kept.
-    fn check_state(&self) -> Result<()> {
-        match self.function {
-            AggregateFunction::Sketch(parameters) => parameters.check(),
-            AggregateFunction::Moments(_) if self.arguments.len() > limits::MOMENT_COLUMNS_MAX => {
-                Err(Error::over_limit(format!(
-                    "moments may be of {} columns together, these are of {}",
-                    limits::MOMENT_COLUMNS_MAX,
-                    self.arguments.len()
-                ))
-                .advise("ask for them in several blocks of columns"))
-            }
-            _ => Ok(()),
-        }
     }
 }
 

@@ -8,7 +8,7 @@ use farpool_columns::{Table, TableBuilder};
 use farpool_memory::{Pool, PoolConfig};
 use farpool_model::{
     Aggregate, AggregateFunction, ArithmeticOp, Clock, CompareOp, Expr, Literal, NamedExpr, NullHandling,
-    Output, Pattern, Program, SortKey, TableName, TenantName, Value, Version, limits,
+    Output, Pattern, Program, SortKey, StateFunction, TableName, TenantName, Value, Version, limits,
 };
 use farpool_node::clock::SystemClock;
 use farpool_pipeline::{BoundProgram, Budget, Run, Step};
@@ -98,11 +98,12 @@ fn rows(names: &[&str]) -> Output {
 }
 
 fn programs() -> Vec<(&'static str, Program)> {
-    use AggregateFunction::{Count, Max, Min, Moments, Sketch, Sum};
+    use AggregateFunction::{Count, Max, Min, Sum};
     let count = || vec![aggregate(Count, Vec::new())];
     let sum = || vec![aggregate(Sum, vec![column("v60")])];
     let small = || (0..SMALL_COLUMNS).map(|i| column(&format!("v{i}"))).collect::<Vec<_>>();
-    let all = || Sketch("".parse().expect("parameters"));
+    let listwise = || StateFunction::Moments(NullHandling::Listwise).into();
+    let all = || StateFunction::Sketch("".parse().expect("parameters")).into();
     let below = |name, value| Some(Expr::compare(CompareOp::Lt, column(name), int(value)));
     let divided = Expr::arithmetic(
         ArithmeticOp::Divide,
@@ -153,10 +154,7 @@ fn programs() -> Vec<(&'static str, Program)> {
         ),
         ("sketch of long", program(None, grouped(&[], vec![aggregate(all(), vec![column("long")])]))),
         ("sketch by code", program(None, grouped(&["code"], vec![aggregate(all(), vec![column("sparse")])]))),
-        (
-            "moments of 64",
-            program(None, grouped(&[], vec![aggregate(Moments(NullHandling::Listwise), small())])),
-        ),
+        ("moments of 64", program(None, grouped(&[], vec![aggregate(listwise(), small())]))),
         ("top 10", top(&["sparse", "row"], 10)),
         ("top 65536", top(&["sparse", "row", "name"], 65_536)),
         ("top 65536 by text", top(&["name", "row"], 65_536)),

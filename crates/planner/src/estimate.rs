@@ -11,8 +11,8 @@
 use crate::spread::{Values, is_like, numeric};
 use arrow_schema::DataType;
 use farpool_model::{
-    Aggregate, AggregateFunction, ColumnStatistics, CompareOp, Expr, Literal, Output, Program, TableInfo,
-    Value, limits, schema,
+    Accumulation, Aggregate, ColumnStatistics, CompareOp, Expr, Literal, Output, Program, StateFunction,
+    TableInfo, Value, limits, schema,
 };
 
 /// The fraction of rows that a comparison lets pass about which nothing is known (System R's 1/3).
@@ -214,12 +214,14 @@ pub fn width(expr: &Expr, info: &TableInfo) -> f64 {
 }
 
 fn result_width(aggregate: &Aggregate) -> f64 {
-    match aggregate.function {
-        AggregateFunction::Sketch(parameters) => parameters.state_bytes() as f64,
-        AggregateFunction::Moments(_) => {
+    match aggregate.function.accumulation() {
+        Accumulation::State(StateFunction::Sketch(parameters)) => parameters.state_bytes() as f64,
+        Accumulation::State(StateFunction::Moments(_)) => {
             BYTES_PER_PAIR * (aggregate.arguments.len() as f64 + 1.0).powi(2) / 2.0
         }
-        _ => type_width(&aggregate.data_type),
+        Accumulation::Count | Accumulation::Sum | Accumulation::Mean | Accumulation::Fold(_) => {
+            type_width(&aggregate.data_type)
+        }
     }
 }
 

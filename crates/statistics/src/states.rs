@@ -8,7 +8,7 @@ use arrow_array::{Array, ArrayRef, BooleanArray, UInt32Array};
 use arrow_schema::{ArrowError, DataType};
 use arrow_select::filter::filter;
 use arrow_select::take::take;
-use farpool_model::{AggregateFunction, Error, Result};
+use farpool_model::{Error, Result, StateFunction};
 
 /// Bytes of one frequent value of a sketch besides its text.
 const BYTES_PER_FREQUENT: usize = 128;
@@ -27,10 +27,10 @@ pub enum StateForm {
 
 impl StateForm {
     /// The form of the states that `function` makes.
-    pub fn of(function: AggregateFunction) -> StateForm {
+    pub fn of(function: StateFunction) -> StateForm {
         match function {
-            AggregateFunction::Moments(_) => StateForm::Moments,
-            _ => StateForm::Sketch,
+            StateFunction::Sketch(_) => StateForm::Sketch,
+            StateFunction::Moments(_) => StateForm::Moments,
         }
     }
 
@@ -59,16 +59,18 @@ impl State {
     /// The state that `function` makes of no rows of columns of these types.
     ///
     /// # Errors
-    /// As [`Sketch::new`] and [`Moments::new`]; `Internal` for a function that does not make states.
-    pub fn new(function: AggregateFunction, types: &[DataType]) -> Result<State> {
+    /// As [`Sketch::new`] and [`Moments::new`]; `Internal` for sketches of any number of columns but one.
+    pub fn new(function: StateFunction, types: &[DataType]) -> Result<State> {
         match (function, types) {
-            (AggregateFunction::Sketch(parameters), [data_type]) => {
+            (StateFunction::Sketch(parameters), [data_type]) => {
                 Ok(State::Sketch(Box::new(Sketch::new(parameters, data_type)?)))
             }
-            (AggregateFunction::Moments(nulls), types) => {
+            (StateFunction::Sketch(_), types) => {
+                Err(Error::internal(format!("a sketch of {} columns", types.len())))
+            }
+            (StateFunction::Moments(nulls), types) => {
                 Ok(State::Moments(Box::new(Moments::new(types, nulls)?)))
             }
-            _ => Err(Error::internal(format!("{} of {} columns is no state", function.name(), types.len()))),
         }
     }
 
@@ -101,7 +103,9 @@ impl State {
         match (self, other) {
             (State::Sketch(ours), State::Sketch(theirs)) => ours.merge(theirs),
             (State::Moments(ours), State::Moments(theirs)) => ours.merge(theirs),
-            _ => Err(Error::invalid("a sketch and moments cannot be merged")),
+            (State::Sketch(_), State::Moments(_)) | (State::Moments(_), State::Sketch(_)) => {
+                Err(Error::invalid("a sketch and moments cannot be merged"))
+            }
         }
     }
 
@@ -125,7 +129,7 @@ impl State {
 /// The states of groups, which are numbered from 0.
 #[derive(Debug)]
 pub struct States {
-    function: AggregateFunction,
+    function: StateFunction,
     types: Vec<DataType>,
     /// `None` of no rows.
     groups: Vec<Option<State>>,
@@ -138,7 +142,7 @@ impl States {
     ///
     /// # Errors
     /// As [`State::new`].
-    pub fn new(function: AggregateFunction, types: &[DataType]) -> Result<States> {
+    pub fn new(function: StateFunction, types: &[DataType]) -> Result<States> {
         State::new(function, types)?;
         Ok(States { function, types: types.to_vec(), groups: Vec::new(), bytes: 0 })
     }
@@ -173,21 +177,17 @@ impl States {
     ///
     /// # Errors
     /// As [`State::new`].
-    pub fn bytes_per_group(function: AggregateFunction, types: &[DataType]) -> Result<(usize, usize)> {
+    pub fn bytes_per_group(function: StateFunction, types: &[DataType]) -> Result<(usize, usize)> {
         let state = State::new(function, types)?;
-        let counters = match function {
-            AggregateFunction::Sketch(parameters) => Sketch::bytes_of_counters(&parameters),
-            _ => 0,
-        };
-        let least = state.bytes_held() + counters + size_of::<Option<State>>();
-        let most = match function {
-            AggregateFunction::Sketch(parameters) => {
+        let empty = state.bytes_held() + size_of::<Option<State>>();
+        Ok(match function {
+            StateFunction::Sketch(parameters) => {
+                let least = empty + Sketch::bytes_of_counters(&parameters);
                 let registers = parameters.distinct.map_or(0, |precision| 4_usize << precision);
-                least + registers + parameters.top as usize * BYTES_PER_FREQUENT
+                (least, least + registers + parameters.top as usize * BYTES_PER_FREQUENT)
             }
-            _ => least * MOMENTS_GROWTH,
-        };
-        Ok((least, most))
+            StateFunction::Moments(_) => (empty, empty * MOMENTS_GROWTH),
+        })
     }
 
     /// Takes in the rows that `mask` lets pass, each to its group (without groups, to 0).
@@ -353,7 +353,7 @@ mod tests {
     use farpool_model::{NullHandling, SketchParameters};
     use std::sync::Arc;
 
-    fn functions() -> Vec<(AggregateFunction, Vec<ArrayRef>)> {
+    fn functions() -> Vec<(StateFunction, Vec<ArrayRef>)> {
         let numbers: ArrayRef =
             Arc::new(Int64Array::from_iter((0..60).map(|i| (i % 7 != 0).then_some(i * i % 11))));
         let others: ArrayRef = Arc::new(Int16Array::from_iter_values((0..60).map(|i| i % 5)));
@@ -362,10 +362,10 @@ mod tests {
         let parameters: SketchParameters =
             "distinct=6 frequency=3x6 second_moment=3x6 top=4".parse().unwrap();
         vec![
-            (AggregateFunction::Sketch(parameters), vec![texts]),
-            (AggregateFunction::Sketch(SketchParameters::NONE), vec![numbers.clone()]),
-            (AggregateFunction::Moments(NullHandling::Pairwise), vec![numbers.clone(), others.clone()]),
-            (AggregateFunction::Moments(NullHandling::Listwise), vec![numbers, others]),
+            (StateFunction::Sketch(parameters), vec![texts]),
+            (StateFunction::Sketch(SketchParameters::NONE), vec![numbers.clone()]),
+            (StateFunction::Moments(NullHandling::Pairwise), vec![numbers.clone(), others.clone()]),
+            (StateFunction::Moments(NullHandling::Listwise), vec![numbers, others]),
         ]
     }
 

@@ -5,7 +5,7 @@ use arrow_array::types::*;
 use arrow_array::{Array, ArrayRef, RecordBatch};
 use arrow_schema::{DataType, SchemaRef};
 use farpool_columns::RowGroup;
-use farpool_model::{AggregateFunction, Output, Program};
+use farpool_model::{Accumulation, Fold, Output, Pick, Program};
 use std::hash::{DefaultHasher, Hash, Hasher};
 
 /// See the file's comment.
@@ -86,12 +86,14 @@ fn defined(program: &Program) -> Vec<usize> {
         Output::Aggregate { keys, aggregates } => match column.checked_sub(keys.len()) {
             None => true,
             Some(place) => {
-                use AggregateFunction::{Count, Max, Min};
                 let of_floats = aggregates[place].data_type.is_floating();
-                match aggregates[place].function {
-                    Count | Min | Max => true,
-                    AggregateFunction::Sum => !of_floats,
-                    _ => false,
+                match aggregates[place].function.accumulation() {
+                    Accumulation::Count
+                    | Accumulation::Fold(Fold::Pick(Pick::Least | Pick::Greatest) | Fold::Bits(_)) => true,
+                    Accumulation::Sum => !of_floats,
+                    Accumulation::Mean
+                    | Accumulation::Fold(Fold::Pick(Pick::Any))
+                    | Accumulation::State(_) => false,
                 }
             }
         },

@@ -6,9 +6,7 @@
 use super::reading::{PairReading, Reading};
 use arrow_schema::DataType;
 use datafusion::common::ScalarValue;
-use farpool_model::{
-    AggregateFunction, Counters, Error, NullHandling, Result, SketchParameters, limits, schema,
-};
+use farpool_model::{Counters, Error, NullHandling, Result, SketchParameters, StateFunction, limits, schema};
 use farpool_statistics::StateForm;
 
 /// Registers of HyperLogLog, 2 to this: an error of 0.8 %, in 12 KiB.
@@ -80,7 +78,7 @@ pub(super) const FUNCTIONS: &[(&str, Kind)] = &[
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Statistic {
     /// Of the first `columns` arguments; the others are constants.
-    pub function: AggregateFunction,
+    pub function: StateFunction,
     pub columns: usize,
     pub reading: Reading,
 }
@@ -161,7 +159,7 @@ impl Kind {
         types: &[DataType],
         constants: &[Option<ScalarValue>],
     ) -> Result<Statistic> {
-        let listwise = AggregateFunction::Moments(NullHandling::Listwise);
+        let listwise = StateFunction::Moments(NullHandling::Listwise);
         let constant = |place: usize, what: &str| {
             constants.get(place).cloned().flatten().ok_or_else(|| {
                 Error::invalid(format!("{what} of {} is not a constant", self.name()))
@@ -169,7 +167,7 @@ impl Kind {
             })
         };
         let of = |function, columns, reading| Ok(Statistic { function, columns, reading });
-        let sketch = |parameters, reading| of(AggregateFunction::Sketch(parameters), 1, reading);
+        let sketch = |parameters, reading| of(StateFunction::Sketch(parameters), 1, reading);
         match self {
             Kind::Distinct => sketch(
                 SketchParameters { distinct: Some(DISTINCT), ..SketchParameters::NONE },
@@ -205,7 +203,7 @@ impl Kind {
             Kind::One(what) => of(listwise, 1, Reading::Pair(what, 0, 0)),
             Kind::Two(what) => of(listwise, 2, Reading::Pair(what, 0, 1)),
             Kind::Correlations => {
-                let pairwise = AggregateFunction::Moments(NullHandling::Pairwise);
+                let pairwise = StateFunction::Moments(NullHandling::Pairwise);
                 of(pairwise, types.len(), Reading::Correlations)
             }
             Kind::Moments => {
@@ -214,7 +212,7 @@ impl Kind {
                     true => text(&constant(types.len() - 1, "the handling of NULLs")?)?.parse()?,
                     false => NullHandling::Pairwise,
                 };
-                of(AggregateFunction::Moments(nulls), types.len() - usize::from(told), Reading::State)
+                of(StateFunction::Moments(nulls), types.len() - usize::from(told), Reading::State)
             }
             Kind::SketchMerge | Kind::MomentsMerge => {
                 Err(Error::internal("what merges states makes none of columns"))

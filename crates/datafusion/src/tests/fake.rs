@@ -14,8 +14,8 @@ use datafusion::prelude::SessionContext;
 use farpool_model::{
     AggregateFunction, Answer, ArithmeticOp, ColumnStates, ColumnStatistics, CompareOp, Error, Expr, Listing,
     Literal, LoadMode, OperatorAnswer, Output, Prepared, Program, QueryInfo, Receipt, Relation, Result,
-    Spread, Status, TableChange, TableInfo, TableName, TableStatistics, TenantName, Value, Version, View,
-    Weakened, schema, weaken,
+    Spread, StateFunction, Status, TableChange, TableInfo, TableName, TableStatistics, TenantName, Value,
+    Version, View, Weakened, schema, weaken,
 };
 use farpool_statistics::Profile;
 use farpool_transfer::{BatchStream, Execution, Handle, Pool, ReceiptHandle};
@@ -388,13 +388,16 @@ fn output(
                     context.udaf(a.function.name()).unwrap().call(arguments)
                 };
                 let call = match a.function {
-                    AggregateFunction::Sketch(parameters) => state(parameters.to_string()),
-                    AggregateFunction::Moments(nulls) => state(nulls.name().to_string()),
+                    AggregateFunction::State(StateFunction::Sketch(parameters)) => {
+                        state(parameters.to_string())
+                    }
+                    AggregateFunction::State(StateFunction::Moments(nulls)) => {
+                        state(nulls.name().to_string())
+                    }
                     AggregateFunction::Count => count(argument),
                     AggregateFunction::Sum => sum(argument),
-                    AggregateFunction::Min => min(argument),
-                    AggregateFunction::Max => max(argument),
                     AggregateFunction::Avg => avg(argument),
+                    other => context.udaf(other.name()).unwrap().call(vec![argument]),
                 };
                 let call = match &a.filter {
                     Some(filter) => call.filter(expr(filter)).build().unwrap(),

@@ -69,6 +69,12 @@ async fn aggregations_go_whole() {
     .await;
     check(
         &pool,
+        "SELECT s, bit_and(k), bit_or(k), bit_xor(k), bool_and(b), bool_or(b), any_value(id) FROM t GROUP BY s",
+        &["table=t, keys=[s], aggregates=[bit_and(k), bit_or(k), bit_xor(k), bool_and(b), bool_or(b), any_value(id)]"],
+    )
+    .await;
+    check(
+        &pool,
         "SELECT sum(d * 2) FROM t WHERE k < 3",
         &["table=t, filter=k < 3, keys=[], aggregates=[sum((d * 2))]"],
     )

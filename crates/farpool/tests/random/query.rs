@@ -119,7 +119,7 @@ impl<'a> Writer<'a> {
         };
         let column = self.column();
         let name = &column.name;
-        let aggregate = match self.rng.below(8) {
+        let aggregate = match self.rng.below(11) {
             0 => "count(*)".to_string(),
             1 => format!("count({name})"),
             2 if !has_negative_zero(column) => format!("count(DISTINCT {name})"),
@@ -128,6 +128,12 @@ impl<'a> Writer<'a> {
             5 if sums(column) => format!("sum({name})"),
             6 if sums(column) => format!("avg({name})"),
             7 if sums(column) && !column.data_type.is_floating() => format!("sum({name} * 2 + 1)"),
+            8 if column.data_type.is_integer() => {
+                format!("{}({name})", self.rng.pick(&["bit_and", "bit_or", "bit_xor"]))
+            }
+            9 if column.data_type == DataType::Boolean => {
+                format!("{}({name})", self.rng.pick(&["bool_and", "bool_or"]))
+            }
             _ => "count(*)".to_string(),
         };
         aggregate + &filter

@@ -22,6 +22,8 @@ pub struct Pools {
     pub remote: Arc<dyn Pool>,
     /// The same, with plain results.
     pub plain: Arc<dyn Pool>,
+    /// Where the node listens, as `HOST:PORT`.
+    pub address: String,
 }
 
 impl Pools {
@@ -36,7 +38,8 @@ impl Pools {
         let node = Node::start_within(config, group_bytes).expect("a node starts");
         let embedded = EmbeddedPool::over(node.clone(), TenantName::default());
         let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.expect("a free port");
-        let url = format!("farpool://{}", listener.local_addr().expect("an address"));
+        let address = listener.local_addr().expect("an address").to_string();
+        let url = format!("farpool://{address}");
         tokio::spawn(server::serve(node, listener, std::future::pending()));
         let remote = farpool::connect_for(&url, ClientOptions::default(), ResultForm::Packed)
             .await
@@ -44,7 +47,7 @@ impl Pools {
         let plain = farpool::connect_for(&url, ClientOptions::default(), ResultForm::Plain)
             .await
             .expect("the node answers");
-        Pools { embedded, remote, plain }
+        Pools { embedded, remote, plain, address }
     }
 
     /// A session on one of the two ways.
@@ -54,18 +57,22 @@ impl Pools {
             Way::Remote => self.remote.clone(),
             Way::Plain => self.plain.clone(),
         };
-        // What the pool can do it does: these are tests of that, not of the choice.
-        let rates = Rates {
-            engine_group_rows: 1.0,
-            engine_spread_rows: 1.0,
-            engine_text_rows: 1.0,
-            engine_top_rows: 1.0,
-            ..Rates::default()
-        };
-        let session = Session::new(SessionOptions { pushdown, rates, ..SessionOptions::default() });
-        session.register_pool("farpool", pool).await.expect("a pool can be registered");
-        session
+        session_over(pool, pushdown).await
     }
+}
+
+/// A session on `pool`. What the pool can do it does: these are tests of that, not of the choice.
+pub async fn session_over(pool: Arc<dyn Pool>, pushdown: bool) -> Session {
+    let rates = Rates {
+        engine_group_rows: 1.0,
+        engine_spread_rows: 1.0,
+        engine_text_rows: 1.0,
+        engine_top_rows: 1.0,
+        ..Rates::default()
+    };
+    let session = Session::new(SessionOptions { pushdown, rates, ..SessionOptions::default() });
+    session.register_pool("farpool", pool).await.expect("a pool can be registered");
+    session
 }
 
 /// How a session reaches the pool.

@@ -53,7 +53,7 @@ pub(super) fn bytes_of_groups(aggregation: &Aggregation, groups: &[&RowGroup]) -
     }
     for accumulator in &aggregation.accumulators {
         fixed += bytes_per_group(accumulator, aggregation.argument_type(accumulator));
-        if let (Kind::Min | Kind::Max, Some(argument)) = (accumulator.kind, accumulator.argument)
+        if let (Kind::Fold(_), Some(argument)) = (accumulator.kind, accumulator.argument)
             && schema::is_bytes(aggregation.arguments[argument].compiled.data_type())
         {
             let bytes = text_bytes(&aggregation.arguments[argument].compiled, groups, false)?;
@@ -136,12 +136,12 @@ fn text_bytes(of: &Compiled, groups: &[&RowGroup], distinct: bool) -> Option<usi
 fn bytes_per_group(accumulator: &Accumulator, argument: Option<&DataType>) -> usize {
     let floating = argument.is_some_and(DataType::is_floating);
     GROWTH
-        * match accumulator.kind {
-            Kind::Count => 8,
+        * match (accumulator.kind, floating) {
+            (Kind::Count, _) | (Kind::Sum | Kind::Fold(_), true) => 8,
             // 128 bits and a carry.
-            Kind::Sum if !floating => 24,
-            Kind::Min | Kind::Max if !floating => 16,
-            Kind::State(_) => 0,
-            _ => 8,
+            (Kind::Sum, false) => 24,
+            (Kind::Fold(_), false) => 16,
+            // States tell themselves.
+            (Kind::State(_), _) => 0,
         }
 }

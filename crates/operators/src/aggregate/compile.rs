@@ -3,6 +3,7 @@
 use super::bound;
 use super::packed;
 use super::radix::Shape;
+use super::store::Store;
 use super::whole::{self, Whole};
 use crate::evaluate::Compiled;
 use crate::group::{Groups, HashKey, Packing};
@@ -11,7 +12,7 @@ use crate::plan::Paths;
 use crate::select::Filter;
 use arrow_schema::{DataType, Schema, SchemaRef};
 use farpool_columns::RowGroup;
-use farpool_model::{Aggregate, AggregateFunction, Error, Expr, NamedExpr, Result};
+use farpool_model::{Accumulation, Aggregate, Expr, Fold, NamedExpr, Result, StateFunction};
 use farpool_statistics::States;
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -81,8 +82,7 @@ pub(super) struct Accumulator {
 pub(super) enum Kind {
     Count,
     Sum,
-    Min,
-    Max,
+    Fold(Fold),
     /// A state, of the arguments that are listed at this place.
     State(usize),
 }
@@ -90,7 +90,7 @@ pub(super) enum Kind {
 /// What a state is of.
 #[derive(Debug)]
 pub(super) struct StateOf {
-    pub(super) function: AggregateFunction,
+    pub(super) function: StateFunction,
     pub(super) arguments: Vec<usize>,
     pub(super) types: Vec<DataType>,
     /// Without groups.
@@ -100,7 +100,7 @@ pub(super) struct StateOf {
 /// How a result is made of accumulators.
 #[derive(Debug)]
 pub(super) struct AggregateResult {
-    pub(super) function: AggregateFunction,
+    pub(super) accumulation: Accumulation,
     /// The accumulator of the value.
     pub(super) value: usize,
     /// The accumulator that counts what went into it; 0 means NULL.
@@ -235,11 +235,7 @@ impl Aggregation {
     }
 
     fn is_present(&self, accumulator: usize, groups: &[&RowGroup]) -> bool {
-        let counts = |r: &AggregateResult| match r.function {
-            AggregateFunction::Count => r.value == accumulator,
-            AggregateFunction::Avg => r.count == accumulator,
-            _ => false,
-        };
+        let counts = |r: &AggregateResult| r.count_shown() == Some(accumulator);
         let Accumulator { kind, argument, condition } = self.accumulators[accumulator];
         let never_null = |argument: usize| {
             let Argument { compiled, lane } = &self.arguments[argument];
@@ -267,42 +263,59 @@ impl Aggregation {
     pub(super) fn state_of(&self, accumulator: &Accumulator) -> Option<&StateOf> {
         match accumulator.kind {
             Kind::State(place) => self.states.get(place),
-            _ => None,
+            Kind::Count | Kind::Sum | Kind::Fold(_) => None,
         }
     }
 
     pub(super) fn argument_type(&self, accumulator: &Accumulator) -> Option<&DataType> {
         accumulator.argument.map(|a| self.arguments[a].compiled.data_type())
     }
+
+    /// An accumulator each, without groups.
+    pub(super) fn stores(&self) -> Vec<Store> {
+        let store = |(a, present): (&Accumulator, &bool)| match (a.kind, self.argument_type(a)) {
+            (Kind::State(place), _) => Store::States(self.states[place].empty.emptied()),
+            (Kind::Count, _) if *present => Store::Present,
+            (Kind::Count, _) | (Kind::Sum | Kind::Fold(_), None) => Store::counts(),
+            (Kind::Sum, Some(argument)) => Store::sums(argument),
+            (Kind::Fold(fold), Some(argument)) => Store::folds(fold, argument),
+        };
+        self.accumulators.iter().zip(&self.present).map(store).collect()
+    }
+}
+
+impl AggregateResult {
+    /// The accumulator whose count of rows shows in the result; `None` if at most whether there are any does.
+    pub(super) fn count_shown(&self) -> Option<usize> {
+        match self.accumulation {
+            Accumulation::Count => Some(self.value),
+            Accumulation::Mean => Some(self.count),
+            Accumulation::Sum | Accumulation::Fold(_) | Accumulation::State(_) => None,
+        }
+    }
 }
 
 impl Builder<'_> {
     fn result(&mut self, aggregate: &Aggregate) -> Result<AggregateResult> {
         let condition = aggregate.filter.as_ref().map(|f| self.condition(f)).transpose()?;
-        if aggregate.function.is_state() {
-            return self.state(aggregate, condition);
-        }
+        let accumulation = aggregate.function.accumulation();
+        let kind = match accumulation {
+            Accumulation::Count => Kind::Count,
+            Accumulation::Sum | Accumulation::Mean => Kind::Sum,
+            Accumulation::Fold(fold) => Kind::Fold(fold),
+            Accumulation::State(function) => return self.state(aggregate, function, condition),
+        };
         let argument = match aggregate.arguments.first() {
             // count(1) is count(*).
-            Some(Expr::Literal(l)) if !l.is_null() && aggregate.function == AggregateFunction::Count => None,
+            Some(Expr::Literal(l)) if !l.is_null() && kind == Kind::Count => None,
             Some(expr) => Some(self.argument(expr)?),
             None => None,
         };
         let count = self.accumulator(Kind::Count, argument, condition);
-        let value = match aggregate.function {
-            AggregateFunction::Count => count,
-            AggregateFunction::Sketch(_) | AggregateFunction::Moments(_) => {
-                return Err(Error::internal("a state where a value is wanted"));
-            }
-            AggregateFunction::Sum | AggregateFunction::Avg => {
-                self.accumulator(Kind::Sum, argument, condition)
-            }
-            AggregateFunction::Min => self.accumulator(Kind::Min, argument, condition),
-            AggregateFunction::Max => self.accumulator(Kind::Max, argument, condition),
-        };
+        let value = self.accumulator(kind, argument, condition);
         let argument_type = argument.map(|a| self.arguments[a].1.compiled.data_type().clone());
         Ok(AggregateResult {
-            function: aggregate.function,
+            accumulation,
             value,
             count,
             argument_type: argument_type.unwrap_or(DataType::Int64),
@@ -311,12 +324,16 @@ impl Builder<'_> {
         })
     }
 
-    fn state(&mut self, aggregate: &Aggregate, condition: Option<usize>) -> Result<AggregateResult> {
+    fn state(
+        &mut self,
+        aggregate: &Aggregate,
+        function: StateFunction,
+        condition: Option<usize>,
+    ) -> Result<AggregateResult> {
         let arguments = aggregate.arguments.iter().map(|expr| self.argument(expr));
         let arguments = arguments.collect::<Result<Vec<usize>>>()?;
         let types = arguments.iter().map(|a| self.arguments[*a].1.compiled.data_type().clone());
         let types: Vec<DataType> = types.collect();
-        let function = aggregate.function;
         let same = |known: &StateOf| known.function == function && known.arguments == arguments;
         let place = match self.states.iter().position(same) {
             Some(place) => place,
@@ -328,7 +345,7 @@ impl Builder<'_> {
         };
         let value = self.accumulator(Kind::State(place), None, condition);
         Ok(AggregateResult {
-            function: aggregate.function,
+            accumulation: Accumulation::State(function),
             value,
             count: value,
             argument_type: DataType::BinaryView,

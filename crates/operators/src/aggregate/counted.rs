@@ -8,7 +8,7 @@ use crate::evaluate::array_of_ints;
 use crate::lanes::RowSet;
 use arrow_array::{ArrayRef, BooleanArray};
 use farpool_columns::{Chunk, Integers, RowGroup};
-use farpool_model::{AggregateFunction, Result, schema};
+use farpool_model::{Result, StateFunction, schema};
 
 /// Values per row of the row group up to which counting them pays.
 const VALUES_PER_ROW_MAX: (usize, usize) = (1, 4);
@@ -34,7 +34,7 @@ pub(crate) struct Counts {
 impl<'a> Counted<'a> {
     /// The counts for `state` over `group`; `None` when it does not pay or is no sketch of a column.
     pub(super) fn bind(aggregation: &Aggregation, state: &StateOf, group: &'a RowGroup) -> Option<Self> {
-        let (AggregateFunction::Sketch(_), [argument]) = (state.function, state.arguments.as_slice()) else {
+        let (StateFunction::Sketch(_), [argument]) = (state.function, state.arguments.as_slice()) else {
             return None;
         };
         let chunk: &'a Chunk = &group.chunks[aggregation.arguments[*argument].compiled.as_column()?];

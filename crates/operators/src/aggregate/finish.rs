@@ -9,7 +9,7 @@ use arrow_array::{
 use arrow_buffer::{NullBuffer, i256};
 use arrow_schema::DataType;
 use farpool_model::literal::integer_range;
-use farpool_model::{AggregateFunction, Error, Result};
+use farpool_model::{Accumulation, Error, Result};
 use std::ops::RangeInclusive;
 use std::sync::Arc;
 
@@ -28,7 +28,7 @@ impl Aggregation {
 
 fn finish_one(result: &AggregateResult, values: &Store, counts: &Store, groups: &[u32]) -> Result<ArrayRef> {
     let groups = || groups.iter().map(|g| *g as usize);
-    if result.function == AggregateFunction::Count {
+    if result.accumulation == Accumulation::Count {
         return Ok(Arc::new(groups().map(|g| counts.count(g)).collect::<Int64Array>()));
     }
     if let Store::States(states) = values {
@@ -41,12 +41,12 @@ fn finish_one(result: &AggregateResult, values: &Store, counts: &Store, groups: 
     };
     let seen = seen.filter(|n| n.null_count() > 0);
     let nulls = || seen.clone();
-    let is_avg = result.function == AggregateFunction::Avg;
+    let is_mean = result.accumulation == Accumulation::Mean;
     Ok(match values {
         Store::Present | Store::Count(_) | Store::States(_) => {
             return Err(Error::internal("a count where a value is wanted"));
         }
-        Store::Sum(sums) if is_avg => averages(result, sums, counts, groups())?,
+        Store::Sum(sums) if is_mean => averages(result, sums, counts, groups())?,
         Store::Sum(Sums::Narrow(sums)) if result.data_type == DataType::Int64 => {
             Arc::new(Int64Array::new(groups().map(|g| sums[g]).collect::<Vec<_>>().into(), nulls()))
         }
@@ -57,32 +57,32 @@ fn finish_one(result: &AggregateResult, values: &Store, counts: &Store, groups: 
             array_of_ints(&result.data_type, exact.into_iter(), nulls())?
         }
         Store::FloatSum(sums) => {
-            let value = |g: usize| if is_avg { sums[g] / counts.count(g) as f64 } else { sums[g] };
+            let value = |g: usize| if is_mean { sums[g] / counts.count(g) as f64 } else { sums[g] };
             let values: Vec<f64> = groups().map(value).collect();
             Arc::new(Float64Array::new(values.into(), nulls()))
         }
-        Store::IntExtreme { values, .. } if result.data_type == DataType::Boolean => {
+        Store::IntFold { values, .. } if result.data_type == DataType::Boolean => {
             let values: Vec<bool> = groups().map(|g| values[g] == 1).collect();
             Arc::new(BooleanArray::new(values.into(), nulls()))
         }
-        Store::IntExtreme { values, .. } => {
+        Store::IntFold { values, .. } => {
             array_of_ints(&result.data_type, groups().map(|g| values[g]), nulls())?
         }
-        Store::FloatExtreme { values, .. } if result.data_type == DataType::Float32 => {
+        Store::FloatPick { values, .. } if result.data_type == DataType::Float32 => {
             let values: Vec<f32> = groups().map(|g| values[g] as f32).collect();
             Arc::new(Float32Array::new(values.into(), nulls()))
         }
-        Store::FloatExtreme { values, .. } => {
+        Store::FloatPick { values, .. } => {
             let values: Vec<f64> = groups().map(|g| values[g]).collect();
             Arc::new(Float64Array::new(values.into(), nulls()))
         }
-        Store::BytesExtreme { values, .. } if result.data_type == DataType::Utf8View => {
+        Store::BytesPick { values, .. } if result.data_type == DataType::Utf8View => {
             let texts: std::result::Result<Vec<Option<&str>>, _> =
                 groups().map(|g| values[g].as_deref().map(std::str::from_utf8).transpose()).collect();
             let texts = texts.map_err(|_| Error::internal("a string that is not UTF-8"))?;
             Arc::new(StringViewArray::from(texts))
         }
-        Store::BytesExtreme { values, .. } => {
+        Store::BytesPick { values, .. } => {
             Arc::new(groups().map(|g| values[g].as_deref()).collect::<BinaryViewArray>())
         }
     })

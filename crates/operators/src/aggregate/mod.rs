@@ -1,4 +1,4 @@
-//! Aggregation: COUNT, SUM, MIN, MAX, AVG and states of sketches and moments, over all rows or by group
+//! Aggregation: counts, sums, means, folds and states of statistics, over all rows or by group
 //! (Farview, section 5.4).
 //!
 //! Contract. Input: batches of a row group, in as many steps as its pace asks for. Output: after all row
@@ -28,6 +28,7 @@ mod compile;
 mod counted;
 mod finish;
 mod floats;
+mod fold;
 mod fused;
 mod general;
 mod keys;

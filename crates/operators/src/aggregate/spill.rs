@@ -7,9 +7,9 @@
 //! again, for the input may have changed.
 //!
 //! Invariant: the partial results and single rows that leave, merged by key (counts and sums by adding,
-//! extremes by comparing), are the result.
+//! values by folding), are the result.
 
-use super::compile::{Accumulator, Aggregation};
+use super::compile::Aggregation;
 use super::general::Partial;
 use super::merge::give;
 use super::radix::Radix;
@@ -145,16 +145,6 @@ impl Aggregation {
         // Whether more is wanted shows at the end of the row group.
         let _ = emit(batch);
         Ok(())
-    }
-
-    /// An accumulator each, without groups.
-    pub(super) fn stores(&self) -> Vec<Store> {
-        let store = |(a, present): (&Accumulator, &bool)| match self.state_of(a) {
-            Some(state) => Store::States(state.empty.emptied()),
-            None if *present => Store::Present,
-            None => Store::new(a.kind, self.argument_type(a)),
-        };
-        self.accumulators.iter().zip(&self.present).map(store).collect()
     }
 }
 

@@ -1,17 +1,17 @@
 //! Accumulators: the running values of all groups, a vector per accumulator.
 //!
-//! Whether a sum or an extreme has seen any value is told by the count that goes with it, not here; a group
-//! without values holds the neutral element.
+//! Whether a sum or a fold has seen any value is told by the count that goes with it, not here; a group without
+//! values holds the neutral element.
 
-use super::compile::Kind;
 use super::floats;
+use super::fold::{combine, for_fold, neutral};
 use arrow_array::cast::AsArray;
 use arrow_array::types::*;
 use arrow_array::{Array, ArrayRef, BooleanArray};
 use arrow_buffer::{BooleanBuffer, i256};
 use arrow_schema::{DataType, TimeUnit};
 use farpool_columns::working;
-use farpool_model::{Error, Literal, Result, Value};
+use farpool_model::{Error, Fold, Literal, Pick, Result, Value, schema};
 use farpool_statistics::States;
 use std::cmp::Ordering;
 
@@ -24,18 +24,18 @@ pub(super) enum Store {
     /// Exact sums of integers.
     Sum(Sums),
     FloatSum(Vec<f64>),
-    /// Extremes of integers and booleans.
-    IntExtreme {
+    /// Folds of integers and booleans.
+    IntFold {
         values: Vec<i128>,
-        wanted: Ordering,
+        fold: Fold,
     },
-    FloatExtreme {
+    FloatPick {
         values: Vec<f64>,
-        wanted: Ordering,
+        pick: Pick,
     },
-    BytesExtreme {
+    BytesPick {
         values: Vec<Option<Box<[u8]>>>,
-        wanted: Ordering,
+        pick: Pick,
         bytes: usize,
     },
     /// States of sketches or moments.
@@ -60,18 +60,28 @@ pub(super) struct Input<'a> {
 }
 
 impl Store {
-    /// An accumulator without groups, of an argument of type `argument`.
-    pub(super) fn new(kind: Kind, argument: Option<&DataType>) -> Store {
-        let wanted = wanted(kind);
-        match (kind, argument) {
-            (Kind::Count, _) | (_, None) => Store::Count(Vec::new()),
-            (Kind::Sum, Some(t)) if t.is_floating() => Store::FloatSum(Vec::new()),
-            (Kind::Sum, _) => Store::Sum(Sums::Narrow(Vec::new())),
-            (_, Some(t)) if t.is_floating() => Store::FloatExtreme { values: Vec::new(), wanted },
-            (_, Some(DataType::Utf8View | DataType::BinaryView)) => {
-                Store::BytesExtreme { values: Vec::new(), wanted, bytes: 0 }
+    /// Counts of no groups.
+    pub(super) fn counts() -> Store {
+        Store::Count(Vec::new())
+    }
+
+    /// Sums of no groups, of values of type `argument`.
+    pub(super) fn sums(argument: &DataType) -> Store {
+        if argument.is_floating() {
+            Store::FloatSum(Vec::new())
+        } else {
+            Store::Sum(Sums::Narrow(Vec::new()))
+        }
+    }
+
+    /// Folds of no groups, of values of type `argument`.
+    pub(super) fn folds(fold: Fold, argument: &DataType) -> Store {
+        match fold {
+            Fold::Pick(pick) if argument.is_floating() => Store::FloatPick { values: Vec::new(), pick },
+            Fold::Pick(pick) if schema::is_bytes(argument) => {
+                Store::BytesPick { values: Vec::new(), pick, bytes: 0 }
             }
-            _ => Store::IntExtreme { values: Vec::new(), wanted },
+            Fold::Pick(_) | Fold::Bits(_) => Store::IntFold { values: Vec::new(), fold },
         }
     }
 
@@ -85,9 +95,9 @@ impl Store {
         Store::Sum(Sums::Narrow(sums))
     }
 
-    /// Extremes that are known.
-    pub(super) fn of_extremes(values: Vec<i128>, kind: Kind) -> Store {
-        Store::IntExtreme { values, wanted: wanted(kind) }
+    /// Folds of integers that are known.
+    pub(super) fn of_folds(values: Vec<i128>, fold: Fold) -> Store {
+        Store::IntFold { values, fold }
     }
 
     /// Makes room for `groups` groups.
@@ -97,9 +107,9 @@ impl Store {
             Store::Count(values) => resize(values, groups, 0),
             Store::Sum(sums) => sums.resize(groups),
             Store::FloatSum(values) => resize(values, groups, 0.0),
-            Store::IntExtreme { values, wanted } => resize(values, groups, neutral_int(*wanted)),
-            Store::FloatExtreme { values, wanted } => resize(values, groups, neutral_float(*wanted)),
-            Store::BytesExtreme { values, .. } => values.resize(groups, None),
+            Store::IntFold { values, fold } => resize(values, groups, neutral(*fold)),
+            Store::FloatPick { values, pick } => resize(values, groups, neutral_float(*pick)),
+            Store::BytesPick { values, .. } => values.resize(groups, None),
             Store::States(states) => states.resize(groups),
         }
     }
@@ -111,9 +121,9 @@ impl Store {
             Store::Count(values) => values.capacity() * 8,
             Store::Sum(Sums::Narrow(sums)) => sums.capacity() * 8,
             Store::Sum(Sums::Wide { low, carries }) => low.capacity() * 16 + carries.capacity() * 8,
-            Store::FloatSum(values) | Store::FloatExtreme { values, .. } => values.capacity() * 8,
-            Store::IntExtreme { values, .. } => values.capacity() * 16,
-            Store::BytesExtreme { values, bytes, .. } => values.capacity() * 16 + bytes,
+            Store::FloatSum(values) | Store::FloatPick { values, .. } => values.capacity() * 8,
+            Store::IntFold { values, .. } => values.capacity() * 16,
+            Store::BytesPick { values, bytes, .. } => values.capacity() * 16 + bytes,
             Store::States(states) => states.bytes_held(),
         }
     }
@@ -147,18 +157,19 @@ impl Store {
             Store::Sum(sums) => return input.for_each_int(|group, value| sums.add(group, value)),
             Store::FloatSum(values) if input.groups.is_none() => values[0] += input.sum_of_floats()?,
             Store::FloatSum(values) => return input.for_each_float(|group, value| values[group] += value),
-            Store::IntExtreme { values, wanted } => {
-                let wanted = *wanted;
-                return input.for_each_int(|group, value| keep_int(&mut values[group], value, wanted));
+            Store::IntFold { values, fold } => {
+                return for_fold!(*fold, combine => input.for_each_int(|group, value| {
+                    values[group] = combine(values[group], value);
+                }));
             }
-            Store::FloatExtreme { values, wanted } => {
-                let wanted = *wanted;
-                return input.for_each_float(|group, value| keep_float(&mut values[group], value, wanted));
+            Store::FloatPick { values, pick } => {
+                let pick = *pick;
+                return input.for_each_float(|group, value| keep_float(&mut values[group], value, pick));
             }
-            Store::BytesExtreme { values, wanted, bytes } => {
-                let wanted = *wanted;
+            Store::BytesPick { values, pick, bytes } => {
+                let pick = *pick;
                 let mut keep = |group: usize, value: &[u8]| {
-                    *bytes = bytes.wrapping_add_signed(keep_bytes(&mut values[group], value, wanted));
+                    *bytes = bytes.wrapping_add_signed(keep_bytes(&mut values[group], value, pick));
                 };
                 match input.array.data_type() {
                     DataType::Utf8View => {
@@ -185,46 +196,52 @@ impl Store {
             Store::Sum(sums) => {
                 each_row(values.len(), valid, |row| sums.add_narrow(group(row), values[row]));
             }
-            Store::IntExtreme { values: extremes, wanted } => {
-                let wanted = *wanted;
-                each_row(values.len(), valid, |row| {
-                    keep_int(&mut extremes[group(row)], i128::from(values[row]), wanted);
-                });
+            Store::IntFold { values: folded, fold } => {
+                for_fold!(*fold, combine => each_row(values.len(), valid, |row| {
+                    let folded = &mut folded[group(row)];
+                    *folded = combine(*folded, i128::from(values[row]));
+                }));
             }
-            _ => unreachable!("lanes hold integers"),
+            Store::FloatSum(_) | Store::FloatPick { .. } | Store::BytesPick { .. } | Store::States(_) => {
+                unreachable!("lanes hold integers")
+            }
         }
     }
 
-    /// Adds an integer that stands for several rows: a partial count, sum or extreme.
+    /// Adds an integer that stands for several rows: a partial count, sum or fold.
     pub(super) fn add_partial(&mut self, group: usize, value: i64) {
         match self {
             Store::Present => {}
             Store::Count(counts) => counts[group] += value,
             Store::Sum(sums) => sums.add_narrow(group, value),
-            Store::IntExtreme { values, wanted } => keep_int(&mut values[group], i128::from(value), *wanted),
-            _ => unreachable!("lanes hold integers"),
+            Store::IntFold { values, fold } => {
+                values[group] = combine(*fold, values[group], i128::from(value));
+            }
+            Store::FloatSum(_) | Store::FloatPick { .. } | Store::BytesPick { .. } | Store::States(_) => {
+                unreachable!("lanes hold integers")
+            }
         }
     }
 
     /// Takes one value into account, a bound of this accumulator's argument.
     pub(super) fn keep(&mut self, group: usize, value: &Literal) {
         match (self, value.value()) {
-            (Store::IntExtreme { values, wanted }, Value::Int(value)) => {
-                keep_int(&mut values[group], *value, *wanted);
+            (Store::IntFold { values, fold }, Value::Int(value)) => {
+                values[group] = combine(*fold, values[group], *value);
             }
-            (Store::IntExtreme { values, wanted }, Value::Bool(value)) => {
-                keep_int(&mut values[group], i128::from(*value), *wanted);
+            (Store::IntFold { values, fold }, Value::Bool(value)) => {
+                values[group] = combine(*fold, values[group], i128::from(*value));
             }
-            (Store::FloatExtreme { values, wanted }, Value::Float(value)) => {
-                keep_float(&mut values[group], *value, *wanted);
+            (Store::FloatPick { values, pick }, Value::Float(value)) => {
+                keep_float(&mut values[group], *value, *pick);
             }
-            (Store::BytesExtreme { values, wanted, bytes }, value) => {
+            (Store::BytesPick { values, pick, bytes }, value) => {
                 let value = match value {
                     Value::Text(text) => text.as_bytes(),
                     Value::Bytes(bytes) => bytes,
                     _ => unreachable!("a bound has its column's type"),
                 };
-                *bytes = bytes.wrapping_add_signed(keep_bytes(&mut values[group], value, *wanted));
+                *bytes = bytes.wrapping_add_signed(keep_bytes(&mut values[group], value, *pick));
             }
             _ => unreachable!("a bound has its column's type"),
         }
@@ -240,19 +257,18 @@ impl Store {
                 pairs.for_each(|(f, t)| values[t] += others[f]);
             }
             (Store::Sum(sums), Store::Sum(others)) => pairs.for_each(|(f, t)| sums.add_sum(t, others, f)),
-            (Store::IntExtreme { values, wanted }, Store::IntExtreme { values: others, .. }) => {
-                pairs.for_each(|(f, t)| keep_int(&mut values[t], others[f], *wanted));
+            (Store::IntFold { values, fold }, Store::IntFold { values: others, .. }) => {
+                for_fold!(*fold, combine => pairs.for_each(|(f, t)| values[t] = combine(values[t], others[f])));
             }
-            (Store::FloatExtreme { values, wanted }, Store::FloatExtreme { values: others, .. }) => {
-                pairs.for_each(|(f, t)| keep_float(&mut values[t], others[f], *wanted));
+            (Store::FloatPick { values, pick }, Store::FloatPick { values: others, .. }) => {
+                pairs.for_each(|(f, t)| keep_float(&mut values[t], others[f], *pick));
             }
-            (Store::BytesExtreme { values, wanted, bytes }, Store::BytesExtreme { values: others, .. }) => {
-                pairs.for_each(|(f, t)| {
+            (Store::BytesPick { values, pick, bytes }, Store::BytesPick { values: others, .. }) => pairs
+                .for_each(|(f, t)| {
                     if let Some(value) = &others[f] {
-                        *bytes = bytes.wrapping_add_signed(keep_bytes(&mut values[t], value, *wanted));
+                        *bytes = bytes.wrapping_add_signed(keep_bytes(&mut values[t], value, *pick));
                     }
-                })
-            }
+                }),
             (Store::States(states), Store::States(others)) => return states.merge(others, from, to),
             _ => return Err(Error::internal("partial aggregations of different programs")),
         }
@@ -467,26 +483,21 @@ fn each_row(rows: usize, valid: Option<&[u64]>, f: impl FnMut(usize)) {
     }
 }
 
-fn wanted(kind: Kind) -> Ordering {
-    if kind == Kind::Min { Ordering::Less } else { Ordering::Greater }
+/// The last float of the order in which floats are picked: NaN is greatest, whatever its sign.
+fn neutral_float(pick: Pick) -> f64 {
+    match pick {
+        Pick::Least => f64::NAN,
+        Pick::Greatest | Pick::Any => f64::NEG_INFINITY,
+    }
 }
 
-fn neutral_int(wanted: Ordering) -> i128 {
-    if wanted == Ordering::Less { i128::MAX } else { i128::MIN }
-}
-
-/// The last float of the order in which extremes are taken: NaN is greatest, whatever its sign.
-fn neutral_float(wanted: Ordering) -> f64 {
-    if wanted == Ordering::Less { f64::NAN } else { f64::NEG_INFINITY }
-}
-
+/// Any float is as cheap to pick as the greatest, as it is of integers.
 #[inline]
-fn keep_int(kept: &mut i128, value: i128, wanted: Ordering) {
-    *kept = if wanted == Ordering::Less { value.min(*kept) } else { value.max(*kept) };
-}
-
-#[inline]
-fn keep_float(kept: &mut f64, value: f64, wanted: Ordering) {
+fn keep_float(kept: &mut f64, value: f64, pick: Pick) {
+    let wanted = match pick {
+        Pick::Least => Ordering::Less,
+        Pick::Greatest | Pick::Any => Ordering::Greater,
+    };
     if order(value, *kept) == wanted {
         *kept = value;
     }
@@ -500,14 +511,19 @@ fn order(left: f64, right: f64) -> Ordering {
     }
 }
 
-/// Keeps the wanted one of two values; returns by how many bytes the kept one grew.
-fn keep_bytes(kept: &mut Option<Box<[u8]>>, value: &[u8], wanted: Ordering) -> isize {
-    match kept {
-        Some(kept) if value.cmp(kept) != wanted => 0,
-        _ => {
-            let before = kept.as_ref().map_or(0, |k| k.len());
-            *kept = Some(value.into());
-            value.len() as isize - before as isize
-        }
+/// Keeps the picked one of two values; returns by how many bytes the kept one grew. Of strings the first is the
+/// cheapest to pick: no other is compared or copied.
+fn keep_bytes(kept: &mut Option<Box<[u8]>>, value: &[u8], pick: Pick) -> isize {
+    let replaces = match (kept.as_deref(), pick) {
+        (None, _) => true,
+        (Some(kept), Pick::Least) => value < kept,
+        (Some(kept), Pick::Greatest) => value > kept,
+        (Some(_), Pick::Any) => false,
+    };
+    if !replaces {
+        return 0;
     }
+    let before = kept.as_ref().map_or(0, |k| k.len());
+    *kept = Some(value.into());
+    value.len() as isize - before as isize
 }

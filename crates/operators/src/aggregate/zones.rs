@@ -1,11 +1,11 @@
-//! What needs no row: counts and extremes of a row group that passes as a whole, from its zone maps; and
+//! What needs no row: counts and picks of a row group that passes as a whole, from its zone maps; and
 //! DISTINCT once every key that the zone maps allow has been seen.
 
 use super::compile::{Accumulator, Aggregation, Kind};
 use super::general::{Partial, Passed};
 use farpool_columns::RowGroup;
-use farpool_model::Literal;
 use farpool_model::cast::u64_from;
+use farpool_model::{Fold, Literal, Pick};
 
 impl Aggregation {
     /// Adds all rows of `group` without reading them; `None` when that does not do.
@@ -19,8 +19,8 @@ impl Aggregation {
         for (store, known) in partial.stores.iter_mut().zip(known) {
             match known {
                 Known::Count(count) => store.add_partial(0, count),
-                Known::Extreme(Some(value)) => store.keep(0, value),
-                Known::Extreme(None) => {}
+                Known::Pick(Some(value)) => store.keep(0, value),
+                Known::Pick(None) => {}
             }
         }
         Some(passed)
@@ -34,21 +34,20 @@ impl Aggregation {
 
     fn known<'g>(&self, accumulator: &Accumulator, group: &'g RowGroup) -> Option<Known<'g>> {
         let Accumulator { kind, argument, condition: None } = accumulator else { return None };
-        if let Kind::State(_) = kind {
-            return None;
-        }
-        let Some(argument) = argument else { return Some(Known::Count(group.rows as i64)) };
+        let Some(argument) = argument else {
+            return (*kind == Kind::Count).then_some(Known::Count(group.rows as i64));
+        };
         let chunk = &group.chunks[self.arguments[*argument].compiled.as_column()?];
         let values = group.rows - chunk.null_count();
-        let extreme = |bound: &'g Option<Literal>| match bound {
-            _ if values == 0 => Some(Known::Extreme(None)),
-            bound => bound.as_ref().map(|bound| Known::Extreme(Some(bound))),
+        let pick = |bound: &'g Option<Literal>| match bound {
+            _ if values == 0 => Some(Known::Pick(None)),
+            bound => bound.as_ref().map(|bound| Known::Pick(Some(bound))),
         };
         match kind {
             Kind::Count => Some(Known::Count(values as i64)),
-            Kind::Sum | Kind::State(_) => None,
-            Kind::Min => extreme(&chunk.zone().min),
-            Kind::Max => extreme(&chunk.zone().max),
+            Kind::Sum | Kind::Fold(Fold::Bits(_)) | Kind::State(_) => None,
+            Kind::Fold(Fold::Pick(Pick::Least | Pick::Any)) => pick(&chunk.zone().min),
+            Kind::Fold(Fold::Pick(Pick::Greatest)) => pick(&chunk.zone().max),
         }
     }
 }
@@ -56,5 +55,5 @@ impl Aggregation {
 enum Known<'g> {
     Count(i64),
     /// `None` of no values.
-    Extreme(Option<&'g Literal>),
+    Pick(Option<&'g Literal>),
 }

@@ -321,3 +321,46 @@ fn without_columns_only_rows_are_counted() {
     }
     assert!(POOL.usage().bytes_used > 0);
 }
+
+#[test]
+fn any_value_is_a_value_of_its_group() {
+    let rows = 20_000_i64;
+    let keys: ArrayRef = Arc::new((0..rows).map(|r| (r % 7 != 0).then_some(r % 40)).collect::<Int64Array>());
+    let many: ArrayRef = Arc::new((0..rows).map(|r| Some((r * 7919) % 500)).collect::<Int64Array>());
+    let value = |r: i64| (r % 3 != 0 && r % 40 != 5).then_some(r * r % 10_007);
+    let integers: ArrayRef = Arc::new((0..rows).map(value).collect::<Int64Array>());
+    let floats: ArrayRef = Arc::new((0..rows).map(|r| value(r).map(|v| v as f64)).collect::<Float64Array>());
+    let texts: ArrayRef =
+        Arc::new((0..rows).map(|r| value(r).map(|v| format!("text {v}"))).collect::<StringViewArray>());
+    let types = [DataType::Int64, DataType::Int64, DataType::Int64, DataType::Float64, DataType::Utf8View];
+    let table = table_of(types.into_iter().zip([keys, many, integers, floats, texts]).collect());
+    let any = |column: usize| {
+        let data_type = table.schema.field(column).data_type().clone();
+        aggregate(AggregateFunction::AnyValue, Some(Expr::Column(column)), data_type)
+    };
+    let all = || vec![any(2), any(3), any(4)];
+    let group_of = |key: usize, row: i64| match key {
+        0 => (row % 7 != 0).then_some(row % 40),
+        _ => Some((row * 7919) % 500),
+    };
+    for (key, keyed) in [(0, by(Expr::Column(0), all())), (1, by(Expr::Column(1), all()))] {
+        for paths in [Paths::ALL, Paths::ENCODED, Paths::NONE, Paths::PARTITIONED] {
+            let results = run(&keyed, &table, paths, 2).unwrap();
+            assert!(results.len() == if key == 0 { 41 } else { 500 });
+            for result in results {
+                let is_in = |row: &i64| {
+                    let group = group_of(key, *row).map_or(Value::Null, |key| Value::Int(i128::from(key)));
+                    group == result[0]
+                };
+                let values: Vec<i64> = (0..rows).filter(is_in).filter_map(value).collect();
+                let of = |column: usize, shown: &dyn Fn(i64) -> Value| match &result[column] {
+                    Value::Null => values.is_empty(),
+                    found => values.iter().any(|value| shown(*value) == *found),
+                };
+                assert!(of(1, &|v| Value::Int(i128::from(v))), "{result:?}");
+                assert!(of(2, &|v| Value::Float(v as f64)), "{result:?}");
+                assert!(of(3, &|v| Value::Text(format!("text {v}"))), "{result:?}");
+            }
+        }
+    }
+}

@@ -5,7 +5,7 @@ use arrow_schema::{DataType, Schema};
 use farpool_model::literal::integer_range;
 use farpool_model::{
     Aggregate, AggregateFunction, ArithmeticOp, CompareOp, Error, Expr, Literal, Output, Program, Result,
-    Value,
+    StateFunction, Value,
 };
 use farpool_statistics::{Moments, Sketch, State, keys};
 use std::cmp::Ordering;
@@ -281,21 +281,23 @@ fn cast(value: Value, from: &DataType, to: &DataType) -> Result<Value> {
 }
 
 /// The state of all values at once. Random programs make none of binaries: what is of binaries merges.
-fn state(a: &Aggregate, values: &[Vec<Value>], schema: &Schema) -> Result<Value> {
+fn state(a: &Aggregate, function: StateFunction, values: &[Vec<Value>], schema: &Schema) -> Result<Value> {
     let types = a.arguments.iter().map(|e| e.data_type(schema)).collect::<Result<Vec<_>>>()?;
     if types == [DataType::BinaryView] {
-        let mut parts = values.iter().map(|value| match (&value[0], a.function) {
-            (Value::Bytes(bytes), AggregateFunction::Sketch(_)) => {
+        let mut parts = values.iter().map(|value| match (&value[0], function) {
+            (Value::Bytes(bytes), StateFunction::Sketch(_)) => {
                 State::Sketch(Box::new(Sketch::from_bytes(bytes).unwrap()))
             }
-            (Value::Bytes(bytes), _) => State::Moments(Box::new(Moments::from_bytes(bytes).unwrap())),
+            (Value::Bytes(bytes), StateFunction::Moments(_)) => {
+                State::Moments(Box::new(Moments::from_bytes(bytes).unwrap()))
+            }
             (other, _) => panic!("{other:?} is no state"),
         });
         let mut merged = parts.next().unwrap();
         parts.for_each(|part| merged.merge(&part).unwrap());
         return Ok(Value::Bytes(merged.to_bytes()));
     }
-    let mut state = State::new(a.function, &types)?;
+    let mut state = State::new(function, &types)?;
     let column = |(i, data_type): (usize, &DataType)| {
         let literal = |row: &Vec<Value>| Literal::new(row[i].clone(), data_type.clone());
         let parts = values.iter().map(|row| crate::evaluate::scalar_of(&literal(row)?));
@@ -323,8 +325,8 @@ fn aggregate(a: &Aggregate, rows: &[&Vec<Value>], schema: &Schema) -> Result<Val
         values.push(tuple.first().cloned().unwrap_or(Value::Bool(true)));
         tuples.push(tuple);
     }
-    if a.function.is_state() {
-        return state(a, &tuples, schema);
+    if let AggregateFunction::State(function) = a.function {
+        return state(a, function, &tuples, schema);
     }
     values.retain(|v| *v != Value::Null);
     if a.function == AggregateFunction::Count {
@@ -333,10 +335,18 @@ fn aggregate(a: &Aggregate, rows: &[&Vec<Value>], schema: &Schema) -> Result<Val
     let Some(first) = values.first().cloned() else { return Ok(Value::Null) };
     let scale = |t: &DataType| if let DataType::Decimal128(_, s) = t { i32::from(*s) } else { 0 };
     let argument = a.arguments.first().map(|e| e.data_type(schema)).transpose()?.unwrap_or(DataType::Null);
+    let ints = values.iter().map(|v| if let Value::Int(i) = v { *i } else { 0 });
+    let bools = || values.iter().map(|v| *v == Value::Bool(true));
     Ok(match (a.function, &first) {
-        (AggregateFunction::Min | AggregateFunction::Max, _) => {
-            let wanted =
-                if a.function == AggregateFunction::Min { Ordering::Less } else { Ordering::Greater };
+        (AggregateFunction::Count | AggregateFunction::State(_), _) => unreachable!("answered above"),
+        (AggregateFunction::AnyValue, _) => first,
+        (AggregateFunction::BitAnd, _) => Value::Int(ints.reduce(|l, r| l & r).unwrap()),
+        (AggregateFunction::BitOr, _) => Value::Int(ints.reduce(|l, r| l | r).unwrap()),
+        (AggregateFunction::BitXor, _) => Value::Int(ints.reduce(|l, r| l ^ r).unwrap()),
+        (AggregateFunction::BoolAnd, _) => Value::Bool(bools().all(|b| b)),
+        (AggregateFunction::BoolOr, _) => Value::Bool(bools().any(|b| b)),
+        (function @ (AggregateFunction::Min | AggregateFunction::Max), _) => {
+            let wanted = if function == AggregateFunction::Min { Ordering::Less } else { Ordering::Greater };
             let key = |v: &Value| if let Value::Float(f) = v { f.is_nan() } else { false };
             let order = |l: &Value, r: &Value| match (key(l), key(r)) {
                 // Extremes tell zeros apart, unlike comparisons: otherwise the order of rows would show.
@@ -348,13 +358,12 @@ fn aggregate(a: &Aggregate, rows: &[&Vec<Value>], schema: &Schema) -> Result<Val
             };
             values.into_iter().fold(first, |best, v| if order(&v, &best) == wanted { v } else { best })
         }
-        (function, Value::Float(_)) => {
+        (function @ (AggregateFunction::Sum | AggregateFunction::Avg), Value::Float(_)) => {
             let sum: f64 =
                 values.iter().map(|v| if let Value::Float(f) = v { *f } else { 0.0 }).sum::<f64>() + 0.0;
             Value::Float(if function == AggregateFunction::Avg { sum / values.len() as f64 } else { sum })
         }
-        (function, _) => {
-            let ints = values.iter().map(|v| if let Value::Int(i) = v { *i } else { 0 });
+        (function @ (AggregateFunction::Sum | AggregateFunction::Avg), _) => {
             let sum = ints.clone().try_fold(0_i128, i128::checked_add);
             if function == AggregateFunction::Avg && a.data_type == DataType::Float64 {
                 return Ok(Value::Float(sum.unwrap() as f64 / values.len() as f64));

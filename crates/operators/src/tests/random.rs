@@ -8,7 +8,7 @@ use arrow_schema::{DataType, Field, Schema, SchemaRef, TimeUnit};
 use farpool_model::literal::integer_range;
 use farpool_model::{
     Aggregate, AggregateFunction, ArithmeticOp, CompareOp, Expr, KeyFilter, KeySet, Literal, NamedExpr,
-    NullHandling, Output, Pattern, Program, TableName, Value, limits,
+    NullHandling, Output, Pattern, Program, StateFunction, TableName, Value, limits,
 };
 use farpool_statistics::keys;
 use std::sync::Arc;
@@ -218,7 +218,8 @@ pub(crate) fn program(random: &mut Random, schema: &Schema) -> Program {
         let keys: Vec<NamedExpr> = (0..keys).map(|i| named((i, key(random, schema)))).collect();
         let least = usize::from(keys.is_empty());
         let count = least + random.below(5);
-        Output::Aggregate { keys, aggregates: (0..count).map(|i| aggregate(random, schema, i)).collect() }
+        let aggregates = (0..count).map(|i| aggregate(random, schema, &keys, i)).collect();
+        Output::Aggregate { keys, aggregates }
     };
     Program {
         table: TableName::new("t").unwrap(),
@@ -245,43 +246,45 @@ fn key(random: &mut Random, schema: &Schema) -> Expr {
     if computed && expr.data_type(schema).is_ok_and(|t| t.is_floating()) { Expr::Column(0) } else { expr }
 }
 
-fn aggregate(random: &mut Random, schema: &Schema, index: usize) -> Aggregate {
-    use AggregateFunction::*;
+fn aggregate(random: &mut Random, schema: &Schema, keys: &[NamedExpr], index: usize) -> Aggregate {
+    use AggregateFunction::{AnyValue, Count, Min, Sum};
     if random.chance(15) {
         return state(random, schema, index);
     }
-    let function = random.pick(&[Count, Sum, Sum, Min, Max, Avg]);
+    let of_values = AggregateFunction::NAMED.iter().copied().filter(|function| !function.is_state());
+    let mut function = random.pick(&of_values.chain([Sum]).collect::<Vec<_>>());
     let filter = random.chance(25).then(|| condition(random, schema, 1));
-    let name = format!("a{index}");
-    let argument = any(random, schema);
-    let argument_type = argument.data_type(schema).unwrap();
-    let data_type = match (function, &argument_type) {
-        (Count, _) => DataType::Int64,
-        (Min | Max, t) => t.clone(),
-        (Avg, t) if t.is_integer() => DataType::Float64,
-        (Sum, t) if t.is_integer() && random.chance(50) => DataType::Decimal128(38, 0),
-        (Sum, t) if t.is_signed_integer() => DataType::Int64,
-        (Sum, t) if t.is_unsigned_integer() => DataType::UInt64,
-        (Sum | Avg, DataType::Float32 | DataType::Float64) => DataType::Float64,
-        (Sum, DataType::Decimal128(_, s)) => DataType::Decimal128(38, *s),
-        (Avg, DataType::Decimal128(p, s)) => DataType::Decimal128((p + 4).min(38), (s + 4).min(38)),
-        _ => {
-            return Aggregate {
-                name,
-                function: Count,
-                arguments: Vec::new(),
-                filter,
-                data_type: DataType::Int64,
-            };
+    let mut argument = any(random, schema);
+    if function == AnyValue {
+        // Of values that are the same in all rows of a group; -0.0 and 0.0 are not.
+        let is_exact = |key: &&NamedExpr| !key.expr.data_type(schema).unwrap().is_floating();
+        match keys.iter().find(is_exact) {
+            Some(key) => argument = key.expr.clone(),
+            None => function = Min,
         }
-    };
-    let argument = (function != Count || random.chance(60)).then_some(argument);
-    Aggregate { name, function, arguments: argument.into_iter().collect(), filter, data_type }
+    }
+    let argument_type = argument.data_type(schema).unwrap();
+    let wide_sum = function == Sum && argument_type.is_integer() && random.chance(50);
+    let usual = function.usual_type(&[argument_type]);
+    let data_type = usual.map(|usual| match usual {
+        _ if wide_sum => DataType::Decimal128(38, 0),
+        DataType::Decimal128(_, scale) if function == Sum => DataType::Decimal128(38, scale),
+        usual => usual,
+    });
+    let is_of_rows = data_type.is_none() || (function == Count && random.chance(40));
+    let function = if is_of_rows { Count } else { function };
+    Aggregate {
+        name: format!("a{index}"),
+        function,
+        arguments: if is_of_rows { Vec::new() } else { vec![argument] },
+        filter,
+        data_type: data_type.unwrap_or(DataType::Int64),
+    }
 }
 
 /// A state whose bits are defined: sums of floats are not, nor which values are kept as frequent.
 fn state(random: &mut Random, schema: &Schema, index: usize) -> Aggregate {
-    use AggregateFunction::{Moments, Sketch};
+    use StateFunction::{Moments, Sketch};
     let filter = random.chance(25).then(|| condition(random, schema, 1));
     let name = format!("a{index}");
     let mut arguments = Vec::new();
@@ -310,7 +313,7 @@ fn state(random: &mut Random, schema: &Schema, index: usize) -> Aggregate {
         let sketches = ["", "distinct=5", "distinct=4 frequency=2x4 second_moment=3x4"];
         Sketch(random.pick(&sketches).parse().unwrap())
     };
-    Aggregate { name, function, arguments, filter, data_type: DataType::BinaryView }
+    Aggregate { name, function: function.into(), arguments, filter, data_type: DataType::BinaryView }
 }
 
 /// Membership in a set of keys like the column's values; in a list where they lie too far apart.

@@ -50,7 +50,8 @@ fn merged(in_parts: &Program, table_schema: &Schema, parts: &[Vec<Value>]) -> Re
     let merge = |(i, part): (usize, &Aggregate)| {
         let function = match PartialForm::of(std::slice::from_ref(part), table_schema)?.merges[0] {
             Merge::Count(_) | Merge::Sum(_) => AggregateFunction::Sum,
-            _ => part.function,
+            Merge::Fold(..) | Merge::State(..) => part.function,
+            Merge::Mean { .. } => unreachable!("a part is no mean"),
         };
         Ok(Aggregate {
             function,
@@ -127,8 +128,8 @@ fn table() -> TestTable {
 fn parts_of_groups_merge_to_the_groups() {
     let table = table();
     let all = || {
-        use AggregateFunction::{Avg, Count, Max, Min, Sum};
-        let parts = [Count, Sum, Min, Max].map(|function| aggregate(function, 3));
+        use AggregateFunction::{Avg, BitAnd, BitOr, BitXor, Count, Max, Min, Sum};
+        let parts = [Count, Sum, Min, Max, BitAnd, BitOr, BitXor].map(|function| aggregate(function, 3));
         let avg = PartialForm::of(&[aggregate(Avg, 3)], &table.schema).unwrap().aggregates;
         [parts.to_vec(), avg].concat()
     };

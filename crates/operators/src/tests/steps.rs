@@ -7,8 +7,8 @@ use crate::plan::{PART_ROWS, Plan};
 use arrow_array::{ArrayRef, Int64Array, RecordBatch, StringViewArray};
 use arrow_schema::{DataType, Field, Schema};
 use farpool_model::{
-    Aggregate, AggregateFunction, CompareOp, Expr, Literal, NamedExpr, Output, Pattern, Program, TableName,
-    Value, limits,
+    Aggregate, AggregateFunction, CompareOp, Expr, Literal, NamedExpr, Output, Pattern, Program,
+    StateFunction, TableName, Value, limits,
 };
 use proptest::prelude::*;
 use std::ops::ControlFlow;
@@ -142,7 +142,7 @@ fn columns_are_picked_and_counts_taken_in_one_by_one() {
     assert_eq!(steps_of(&numbers, &table), (4 + 1, 1), "blocks of numbers are not parted");
     let sketch = |column: usize| Aggregate {
         name: format!("s{column}"),
-        function: AggregateFunction::Sketch("distinct=12".parse().unwrap()),
+        function: StateFunction::Sketch("distinct=12".parse().unwrap()).into(),
         arguments: vec![Expr::Column(column)],
         filter: None,
         data_type: DataType::BinaryView,

@@ -53,7 +53,7 @@ fn table(random: &mut Random) -> TestTable {
 }
 
 fn program(random: &mut Random) -> Program {
-    use AggregateFunction::{Avg, Count, Max, Min, Sum};
+    use AggregateFunction::{Avg, BitAnd, BitOr, BitXor, Count, Max, Min, Sum};
     let twice = Expr::arithmetic(ArithmeticOp::Add, Expr::Column(0), Expr::Column(4));
     let keys = [
         vec![Expr::Column(0)],
@@ -63,7 +63,7 @@ fn program(random: &mut Random) -> Program {
     let key = |(i, expr)| NamedExpr { name: format!("k{i}"), expr };
     let keys = random.pick(&keys).into_iter().enumerate().map(key).collect();
     let aggregate = |random: &mut Random, i: usize| {
-        let function = random.pick(&[Count, Sum, Min, Max, Avg]);
+        let function = random.pick(&[Count, Sum, Min, Max, Avg, BitAnd, BitOr, BitXor]);
         let argument = random.pick(&[Some(3), Some(4), None]).filter(|_| true);
         let argument = if function == Count { argument } else { argument.or(Some(3)) };
         let filter = random.chance(30).then(|| Expr::compare(CompareOp::Lt, Expr::Column(4), int(2)));

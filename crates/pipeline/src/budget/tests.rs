@@ -5,7 +5,7 @@ use arrow_array::{ArrayRef, Decimal128Array, Int64Array, RecordBatch, StringView
 use arrow_schema::{DataType, Field, Schema};
 use farpool_columns::TableBuilder;
 use farpool_memory::{Pool, PoolConfig};
-use farpool_model::{Aggregate, AggregateFunction, Expr, NamedExpr, TableName, TenantName};
+use farpool_model::{Aggregate, AggregateFunction, Expr, NamedExpr, StateFunction, TableName, TenantName};
 use std::sync::Arc;
 
 const ROWS: i64 = 20_000;
@@ -90,7 +90,7 @@ fn sums_that_might_not_fit_in_parts_are_refused() {
 #[test]
 fn states_come_in_parts_while_new_ones_are_small_and_are_refused_otherwise() {
     let sketch = |parameters: &str| {
-        let function = AggregateFunction::Sketch(parameters.parse().unwrap());
+        let function = StateFunction::Sketch(parameters.parse().unwrap()).into();
         vec![aggregate(function, 1, DataType::BinaryView)]
     };
     assert_eq!(answer(&[], sketch("distinct=14"), 64 << 20).0, Answer::Exact);

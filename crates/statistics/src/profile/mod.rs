@@ -18,7 +18,7 @@ use crate::{BINS_MAX, Histogram, Moments, Sketch, States};
 use arrow_array::{Array, ArrayRef};
 use arrow_schema::{DataType, SchemaRef};
 use farpool_model::{
-    AggregateFunction, Counters, Error, Literal, NullHandling, Result, SketchParameters, limits, schema,
+    Counters, Error, Literal, NullHandling, Result, SketchParameters, StateFunction, limits, schema,
 };
 use repeats::{Counted, Repeats};
 
@@ -235,14 +235,14 @@ impl Profile {
         let column = |data_type: &DataType| -> Result<usize> {
             let text = if schema::is_bytes(data_type) { limits::SKETCH_VALUE_BYTES_MAX } else { 0 };
             let bins = if everything { BINS_MAX * size_of::<u64>() + size_of::<Histogram>() } else { 0 };
-            let sketch = of_state(AggregateFunction::Sketch(parameters), std::slice::from_ref(data_type))?;
+            let sketch = of_state(StateFunction::Sketch(parameters), std::slice::from_ref(data_type))?;
             Ok(sketch + candidates * (BYTES_PER_CANDIDATE + text) + bins)
         };
         let columns = schema.fields().iter().map(|field| column(field.data_type()));
         let moments = match ColumnMoments::new(schema)? {
             // Half as much again for blocks, which groups let go of.
             Some(none) => {
-                of_state(AggregateFunction::Moments(NullHandling::Pairwise), none.moments.types())? * 3 / 2
+                of_state(StateFunction::Moments(NullHandling::Pairwise), none.moments.types())? * 3 / 2
             }
             None => 0,
         };

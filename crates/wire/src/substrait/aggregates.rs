@@ -4,9 +4,11 @@
 use super::decode::{check_width, not_done};
 use super::expressions::{Reader, Slot};
 use super::{functions, proto, read, types};
-use arrow_schema::{DECIMAL128_MAX_PRECISION, DECIMAL128_MAX_SCALE, DataType};
+use arrow_schema::DataType;
 use bytes::Bytes;
-use farpool_model::{Aggregate, AggregateFunction, Error, Expr, Result, SketchParameters, limits, schema};
+use farpool_model::{
+    Aggregate, AggregateFunction, Error, Expr, Result, SketchParameters, StateFunction, limits,
+};
 
 /// The keys of the one grouping set that an aggregation may have.
 pub(super) fn grouping_expressions(relation: &proto::AggregateRel) -> Result<Vec<Bytes>> {
@@ -50,7 +52,7 @@ pub(super) fn measure(reader: &Reader, measure: &proto::Measure, columns: &[Slot
         Ok(name) => name.to_string(),
         Err(reason) => return opaque(reason),
     };
-    let Some(function) = functions::aggregate(&name) else {
+    let Some(function) = AggregateFunction::named(&name) else {
         return opaque(format!("aggregate function {name}"));
     };
     let (function, options) = with_options(function, call)?;
@@ -58,7 +60,7 @@ pub(super) fn measure(reader: &Reader, measure: &proto::Measure, columns: &[Slot
         return opaque(format!("{name} {reason}"));
     }
     let arguments = match &arguments {
-        Ok(arguments) if takes(function, arguments.len()) => arguments.clone(),
+        Ok(arguments) if function.takes(arguments.len()) => arguments.clone(),
         _ => return opaque(format!("{name} of arguments of these kinds")),
     };
     let types = arguments.iter().map(|argument| argument.data_type(reader.schema()));
@@ -68,7 +70,7 @@ pub(super) fn measure(reader: &Reader, measure: &proto::Measure, columns: &[Slot
         Err(_) => (true, Some(DataType::Int64)),
         Ok(types) => {
             let accepted = declared.as_ref().is_some_and(|declared| function.accepts(&types, declared));
-            (accepted, usual_type(function, &types))
+            (accepted, function.usual_type(&types))
         }
     };
     let data_type = match (declared, usual) {
@@ -82,25 +84,16 @@ pub(super) fn measure(reader: &Reader, measure: &proto::Measure, columns: &[Slot
     Ok(Aggregate { name, function, arguments, filter, data_type })
 }
 
-/// Whether a function takes so many arguments.
-fn takes(function: AggregateFunction, arguments: usize) -> bool {
-    match function {
-        AggregateFunction::Count => arguments <= 1,
-        AggregateFunction::Moments(_) => arguments >= 1,
-        _ => arguments == 1,
-    }
-}
-
 /// The function with the parameters that its options give, and the other options.
 fn with_options(
     function: AggregateFunction,
     call: &proto::AggregateFunction,
 ) -> Result<(AggregateFunction, Vec<proto::FunctionOption>)> {
     let options = call.options.iter().map(read).collect::<Result<Vec<proto::FunctionOption>>>()?;
-    let wanted = match function {
-        AggregateFunction::Sketch(_) => functions::PARAMETERS,
-        AggregateFunction::Moments(_) => functions::NULLS,
-        _ => return Ok((function, options)),
+    let AggregateFunction::State(state) = function else { return Ok((function, options)) };
+    let wanted = match state {
+        StateFunction::Sketch(_) => functions::PARAMETERS,
+        StateFunction::Moments(_) => functions::NULLS,
     };
     let (given, others): (Vec<_>, Vec<_>) =
         options.into_iter().partition(|option| option.name.eq_ignore_ascii_case(wanted));
@@ -109,15 +102,15 @@ fn with_options(
         [proto::FunctionOption { preference, .. }] if preference.len() == 1 => &preference[0],
         _ => return Err(Error::invalid(format!("an aggregate has one option {wanted:?} with one value"))),
     };
-    let function = match function {
-        AggregateFunction::Sketch(_) => {
+    let state = match state {
+        StateFunction::Sketch(_) => {
             let parameters: SketchParameters = text.parse()?;
             parameters.check()?;
-            AggregateFunction::Sketch(parameters)
+            StateFunction::Sketch(parameters)
         }
-        _ => AggregateFunction::Moments(text.parse()?),
+        StateFunction::Moments(_) => StateFunction::Moments(text.parse()?),
     };
-    Ok((function, others))
+    Ok((state.into(), others))
 }
 
 /// Why a call of a known aggregate function is not done here.
@@ -126,8 +119,7 @@ fn refused_aggregate(
     call: &proto::AggregateFunction,
     options: &[proto::FunctionOption],
 ) -> Option<String> {
-    let keeps_duplicates = !matches!(function, AggregateFunction::Min | AggregateFunction::Max);
-    if call.invocation == proto::INVOCATION_DISTINCT && keeps_duplicates {
+    if call.invocation == proto::INVOCATION_DISTINCT && !function.ignores_duplicates() {
         return Some("of distinct values".into());
     }
     if !call.sorts.is_empty() {
@@ -143,25 +135,4 @@ fn refused_aggregate(
     };
     let others: Vec<_> = options.iter().filter(|option| !is_overflow_error(option)).cloned().collect();
     functions::refused_option(&others).map(|option| format!("with {option}"))
-}
-
-/// The result type where the plan does not say: that of the engines above.
-fn usual_type(function: AggregateFunction, arguments: &[DataType]) -> Option<DataType> {
-    use DataType::{BinaryView, Decimal128, Float64, Int64, UInt64};
-    let data_type = match (function, arguments.first()) {
-        (AggregateFunction::Sketch(_) | AggregateFunction::Moments(_), _) => BinaryView,
-        (AggregateFunction::Count, _) => Int64,
-        (AggregateFunction::Min | AggregateFunction::Max, argument) => argument?.clone(),
-        (AggregateFunction::Sum, Some(Decimal128(p, s))) => {
-            Decimal128(p.saturating_add(10).min(DECIMAL128_MAX_PRECISION), *s)
-        }
-        (AggregateFunction::Avg, Some(Decimal128(p, s))) => {
-            let scale = s.saturating_add(4).min(DECIMAL128_MAX_SCALE);
-            schema::decimal(i16::from(p.saturating_add(4).min(DECIMAL128_MAX_PRECISION)), i16::from(scale))?
-        }
-        (AggregateFunction::Sum, Some(t)) if t.is_signed_integer() => Int64,
-        (AggregateFunction::Sum, Some(t)) if t.is_unsigned_integer() => UInt64,
-        _ => Float64,
-    };
-    function.accepts(arguments, &data_type).then_some(data_type)
 }

@@ -7,8 +7,8 @@ use super::types::{self, TYPES_URN, ZONED_ANCHOR, ZONED_TYPE};
 use arrow_schema::{DataType, Schema};
 use bytes::Bytes;
 use farpool_model::{
-    Aggregate, AggregateFunction, Error, Expr, Literal, NamedExpr, Output, Program, Result, Value, Version,
-    limits,
+    Accumulation, Aggregate, Error, Expr, Literal, NamedExpr, Output, Program, Result, StateFunction, Value,
+    Version, limits,
 };
 use prost::Message;
 
@@ -129,16 +129,13 @@ impl Encoder<'_> {
     }
 
     fn measure(&mut self, aggregate: &Aggregate) -> Result<Bytes> {
-        let (name, mut urn) = functions::aggregate_name(aggregate.function);
-        if urn == ARITHMETIC && matches!(aggregate.data_type, DataType::Decimal128(..)) {
-            urn = ARITHMETIC_DECIMAL;
-        }
+        let (name, urn) = (aggregate.function.name(), functions::extension_of(aggregate));
         let arguments = aggregate.arguments.iter().map(|argument| self.argument(argument, 0));
         let arguments = arguments.collect::<Result<_>>()?;
         let function = proto::AggregateFunction {
             function_reference: self.function(name, urn),
             arguments,
-            options: options(aggregate.function),
+            options: options(aggregate.function.accumulation()),
             phase: proto::PHASE_INITIAL_TO_RESULT,
             invocation: proto::INVOCATION_ALL,
             output_type: types::write_type(&aggregate.data_type, proto::NULLABLE),
@@ -347,12 +344,16 @@ impl Encoder<'_> {
 /// The type under which the version of a table travels.
 pub(super) const TABLE_VERSION_TYPE: &str = "type.googleapis.com/farpool.TableVersion";
 
-/// What an aggregate of states is told.
-fn options(function: AggregateFunction) -> Vec<Bytes> {
-    let (name, value) = match function {
-        AggregateFunction::Sketch(parameters) => (functions::PARAMETERS, parameters.to_string()),
-        AggregateFunction::Moments(nulls) => (functions::NULLS, nulls.name().to_string()),
-        _ => return Vec::new(),
+/// The parameters of a state, as options of its function; other functions have none.
+fn options(accumulation: Accumulation) -> Vec<Bytes> {
+    let (name, value) = match accumulation {
+        Accumulation::State(StateFunction::Sketch(parameters)) => {
+            (functions::PARAMETERS, parameters.to_string())
+        }
+        Accumulation::State(StateFunction::Moments(nulls)) => (functions::NULLS, nulls.name().to_string()),
+        Accumulation::Count | Accumulation::Sum | Accumulation::Mean | Accumulation::Fold(_) => {
+            return Vec::new();
+        }
     };
     let option = proto::FunctionOption { name: name.to_string(), preference: vec![value] };
     vec![option.encode_to_vec().into()]

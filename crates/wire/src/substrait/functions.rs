@@ -5,8 +5,9 @@
 //! nothing here; producers that name no extension are taken to mean the standard.
 
 use super::proto;
-use farpool_model::{AggregateFunction, ArithmeticOp, CompareOp, NullHandling, SketchParameters};
-use std::mem::discriminant;
+use arrow_schema::DataType;
+use farpool_model::aggregate::Extension;
+use farpool_model::{Aggregate, ArithmeticOp, CompareOp};
 
 /// Where names of Substrait's standard functions begin.
 const STANDARD_URN: &str = "extension:io.substrait:";
@@ -80,28 +81,9 @@ pub(super) const SCALAR: &[(&str, &str, Function)] = &[
     ("opaque", FARPOOL, Function::Opaque),
 ];
 
-/// Every aggregate function: name, extension, meaning; of those of states, with other parameters than they
-/// will have, which travel as options.
-pub(super) const AGGREGATES: &[(&str, &str, AggregateFunction)] = &[
-    ("count", AGGREGATE, AggregateFunction::Count),
-    ("sum", ARITHMETIC, AggregateFunction::Sum),
-    ("min", ARITHMETIC, AggregateFunction::Min),
-    ("max", ARITHMETIC, AggregateFunction::Max),
-    ("avg", ARITHMETIC, AggregateFunction::Avg),
-    // DuckDB's name for COUNT without an argument.
-    ("count_star", FARPOOL, AggregateFunction::Count),
-    ("sketch", FARPOOL, AggregateFunction::Sketch(SketchParameters::NONE)),
-    ("moments", FARPOOL, AggregateFunction::Moments(NullHandling::Pairwise)),
-];
-
 /// The scalar function of this name.
 pub(super) fn scalar(name: &str) -> Option<Function> {
     SCALAR.iter().find(|(known, ..)| *known == name).map(|(.., function)| *function)
-}
-
-/// The aggregate function of this name.
-pub(super) fn aggregate(name: &str) -> Option<AggregateFunction> {
-    AGGREGATES.iter().find(|(known, ..)| *known == name).map(|(.., function)| *function)
 }
 
 /// Name and extension of a scalar function, as they are written.
@@ -110,10 +92,24 @@ pub(super) fn scalar_name(function: Function) -> (&'static str, &'static str) {
     found.map(|(name, urn, _)| (*name, *urn)).expect("the table has every function")
 }
 
-/// Name and extension of an aggregate function, as they are written.
-pub(super) fn aggregate_name(function: AggregateFunction) -> (&'static str, &'static str) {
-    let found = AGGREGATES.iter().find(|(.., known)| discriminant(known) == discriminant(&function));
-    found.map(|(name, urn, _)| (*name, *urn)).expect("the table has every function")
+/// The extension that an aggregate's name is written with. Decimals have one of their own for arithmetic.
+pub(super) fn extension_of(aggregate: &Aggregate) -> &'static str {
+    match aggregate.function.description().extension {
+        Extension::Arithmetic if matches!(aggregate.data_type, DataType::Decimal128(..)) => {
+            ARITHMETIC_DECIMAL
+        }
+        extension => urn(extension),
+    }
+}
+
+/// The name of an extension.
+pub(super) fn urn(extension: Extension) -> &'static str {
+    match extension {
+        Extension::Generic => AGGREGATE,
+        Extension::Arithmetic => ARITHMETIC,
+        Extension::Boolean => BOOLEAN,
+        Extension::Farpool => FARPOOL,
+    }
 }
 
 /// A function's name without its signature, in lower case.

@@ -20,6 +20,8 @@ mod types;
 pub use decode::{decode_program, decode_program_within};
 pub use encode::encode_program;
 
+#[cfg(test)]
+use farpool_model::AggregateFunction;
 use farpool_model::{Error, Result};
 
 /// Reads one message of a plan.
@@ -31,7 +33,11 @@ fn read<M: prost::Message + Default>(bytes: &bytes::Bytes) -> Result<M> {
 #[cfg(test)]
 pub(crate) fn function_names() -> Vec<(String, String)> {
     let scalar = functions::SCALAR.iter().map(|(name, urn, _)| (name.to_string(), urn.to_string()));
-    let aggregate = functions::AGGREGATES.iter().map(|(name, urn, _)| (name.to_string(), urn.to_string()));
+    let aggregate = AggregateFunction::NAMED.iter().flat_map(|function| {
+        let known = function.description();
+        let aliases = known.aliases.iter().map(|alias| (alias.to_string(), functions::FARPOOL.to_string()));
+        [(known.name.to_string(), functions::urn(known.extension).to_string())].into_iter().chain(aliases)
+    });
     scalar.chain(aggregate).collect()
 }
 

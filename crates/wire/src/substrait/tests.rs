@@ -6,7 +6,8 @@ use arrow_schema::{DataType, Field, Schema, SchemaRef, TimeUnit};
 use bytes::Bytes;
 use farpool_model::{
     Aggregate, AggregateFunction, ArithmeticOp, CompareOp, ErrorKind, Expr, KeyFilter, KeySet, Literal,
-    NamedExpr, NullHandling, Output, Pattern, Program, SortKey, TableName, Value, Version, limits,
+    NamedExpr, NullHandling, Output, Pattern, Program, SortKey, StateFunction, TableName, Value, Version,
+    limits,
 };
 use proptest::prelude::*;
 use prost::Message;
@@ -131,18 +132,17 @@ fn any_expr(columns: usize) -> BoxedStrategy<Expr> {
 }
 
 fn any_aggregate(columns: usize) -> impl Strategy<Value = Aggregate> {
-    use AggregateFunction::*;
-    let sketch = |text: &str| Sketch(text.parse().unwrap());
+    let sketch = |text: &str| AggregateFunction::from(StateFunction::Sketch(text.parse().unwrap()));
     let sketches = [sketch(""), sketch("distinct=14"), sketch("frequency=6x13 second_moment=6x13 top=64")];
-    let moments = [Moments(NullHandling::Listwise), Moments(NullHandling::Pairwise)];
-    let functions = [Count, Sum, Min, Max, Avg].into_iter().chain(sketches).chain(moments);
+    let listwise = [StateFunction::Moments(NullHandling::Listwise).into()];
+    let functions = AggregateFunction::NAMED.iter().copied().chain(sketches).chain(listwise);
     let function = proptest::sample::select(functions.collect::<Vec<_>>());
     (".{0,9}", function, 0..columns, proptest::option::of(any_expr(columns))).prop_map(
         |(name, function, column, filter)| {
             let of = types()[column % types().len()].clone();
             let candidates =
                 [of.clone(), DataType::Int64, DataType::UInt64, DataType::Float64, DataType::BinaryView];
-            let of = vec![of; if let Moments(_) = function { 1 + name.len() } else { 1 }];
+            let of = vec![of; if function.takes(2) { 1 + name.len() } else { 1 }];
             let data_type = candidates.into_iter().find(|t| function.accepts(&of, t));
             match data_type {
                 Some(data_type) => {
@@ -151,7 +151,7 @@ fn any_aggregate(columns: usize) -> impl Strategy<Value = Aggregate> {
                 }
                 None => Aggregate {
                     name,
-                    function: Count,
+                    function: AggregateFunction::Count,
                     arguments: Vec::new(),
                     filter,
                     data_type: DataType::Int64,

@@ -49,7 +49,7 @@ pub(super) struct FewSums<'a> {
 impl<'a> Fused<'a> {
     /// No sums yet, if the row group is eligible.
     pub(super) fn few(&self) -> Option<FewSums<'a>> {
-        if self.keys.is_empty() || self.keys.domain > GROUPS_MAX || !self.measures.extremes.is_empty() {
+        if self.keys.is_empty() || self.keys.domain > GROUPS_MAX || !self.measures.folds.is_empty() {
             return None;
         }
         let column = |sum: &SumOf| match sum {

@@ -1,10 +1,10 @@
-//! What is computed per group, each distinct thing once: masks, sums and extremes, and which of them each
+//! What is computed per group, each distinct thing once: masks, sums and folds, and which of them each
 //! accumulator is made of.
 
 use super::masks::Mask;
 use crate::aggregate::compile::{Accumulator, Aggregation, Kind};
 use crate::lanes::LaneId;
-use std::cmp::Ordering;
+use farpool_model::Fold;
 
 /// The measures of an aggregation over some rows.
 #[derive(Clone, Debug)]
@@ -12,7 +12,7 @@ pub(crate) struct Measures {
     /// Masks that rows can have besides being selected; the first lets all pass.
     pub(crate) masks: Vec<Mask>,
     pub(crate) sums: Vec<SumOf>,
-    pub(crate) extremes: Vec<ExtremeOf>,
+    pub(crate) folds: Vec<FoldOf>,
     /// For each accumulator, where its partial value is found.
     pub(crate) sources: Vec<Source>,
 }
@@ -25,12 +25,12 @@ pub(crate) enum SumOf {
     Rows(usize),
 }
 
-/// An extreme of a lane, under a mask.
+/// A fold of a lane, under a mask.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(crate) struct ExtremeOf {
+pub(crate) struct FoldOf {
     pub(crate) lane: LaneId,
     pub(crate) mask: usize,
-    pub(crate) wanted: Ordering,
+    pub(crate) fold: Fold,
 }
 
 /// Where the partial value of an accumulator is found.
@@ -39,8 +39,8 @@ pub(crate) enum Source {
     /// The number of all rows of the group.
     AllRows,
     Sum(usize),
-    /// An extreme, if the sum that counts its mask (`None`: all rows) is not 0.
-    Extreme(usize, Option<usize>),
+    /// A fold, if the sum that counts its mask (`None`: all rows) is not 0.
+    Fold(usize, Option<usize>),
 }
 
 /// The rows that measures are for: a row group, or a table.
@@ -62,7 +62,7 @@ impl Measures {
         let mut measures = Measures {
             masks: vec![Mask::default()],
             sums: Vec::new(),
-            extremes: Vec::new(),
+            folds: Vec::new(),
             sources: Vec::with_capacity(aggregation.accumulators.len()),
         };
         for accumulator in &aggregation.accumulators {
@@ -72,13 +72,13 @@ impl Measures {
         Some(measures)
     }
 
-    /// The lanes that sums and extremes are made of.
+    /// The lanes that sums and folds are made of.
     pub(crate) fn lanes(&self) -> impl Iterator<Item = LaneId> + '_ {
         let summed = self.sums.iter().filter_map(|s| match s {
             SumOf::Lane(lane, _) => Some(*lane),
             SumOf::Rows(_) => None,
         });
-        summed.chain(self.extremes.iter().map(|e| e.lane))
+        summed.chain(self.folds.iter().map(|f| f.lane))
     }
 
     fn source(
@@ -94,24 +94,29 @@ impl Measures {
         });
         let mask = position(&mut self.masks, Mask { condition: accumulator.condition, nullable });
         let count = (mask != 0).then(|| position(&mut self.sums, SumOf::Rows(mask)));
-        if accumulator.kind == Kind::Count {
-            // Of an expression that lanes cannot hold here, only a plain column's NULLs are known.
-            let known = argument.is_none_or(|a| {
-                a.compiled.as_column().is_some() || a.lane.is_some_and(|l| (extent.interval)(l).is_some())
-            });
-            return known.then_some(count.map_or(Source::AllRows, Source::Sum));
+        match accumulator.kind {
+            Kind::Count => {
+                // Of an expression that lanes cannot hold here, only a plain column's NULLs are known.
+                let known = argument.is_none_or(|a| {
+                    a.compiled.as_column().is_some() || a.lane.is_some_and(|l| (extent.interval)(l).is_some())
+                });
+                known.then_some(count.map_or(Source::AllRows, Source::Sum))
+            }
+            Kind::Sum => {
+                let lane = argument?.lane?;
+                let (min, max) = (extent.interval)(lane)?;
+                let largest = u128::from(min.unsigned_abs().max(max.unsigned_abs()));
+                // A bit is left over for whoever wants to mark a sum.
+                let fits = largest * u128::from(extent.rows) <= i64::MAX as u128 / 2;
+                fits.then(|| Source::Sum(position(&mut self.sums, SumOf::Lane(lane, mask))))
+            }
+            Kind::Fold(fold) => {
+                let lane = argument?.lane?;
+                (extent.interval)(lane)?;
+                Some(Source::Fold(position(&mut self.folds, FoldOf { lane, mask, fold }), count))
+            }
+            Kind::State(_) => None,
         }
-        let lane = argument?.lane?;
-        let (min, max) = (extent.interval)(lane)?;
-        if accumulator.kind == Kind::Sum {
-            let largest = u128::from(min.unsigned_abs().max(max.unsigned_abs()));
-            // A bit is left over for whoever wants to mark a sum.
-            let fits = largest * u128::from(extent.rows) <= i64::MAX as u128 / 2;
-            return fits.then(|| Source::Sum(position(&mut self.sums, SumOf::Lane(lane, mask))));
-        }
-        let wanted = if accumulator.kind == Kind::Min { Ordering::Less } else { Ordering::Greater };
-        let extreme = ExtremeOf { lane, mask, wanted };
-        Some(Source::Extreme(position(&mut self.extremes, extreme), count))
     }
 }
 

@@ -5,7 +5,7 @@ use super::bind::Fused;
 use super::few::FewSums;
 use super::masks::{masked, ones};
 use super::measures::{Source, SumOf};
-use super::tables::{ExtremeTable, SumTables};
+use super::tables::{FoldTable, SumTables};
 use crate::aggregate::general::Partial;
 use crate::aggregate::keys::KeyBuffers;
 use crate::aggregate::whole::WholeTable;
@@ -43,7 +43,7 @@ struct Scratch<'t> {
 /// Where measures are added up.
 enum Tables<'t> {
     /// For this row group only.
-    Local(SumTables, Vec<ExtremeTable>),
+    Local(SumTables, Vec<FoldTable>),
     /// For the table.
     Whole(&'t mut WholeTable),
 }
@@ -72,18 +72,14 @@ impl Fused<'_> {
         let groups = self.keys.domain + 1;
         let mut sums = SumTables::default();
         sums.reset(groups, &self.widths(), bits_of(ROWS_OF_A_PART as u128));
-        let mut extremes = Vec::new();
-        extremes.resize_with(self.measures.extremes.len(), ExtremeTable::default);
-        for (table, extreme) in extremes.iter_mut().zip(&self.measures.extremes) {
-            table.reset(groups, extreme.wanted);
-        }
-        let mut scratch = self.scratch(Tables::Local(sums, extremes));
+        let folds = self.measures.folds.iter().map(|of| FoldTable::new(groups, of.fold)).collect();
+        let mut scratch = self.scratch(Tables::Local(sums, folds));
         scratch.few = self.few();
         let passed = self.add_all(batches, buffers, &mut scratch)?;
-        if let Tables::Local(mut sums, extremes) = scratch.tables {
+        if let Tables::Local(mut sums, folds) = scratch.tables {
             sums.finish();
             scratch.few.iter().for_each(|few| few.finish(&mut sums));
-            self.flush(&sums, &extremes, partial)?;
+            self.flush(&sums, &folds, partial)?;
         }
         Ok(passed)
     }
@@ -236,21 +232,21 @@ impl Fused<'_> {
             Tables::Local(sums, _) if grouped => sums.add(&scratch.groups, &lanes),
             Tables::Local(sums, _) => sums.add_ungrouped(masks[0].map_or(rows, bits::count), &lanes),
         }
-        for (index, extreme) in self.measures.extremes.iter().enumerate() {
-            if self.lanes.interval(extreme.lane).is_none() {
+        for (index, fold) in self.measures.folds.iter().enumerate() {
+            if self.lanes.interval(fold.lane).is_none() {
                 continue;
             }
-            let (values, mask) = (&buffers.values(extreme.lane)[..rows], masks[extreme.mask]);
+            let (values, mask) = (&buffers.values(fold.lane)[..rows], masks[fold.mask]);
             match &mut scratch.tables {
-                Tables::Whole(table) => table.add_extreme(index, &scratch.groups, values, mask),
-                Tables::Local(_, tables) => tables[index].add(groups, values, mask, extreme.wanted),
+                Tables::Whole(table) => table.add_fold(index, &scratch.groups, values, mask),
+                Tables::Local(_, tables) => tables[index].add(groups, values, mask),
             }
         }
         Ok(())
     }
 
     /// Hands the groups that occur over to the worker's table.
-    fn flush(&self, sums: &SumTables, extremes: &[ExtremeTable], partial: &mut Partial) -> Result<()> {
+    fn flush(&self, sums: &SumTables, folds: &[FoldTable], partial: &mut Partial) -> Result<()> {
         let occurs = |group: &u32| sums.rows(*group as usize) > 0;
         let present: Vec<u32> = (0..u32_checked(self.keys.domain)).filter(occurs).collect();
         if present.is_empty() {
@@ -270,10 +266,10 @@ impl Fused<'_> {
                 match source {
                     Source::AllRows => store.add_partial(id, sums.rows(group)),
                     Source::Sum(sum) => store.add_partial(id, sums.sum(*sum, group)),
-                    Source::Extreme(extreme, count) => {
+                    Source::Fold(fold, count) => {
                         let rows = count.map_or_else(|| sums.rows(group), |c| sums.sum(c, group));
                         if rows > 0 {
-                            store.add_partial(id, extremes[*extreme].value(group));
+                            store.add_partial(id, folds[*fold].value(group));
                         }
                     }
                 }

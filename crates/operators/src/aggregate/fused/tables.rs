@@ -1,7 +1,8 @@
-//! Partial sums and extremes per dense group.
+//! Partial sums and folds per dense group.
 
+use crate::aggregate::fold::{for_fold, neutral};
 use crate::bits;
-use std::cmp::Ordering;
+use farpool_model::Fold;
 
 /// Words that lie in one line of a table.
 const WORDS_PER_LINE: usize = 8;
@@ -214,49 +215,51 @@ fn add_row<const WORDS: usize>(line: &mut Line, words: &[&[i64]; WORDS], row: us
     }
 }
 
-/// The extremes of one lane per group.
-#[derive(Default)]
-pub(super) struct ExtremeTable {
+/// The fold of one lane per group.
+pub(super) struct FoldTable {
     values: Vec<i64>,
+    fold: Fold,
 }
 
-impl ExtremeTable {
+impl FoldTable {
     /// No values yet, for `groups` groups.
-    pub(super) fn reset(&mut self, groups: usize, wanted: Ordering) {
-        self.values.clear();
-        self.values.resize(groups, if wanted == Ordering::Less { i64::MAX } else { i64::MIN });
+    pub(super) fn new(groups: usize, fold: Fold) -> Self {
+        FoldTable { values: vec![neutral(fold); groups], fold }
     }
 
-    /// Takes the values of the rows in `mask` into account, each for its group (without groups, for 0).
-    pub(super) fn add(
-        &mut self,
-        groups: Option<&[u32]>,
-        values: &[i64],
-        mask: Option<&[u64]>,
-        wanted: Ordering,
-    ) {
-        let keep =
-            |kept: i64, value: i64| if wanted == Ordering::Less { kept.min(value) } else { kept.max(value) };
-        match (groups, mask) {
-            (None, None) => self.values[0] = values.iter().fold(self.values[0], |kept, v| keep(kept, *v)),
-            (None, Some(mask)) => {
-                bits::for_each(mask, |row| self.values[0] = keep(self.values[0], values[row]))
-            }
-            (Some(groups), None) => {
-                for (group, value) in groups.iter().zip(values) {
-                    let kept = &mut self.values[*group as usize];
-                    *kept = keep(*kept, *value);
-                }
-            }
-            (Some(groups), Some(mask)) => bits::for_each(mask, |row| {
-                let kept = &mut self.values[groups[row] as usize];
-                *kept = keep(*kept, values[row]);
-            }),
-        }
+    /// Folds the values of the rows in `mask` into their groups (without groups, into 0).
+    pub(super) fn add(&mut self, groups: Option<&[u32]>, values: &[i64], mask: Option<&[u64]>) {
+        for_fold!(self.fold, combine => fold_rows(&mut self.values, groups, values, mask, combine));
     }
 
-    /// The extreme of a group; meaningless if no row was added to it.
+    /// The fold of a group; meaningless if no row was added to it.
     pub(super) fn value(&self, group: usize) -> i64 {
         self.values[group]
+    }
+}
+
+#[inline(always)]
+fn fold_rows(
+    folded: &mut [i64],
+    groups: Option<&[u32]>,
+    values: &[i64],
+    mask: Option<&[u64]>,
+    combine: impl Fn(i64, i64) -> i64,
+) {
+    match (groups, mask) {
+        (None, None) => folded[0] = values.iter().fold(folded[0], |held, value| combine(held, *value)),
+        (None, Some(mask)) => {
+            bits::for_each(mask, |row| folded[0] = combine(folded[0], values[row]));
+        }
+        (Some(groups), None) => {
+            for (group, value) in groups.iter().zip(values) {
+                let held = &mut folded[*group as usize];
+                *held = combine(*held, *value);
+            }
+        }
+        (Some(groups), Some(mask)) => bits::for_each(mask, |row| {
+            let held = &mut folded[groups[row] as usize];
+            *held = combine(*held, values[row]);
+        }),
     }
 }

@@ -20,7 +20,7 @@ impl Fused<'_> {
                 self.lanes.interval(*lane).is_none() || self.lanes.integers(*lane).is_some()
             }
         };
-        self.keys.is_empty() && self.measures.extremes.is_empty() && self.measures.sums.iter().all(packed)
+        self.keys.is_empty() && self.measures.folds.is_empty() && self.measures.sums.iter().all(packed)
     }
 
     /// Adds the selected rows of a batch.

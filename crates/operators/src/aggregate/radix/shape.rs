@@ -108,8 +108,8 @@ impl Shape {
         let lane = argument.lane.filter(|lane| intervals[*lane].is_some());
         let word = match accumulator.kind {
             Kind::Count if lane.is_some() || argument.compiled.as_column().is_some() => None,
-            Kind::Sum | Kind::Min | Kind::Max => Some(1 + position(&mut self.lanes, lane?)),
-            _ => return None,
+            Kind::Sum | Kind::Fold(_) => Some(1 + position(&mut self.lanes, lane?)),
+            Kind::Count | Kind::State(_) => return None,
         };
         let has_nulls = argument.compiled.columns().iter().any(|column| nullable(*column));
         let bit = has_nulls.then(|| position(&mut self.masked, index) as u32);

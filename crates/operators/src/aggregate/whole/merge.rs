@@ -114,7 +114,7 @@ impl WholeTables {
                 let sums = self.summed(whole.form.rows_words() + sum, tag, numbers);
                 if kind == Kind::Count { Store::of_counts(sums) } else { Store::of_sums(sums) }
             }
-            Source::Extreme(index, _) => Store::of_extremes(self.extremes(index, numbers), kind),
+            Source::Fold(index, _) => self.folds(index, numbers),
         }
     }
 
@@ -128,14 +128,12 @@ impl WholeTables {
         sums
     }
 
-    fn extremes(&self, index: usize, numbers: &[u32]) -> Vec<i128> {
-        let mut words = vec![0_u64; numbers.len()];
+    fn folds(&self, index: usize, numbers: &[u32]) -> Store {
+        let mut words = vec![0; numbers.len()];
         for table in &self.tables {
-            let places = numbers.iter().map(|n| *n as usize * table.width + table.extreme_word(index));
-            let kept = words.iter_mut().zip(places);
-            kept.for_each(|(kept, place)| *kept = table.words[place].cast_unsigned().max(*kept));
+            table.merge_fold(index, numbers, &mut words);
         }
-        let table = &self.tables[0];
-        words.iter().map(|word| i128::from(table.extreme(index, word.cast_signed()))).collect()
+        let fold = &self.tables[0].folds[index];
+        Store::of_folds(words.into_iter().map(|word| i128::from(fold.value(word))).collect(), fold.fold)
     }
 }

@@ -11,12 +11,12 @@
 mod merge;
 mod table;
 
-use super::compile::{Aggregation, Key};
+use super::compile::{AggregateResult, Aggregation, Key};
 use super::fused::{Extent, Measures, Source, SumOf};
 use super::keys::KeyFrame;
 use arrow_schema::DataType;
 use farpool_columns::RowGroup;
-use farpool_model::AggregateFunction;
+use farpool_model::Fold;
 use farpool_model::cast::{u64_from, usize_saturating};
 
 pub(super) use merge::WholeTables;
@@ -42,7 +42,7 @@ pub(super) struct Whole {
     /// The product of the keys' domains.
     domain: usize,
     measures: Measures,
-    /// For each extreme, the bounds of what it is of.
+    /// For each fold, the bounds of what it is of.
     bounds: Vec<(i64, i64)>,
     form: Form,
 }
@@ -52,12 +52,12 @@ pub(super) struct Whole {
 pub(super) enum Form {
     /// A bit per group: there is nothing to compute.
     Bits,
-    /// The number of rows, then sums, then extremes.
+    /// The number of rows, then sums, then folds.
     Rows,
-    /// Sums, the first of them doubled and with its lowest bit set; then extremes.
+    /// Sums, the first of them doubled and with its lowest bit set; then folds.
     Tagged,
-    /// Only extremes.
-    Extremes,
+    /// Only folds, of which the first picks.
+    Picks,
 }
 
 impl Form {
@@ -80,8 +80,8 @@ impl Whole {
         let extent =
             Extent { rows, nullable: &|column| nullable(groups, column), interval: &|lane| intervals[lane] };
         let measures = Measures::of(aggregation, &extent)?;
-        let bounds = measures.extremes.iter().map(|e| intervals[e.lane]).collect::<Option<Vec<_>>>()?;
-        // An extreme is held as its distance from a bound, and one more.
+        let bounds = measures.folds.iter().map(|of| intervals[of.lane]).collect::<Option<Vec<_>>>()?;
+        // A picked value is held as its distance from a bound, and one more.
         if bounds.iter().any(|(min, max)| max.abs_diff(*min) == u64::MAX) {
             return None;
         }
@@ -115,7 +115,7 @@ impl Whole {
 
     /// Words per group.
     fn words(&self) -> usize {
-        self.form.rows_words() + self.measures.sums.len() + self.measures.extremes.len()
+        self.form.rows_words() + self.measures.sums.len() + self.measures.folds.len()
     }
 
     /// Words of all groups, and of one more for rows that are put aside.
@@ -172,19 +172,16 @@ fn frames(
 
 fn form(aggregation: &Aggregation, measures: &Measures) -> Form {
     // A count that only tells whether there is any row is told by the group's being there.
-    let counted = |r: &super::compile::AggregateResult| match r.function {
-        AggregateFunction::Count => Some(r.value),
-        AggregateFunction::Avg => Some(r.count),
-        _ => None,
-    };
-    let mut counted = aggregation.results.iter().filter_map(counted);
+    let mut counted = aggregation.results.iter().filter_map(AggregateResult::count_shown);
     if counted.any(|accumulator| matches!(measures.sources[accumulator], Source::AllRows)) {
         return Form::Rows;
     }
-    match (measures.sums.first(), measures.extremes.first()) {
+    match (measures.sums.first(), measures.folds.first().map(|of| of.fold)) {
         (None, None) => Form::Bits,
         (Some(SumOf::Lane(..) | SumOf::Rows(_)), _) => Form::Tagged,
         // Of all rows: under a mask it would have a sum that counts it.
-        (None, Some(_)) => Form::Extremes,
+        (None, Some(Fold::Pick(_))) => Form::Picks,
+        // A word of bits that is 0 does not tell that the group is not there.
+        (None, Some(Fold::Bits(_))) => Form::Rows,
     }
 }

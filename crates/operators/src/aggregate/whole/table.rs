@@ -3,7 +3,7 @@
 use super::{Form, Whole};
 use crate::bits;
 use farpool_columns::working;
-use std::cmp::Ordering;
+use farpool_model::{BitOp, Fold, Pick};
 
 /// The accumulators of all groups, those of one beside each other. All 0 at first, so that the system gives
 /// the memory page by page as groups occur.
@@ -12,23 +12,76 @@ pub(crate) struct WholeTable {
     /// Words per group.
     pub(super) width: usize,
     pub(super) words: Vec<i64>,
-    /// Where the extremes begin in a group's words.
-    first_extreme: usize,
-    /// For each extreme which one is wanted, and the bounds.
-    extremes: Vec<(Ordering, i64, i64)>,
+    /// Where the folds begin in a group's words.
+    first_fold: usize,
+    pub(super) folds: Vec<FoldWord>,
     ones: Vec<i64>,
+}
+
+/// How the fold of values between `min` and `max` is held in a word, which is 0 before the first value: a pick as
+/// the distance from the bound that is the last to be picked, and one more; AND as the complement, since OR of the
+/// complements is the complement of AND.
+#[derive(Clone, Copy)]
+pub(super) struct FoldWord {
+    pub(super) fold: Fold,
+    min: i64,
+    max: i64,
+}
+
+/// Evaluates `$body` with `$hold` bound to the function that makes the word of a value, and `$combine` to the one
+/// that makes one word of two.
+macro_rules! for_fold_word {
+    ($word:expr, ($hold:ident, $combine:ident) => $body:expr) => {{
+        let FoldWord { fold, min, max } = $word;
+        let (or, xor) = (|held: u64, word: u64| held | word, |held: u64, word: u64| held ^ word);
+        match fold {
+            Fold::Pick(Pick::Least) => {
+                let ($hold, $combine) = (|value: i64| 1 + max.abs_diff(value), u64::max);
+                $body
+            }
+            Fold::Pick(Pick::Greatest | Pick::Any) => {
+                let ($hold, $combine) = (|value: i64| 1 + value.abs_diff(min), u64::max);
+                $body
+            }
+            Fold::Bits(BitOp::And) => {
+                let ($hold, $combine) = (|value: i64| !value.cast_unsigned(), or);
+                $body
+            }
+            Fold::Bits(BitOp::Or) => {
+                let ($hold, $combine) = (i64::cast_unsigned, or);
+                $body
+            }
+            Fold::Bits(BitOp::Xor) => {
+                let ($hold, $combine) = (i64::cast_unsigned, xor);
+                $body
+            }
+        }
+    }};
+}
+
+impl FoldWord {
+    /// The value that a word holds; anything if it holds none.
+    pub(super) fn value(&self, word: u64) -> i64 {
+        let distance = word.wrapping_sub(1).cast_signed();
+        match self.fold {
+            Fold::Pick(Pick::Least) => self.max.wrapping_sub(distance),
+            Fold::Pick(Pick::Greatest | Pick::Any) => self.min.wrapping_add(distance),
+            Fold::Bits(BitOp::And) => !word.cast_signed(),
+            Fold::Bits(BitOp::Or | BitOp::Xor) => word.cast_signed(),
+        }
+    }
 }
 
 impl WholeTable {
     /// No groups yet.
     pub(crate) fn new(whole: &Whole) -> Self {
-        let bounds = whole.measures.extremes.iter().zip(&whole.bounds);
+        let folds = whole.measures.folds.iter().zip(&whole.bounds);
         WholeTable {
             form: whole.form,
             width: whole.words(),
             words: working::zeros(whole.words_held()),
-            first_extreme: whole.form.rows_words() + whole.measures.sums.len(),
-            extremes: bounds.map(|(e, (min, max))| (e.wanted, *min, *max)).collect(),
+            first_fold: whole.form.rows_words() + whole.measures.sums.len(),
+            folds: folds.map(|(of, (min, max))| FoldWord { fold: of.fold, min: *min, max: *max }).collect(),
             ones: Vec::new(),
         }
     }
@@ -49,7 +102,7 @@ impl WholeTable {
     pub(crate) fn add_sums(&mut self, groups: &[u32], sums: &[&[i64]]) {
         match self.form {
             Form::Bits => self.mark(groups),
-            Form::Extremes => {}
+            Form::Picks => {}
             Form::Tagged => add::<true>(&mut self.words, self.width, groups, sums),
             Form::Rows => {
                 if self.ones.len() < groups.len() {
@@ -62,31 +115,29 @@ impl WholeTable {
         }
     }
 
-    /// Takes the values of the rows in `mask` into account for extreme `index` of their groups.
-    pub(crate) fn add_extreme(&mut self, index: usize, groups: &[u32], values: &[i64], mask: Option<&[u64]>) {
-        let (wanted, min, max) = self.extremes[index];
-        let (word, width) = (self.first_extreme + index, self.width);
+    /// Folds the values of the rows in `mask` into fold `index` of their groups.
+    pub(crate) fn add_fold(&mut self, index: usize, groups: &[u32], values: &[i64], mask: Option<&[u64]>) {
+        let (place, width) = (self.first_fold + index, self.width);
         let words = &mut self.words;
-        let mut keep = |row: usize| {
-            let kept = &mut words[groups[row] as usize * width + word];
-            *kept = (*kept).cast_unsigned().max(distance(values[row], wanted, min, max)).cast_signed();
-        };
-        match mask {
-            None => (0..groups.len()).for_each(keep),
-            Some(mask) => bits::for_each(mask, &mut keep),
-        }
+        for_fold_word!(self.folds[index], (hold, combine) => {
+            let add = |row: usize| {
+                let held = &mut words[groups[row] as usize * width + place];
+                *held = combine(held.cast_unsigned(), hold(values[row])).cast_signed();
+            };
+            match mask {
+                None => (0..groups.len()).for_each(add),
+                Some(mask) => bits::for_each(mask, add),
+            }
+        });
     }
 
-    /// The extreme that a word holds; anything if it holds none.
-    pub(super) fn extreme(&self, index: usize, word: i64) -> i64 {
-        let (wanted, min, max) = self.extremes[index];
-        let distance = word.wrapping_sub(1);
-        if wanted == Ordering::Less { max.wrapping_sub(distance) } else { min.wrapping_add(distance) }
-    }
-
-    /// The word of the group's extreme `index`.
-    pub(super) fn extreme_word(&self, index: usize) -> usize {
-        self.first_extreme + index
+    /// Combines the words of fold `index` of the groups `numbers` with `words`, those of another worker's.
+    pub(super) fn merge_fold(&self, index: usize, numbers: &[u32], words: &mut [u64]) {
+        let place = self.first_fold + index;
+        let held = numbers.iter().map(|number| self.words[*number as usize * self.width + place]);
+        for_fold_word!(self.folds[index], (_hold, combine) => {
+            words.iter_mut().zip(held).for_each(|(word, held)| *word = combine(*word, held.cast_unsigned()));
+        });
     }
 
     fn mark(&mut self, groups: &[u32]) {
@@ -94,12 +145,6 @@ impl WholeTable {
             self.words[*group as usize / 64] |= 1 << (group % 64);
         }
     }
-}
-
-/// The greater, the more wanted; 0 is none.
-#[inline]
-fn distance(value: i64, wanted: Ordering, min: i64, max: i64) -> u64 {
-    1 + if wanted == Ordering::Less { max.abs_diff(value) } else { value.abs_diff(min) }
 }
 
 fn add<const TAG: bool>(words: &mut [i64], width: usize, groups: &[u32], sums: &[&[i64]]) {

@@ -1,0 +1,477 @@
+//! Aggregates, and the one description of each aggregate function: the types it takes and gives, how rows become
+//! its result, and its names.
+//!
+//! To add a function, add a variant to [`AggregateFunction`], an arm to [`AggregateFunction::description`], an entry
+//! in [`AggregateFunction::NAMED`], and a line each in the tables of `docs/wire.md` and the naive twin of the tests.
+//! The rest follows from [`Accumulation`]: the loops that fold rows, the memory of a group, the columns in which
+//! partial groups leave a node, and the aggregate with which an engine merges them.
+
+use crate::program::require_boolean;
+use crate::{Error, Expr, NullHandling, Result, SketchParameters, limits, schema};
+use arrow_schema::{DECIMAL128_MAX_PRECISION, DECIMAL128_MAX_SCALE, DataType, Field, Schema};
+use std::fmt;
+
+/// An aggregate and the name of the result column it makes.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Aggregate {
+    /// The result column's name.
+    pub name: String,
+    /// Which aggregate.
+    pub function: AggregateFunction,
+    /// What it is computed of; nothing for `COUNT(*)`.
+    pub arguments: Vec<Expr>,
+    /// Only rows for which this boolean is true count: `FILTER (WHERE …)`.
+    pub filter: Option<Expr>,
+    /// The type of the result; one that [`AggregateFunction::accepts`].
+    pub data_type: DataType,
+}
+
+/// An aggregate function. All ignore NULL arguments. Those of values give NULL when nothing is left, but COUNT
+/// gives 0; those of states never give NULL. A state is exact: it is what the whole input gives, however that
+/// is divided. What is then read from it may be an estimate, with its bounds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum AggregateFunction {
+    /// The number of rows, or of non-NULL arguments; 64-bit, signed.
+    Count,
+    /// The sum. Integers are summed exactly and must fit the result type at the end, or the program fails;
+    /// likewise decimals, whose scale is kept. Floats are summed in no defined order.
+    Sum,
+    /// The least value (in the order of [`crate::Literal::compare`], except that NaN is greatest whatever
+    /// its sign).
+    Min,
+    /// The greatest value, in the same order.
+    Max,
+    /// The mean: the exact sum of integers divided as floats; of decimals divided into the result type,
+    /// truncated as Arrow's engines do; of floats the sum divided by the count.
+    Avg,
+    /// The bits that are set in every integer.
+    BitAnd,
+    /// The bits that are set in some integer.
+    BitOr,
+    /// The bits that are set in an odd number of integers.
+    BitXor,
+    /// Whether all booleans are true.
+    BoolAnd,
+    /// Whether some boolean is true.
+    BoolOr,
+    /// One of the values; which one may differ from run to run.
+    AnyValue,
+    /// The encoded state of a statistic.
+    State(StateFunction),
+}
+
+/// A statistic whose state is kept, encoded as `docs/wire.md` says.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum StateFunction {
+    /// Sketches of one argument of any type.
+    Sketch(SketchParameters),
+    /// The moments of one or more numeric arguments together.
+    Moments(NullHandling),
+}
+
+/// What there is to know about an aggregate function.
+#[derive(Clone, Copy, Debug)]
+pub struct Description {
+    /// Its name in SQL, and in Substrait.
+    pub name: &'static str,
+    /// Other names that a plan may give it.
+    pub aliases: &'static [&'static str],
+    /// The Substrait extension that its name belongs to.
+    pub extension: Extension,
+    /// How rows become its result.
+    pub accumulation: Accumulation,
+    types: Types,
+}
+
+/// A Substrait extension that names aggregate functions.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Extension {
+    /// `functions_aggregate_generic`.
+    Generic,
+    /// `functions_arithmetic`.
+    Arithmetic,
+    /// `functions_boolean`.
+    Boolean,
+    /// That of farpool, for what Substrait has no name for.
+    Farpool,
+}
+
+/// How the rows of a group become one result: what is held of a group while rows arrive. Accumulations of two parts
+/// of a group merge into that of the whole, to the same result however the rows were divided.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Accumulation {
+    /// The number of rows, or of non-NULL values.
+    Count,
+    /// The sum of the values, in a wider type than theirs.
+    Sum,
+    /// The sum of the values and their number; the mean is computed from both at the end.
+    Mean,
+    /// One value of the type of the values, into which each value is folded.
+    Fold(Fold),
+    /// The state of a statistic.
+    State(StateFunction),
+}
+
+/// An associative and commutative function that makes one value of two, of the same type.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Fold {
+    /// Picks one of two values of any type.
+    Pick(Pick),
+    /// Combines two integers bit by bit.
+    Bits(BitOp),
+}
+
+/// Which of two values is picked.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Pick {
+    /// The lesser.
+    Least,
+    /// The greater.
+    Greatest,
+    /// Either: whichever costs less.
+    Any,
+}
+
+/// A bitwise operation on two integers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum BitOp {
+    /// Set if both are.
+    And,
+    /// Set if one of them is.
+    Or,
+    /// Set if exactly one of them is.
+    Xor,
+}
+
+/// The types that a function takes and gives.
+#[derive(Clone, Copy, Debug)]
+enum Types {
+    /// None or one of any type; a 64-bit integer.
+    Count,
+    /// A number; a wider one of its kind.
+    Sum,
+    /// A number; a float, or a decimal.
+    Mean,
+    /// A value for which this holds; one of the same type.
+    Same(fn(&DataType) -> bool),
+    /// A value of any type; an encoded state.
+    Sketch,
+    /// One or more numbers; an encoded state.
+    Moments,
+}
+
+impl AggregateFunction {
+    /// Every function by its name; those of states with parameters that a plan gives as options.
+    pub const NAMED: &[AggregateFunction] = &[
+        AggregateFunction::Count,
+        AggregateFunction::Sum,
+        AggregateFunction::Min,
+        AggregateFunction::Max,
+        AggregateFunction::Avg,
+        AggregateFunction::BitAnd,
+        AggregateFunction::BitOr,
+        AggregateFunction::BitXor,
+        AggregateFunction::BoolAnd,
+        AggregateFunction::BoolOr,
+        AggregateFunction::AnyValue,
+        AggregateFunction::State(StateFunction::Sketch(SketchParameters::NONE)),
+        AggregateFunction::State(StateFunction::Moments(NullHandling::Pairwise)),
+    ];
+
+    /// What there is to know about it.
+    pub fn description(self) -> Description {
+        let described = |name, extension, accumulation, types| Description {
+            name,
+            aliases: &[],
+            extension,
+            accumulation,
+            types,
+        };
+        let pick = |pick| Accumulation::Fold(Fold::Pick(pick));
+        let bits = |name, op| {
+            let types = Types::Same(DataType::is_integer);
+            described(name, Extension::Farpool, Accumulation::Fold(Fold::Bits(op)), types)
+        };
+        // All are true if the least is: false is less than true.
+        let booleans = |name, of| described(name, Extension::Boolean, pick(of), Types::Same(is_boolean));
+        let arithmetic = |name, of, types| described(name, Extension::Arithmetic, of, types);
+        let state = |name, of, types| described(name, Extension::Farpool, Accumulation::State(of), types);
+        match self {
+            AggregateFunction::Count => Description {
+                // DuckDB's name for COUNT without an argument.
+                aliases: &["count_star"],
+                ..described("count", Extension::Generic, Accumulation::Count, Types::Count)
+            },
+            AggregateFunction::Sum => arithmetic("sum", Accumulation::Sum, Types::Sum),
+            AggregateFunction::Min => arithmetic("min", pick(Pick::Least), Types::Same(is_any)),
+            AggregateFunction::Max => arithmetic("max", pick(Pick::Greatest), Types::Same(is_any)),
+            AggregateFunction::Avg => arithmetic("avg", Accumulation::Mean, Types::Mean),
+            AggregateFunction::BitAnd => bits("bit_and", BitOp::And),
+            AggregateFunction::BitOr => bits("bit_or", BitOp::Or),
+            AggregateFunction::BitXor => bits("bit_xor", BitOp::Xor),
+            AggregateFunction::BoolAnd => booleans("bool_and", Pick::Least),
+            AggregateFunction::BoolOr => booleans("bool_or", Pick::Greatest),
+            AggregateFunction::AnyValue => {
+                described("any_value", Extension::Generic, pick(Pick::Any), Types::Same(is_any))
+            }
+            AggregateFunction::State(of @ StateFunction::Sketch(_)) => state("sketch", of, Types::Sketch),
+            AggregateFunction::State(of @ StateFunction::Moments(_)) => state("moments", of, Types::Moments),
+        }
+    }
+
+    /// The function that has this name, or had it once.
+    pub fn named(name: &str) -> Option<Self> {
+        let is_it = |function: &&Self| {
+            let Description { name: own, aliases, .. } = function.description();
+            own == name || aliases.contains(&name)
+        };
+        Self::NAMED.iter().find(is_it).copied()
+    }
+
+    /// As SQL writes it.
+    pub fn name(self) -> &'static str {
+        self.description().name
+    }
+
+    /// How rows become its result.
+    pub fn accumulation(self) -> Accumulation {
+        self.description().accumulation
+    }
+
+    /// Whether its result is the encoded state of a statistic.
+    pub fn is_state(self) -> bool {
+        matches!(self.accumulation(), Accumulation::State(_))
+    }
+
+    /// Whether values that occur again change nothing: of distinct values it gives the same.
+    pub fn ignores_duplicates(self) -> bool {
+        match self.accumulation() {
+            Accumulation::Fold(Fold::Pick(_) | Fold::Bits(BitOp::And | BitOp::Or)) => true,
+            Accumulation::Fold(Fold::Bits(BitOp::Xor)) => false,
+            Accumulation::Count | Accumulation::Sum | Accumulation::Mean | Accumulation::State(_) => false,
+        }
+    }
+
+    /// Whether it takes so many arguments.
+    pub fn takes(self, arguments: usize) -> bool {
+        match self.description().types {
+            Types::Count => arguments <= 1,
+            Types::Moments => arguments >= 1,
+            Types::Sum | Types::Mean | Types::Same(_) | Types::Sketch => arguments == 1,
+        }
+    }
+
+    /// Whether the function of `arguments` (none: `COUNT(*)`) can give `result`.
+    pub fn accepts(self, arguments: &[DataType], result: &DataType) -> bool {
+        let types = self.description().types;
+        self.takes(arguments.len())
+            && match (types, arguments.first()) {
+                (Types::Count, _) => *result == DataType::Int64,
+                (Types::Sketch, _) => *result == DataType::BinaryView,
+                (Types::Moments, _) => {
+                    arguments.iter().all(schema::is_numeric) && *result == DataType::BinaryView
+                }
+                (Types::Same(is_taken), Some(argument)) => is_taken(argument) && argument == result,
+                (Types::Sum, Some(argument)) => is_sum(argument, result),
+                (Types::Mean, Some(argument)) => is_mean(argument, result),
+                (Types::Sum | Types::Mean | Types::Same(_), None) => false,
+            }
+    }
+
+    /// The result type where nothing says which one is wanted: that of the engines above.
+    pub fn usual_type(self, arguments: &[DataType]) -> Option<DataType> {
+        let argument = arguments.first();
+        let data_type = match self.description().types {
+            Types::Count => DataType::Int64,
+            Types::Sketch | Types::Moments => DataType::BinaryView,
+            Types::Same(_) => argument?.clone(),
+            Types::Sum => usual_sum(argument?),
+            Types::Mean => usual_mean(argument?)?,
+        };
+        self.accepts(arguments, &data_type).then_some(data_type)
+    }
+}
+
+impl Aggregate {
+    /// What it reads: its arguments and its filter.
+    pub fn inputs(&self) -> impl Iterator<Item = &Expr> {
+        self.arguments.iter().chain(&self.filter)
+    }
+
+    /// As SQL would write it, over a table with `table_schema`.
+    pub fn display<'a>(&'a self, table_schema: &'a Schema) -> impl fmt::Display + 'a {
+        fmt::from_fn(move |f| {
+            write!(f, "{}(", self.function.name())?;
+            for (place, argument) in self.arguments.iter().enumerate() {
+                write!(f, "{}{}", if place > 0 { ", " } else { "" }, argument.display(table_schema))?;
+            }
+            match self.function.accumulation() {
+                Accumulation::State(StateFunction::Sketch(parameters)) => write!(f, ", '{parameters}')")?,
+                Accumulation::State(StateFunction::Moments(NullHandling::Listwise)) => {
+                    f.write_str(", 'listwise')")?;
+                }
+                Accumulation::Count if self.arguments.is_empty() => f.write_str("*)")?,
+                Accumulation::Count
+                | Accumulation::Sum
+                | Accumulation::Mean
+                | Accumulation::Fold(_)
+                | Accumulation::State(StateFunction::Moments(NullHandling::Pairwise)) => f.write_str(")")?,
+            }
+            match &self.filter {
+                Some(filter) => write!(f, " FILTER (WHERE {})", filter.display(table_schema)),
+                None => Ok(()),
+            }
+        })
+    }
+
+    /// The column that it makes of a table with `table_schema`.
+    ///
+    /// # Errors
+    /// `Invalid` or `OverLimit` when a part is not well typed or the type of the result is not one it can have.
+    pub fn field(&self, table_schema: &Schema) -> Result<Field> {
+        let arguments = self.arguments.iter().map(|e| e.data_type(table_schema));
+        let arguments = arguments.collect::<Result<Vec<_>>>()?;
+        if let Some(filter) = &self.filter {
+            require_boolean("aggregate's filter", filter, table_schema)?;
+        }
+        let canonical = schema::canonical_type(&self.data_type).as_ref() == Some(&self.data_type);
+        if !canonical || !self.function.accepts(&arguments, &self.data_type) {
+            let shown: Vec<String> = arguments.iter().map(DataType::to_string).collect();
+            let shown = if shown.is_empty() { "*".to_string() } else { shown.join(", ") };
+            return Err(Error::invalid(format!(
+                "{}({shown}) cannot give {}",
+                self.function.name(),
+                self.data_type
+            )));
+        }
+        if let Accumulation::State(state) = self.function.accumulation() {
+            state.check(self.arguments.len())?;
+        }
+        let is_nullable = self.function.accumulation() != Accumulation::Count;
+        Ok(Field::new(&self.name, self.data_type.clone(), is_nullable))
+    }
+}
+
+impl StateFunction {
+    /// That its state of `arguments` columns is one that is kept.
+    fn check(self, arguments: usize) -> Result<()> {
+        match self {
+            StateFunction::Sketch(parameters) => parameters.check(),
+            StateFunction::Moments(_) if arguments > limits::MOMENT_COLUMNS_MAX => {
+                Err(Error::over_limit(format!(
+                    "moments may be of {} columns together, these are of {arguments}",
+                    limits::MOMENT_COLUMNS_MAX,
+                ))
+                .advise("ask for them in several blocks of columns"))
+            }
+            StateFunction::Moments(_) => Ok(()),
+        }
+    }
+}
+
+impl From<StateFunction> for AggregateFunction {
+    fn from(state: StateFunction) -> Self {
+        AggregateFunction::State(state)
+    }
+}
+
+fn is_any(_: &DataType) -> bool {
+    true
+}
+
+fn is_boolean(data_type: &DataType) -> bool {
+    *data_type == DataType::Boolean
+}
+
+fn is_sum(argument: &DataType, result: &DataType) -> bool {
+    use DataType::{Decimal128, Float32, Float64, Int64, UInt64};
+    match argument {
+        t if t.is_signed_integer() => *result == Int64 || matches!(result, Decimal128(_, 0)),
+        t if t.is_unsigned_integer() => *result == UInt64 || matches!(result, Decimal128(_, 0)),
+        Float32 | Float64 => *result == Float64,
+        Decimal128(_, scale) => matches!(result, Decimal128(_, given) if given == scale),
+        _ => false,
+    }
+}
+
+fn is_mean(argument: &DataType, result: &DataType) -> bool {
+    use DataType::{Decimal128, Float32, Float64};
+    match argument {
+        t if t.is_integer() => *result == Float64,
+        Float32 | Float64 => *result == Float64,
+        Decimal128(_, scale) => matches!(result, Decimal128(_, given) if given >= scale),
+        _ => false,
+    }
+}
+
+fn usual_sum(argument: &DataType) -> DataType {
+    match argument {
+        DataType::Decimal128(precision, scale) => {
+            DataType::Decimal128(precision.saturating_add(10).min(DECIMAL128_MAX_PRECISION), *scale)
+        }
+        t if t.is_signed_integer() => DataType::Int64,
+        t if t.is_unsigned_integer() => DataType::UInt64,
+        _ => DataType::Float64,
+    }
+}
+
+fn usual_mean(argument: &DataType) -> Option<DataType> {
+    let DataType::Decimal128(precision, scale) = argument else { return Some(DataType::Float64) };
+    let precision = precision.saturating_add(4).min(DECIMAL128_MAX_PRECISION);
+    let scale = scale.saturating_add(4).min(DECIMAL128_MAX_SCALE);
+    schema::decimal(i16::from(precision), i16::from(scale))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// How many functions there are. A function that is added breaks this match, and then the test below until
+    /// it can be named.
+    const fn number(function: AggregateFunction) -> usize {
+        match function {
+            AggregateFunction::Count => 0,
+            AggregateFunction::Sum => 1,
+            AggregateFunction::Min => 2,
+            AggregateFunction::Max => 3,
+            AggregateFunction::Avg => 4,
+            AggregateFunction::BitAnd => 5,
+            AggregateFunction::BitOr => 6,
+            AggregateFunction::BitXor => 7,
+            AggregateFunction::BoolAnd => 8,
+            AggregateFunction::BoolOr => 9,
+            AggregateFunction::AnyValue => 10,
+            AggregateFunction::State(StateFunction::Sketch(_)) => 11,
+            AggregateFunction::State(StateFunction::Moments(_)) => 12,
+        }
+    }
+
+    #[test]
+    fn every_function_has_a_name_of_its_own() {
+        let numbers: Vec<usize> = AggregateFunction::NAMED.iter().map(|f| number(*f)).collect();
+        assert_eq!(numbers, (0..13).collect::<Vec<_>>());
+        for function in AggregateFunction::NAMED {
+            assert_eq!(AggregateFunction::named(function.name()), Some(*function));
+        }
+        assert_eq!(AggregateFunction::named("count_star"), Some(AggregateFunction::Count));
+        assert_eq!(AggregateFunction::named("median_of_medians"), None);
+    }
+
+    #[test]
+    fn what_a_function_gives_unasked_is_something_that_it_accepts() {
+        let decimal = DataType::Decimal128(38, 37);
+        for data_type in [DataType::Int8, DataType::UInt64, DataType::Boolean, DataType::Utf8View, decimal] {
+            for function in AggregateFunction::NAMED {
+                let usual = function.usual_type(std::slice::from_ref(&data_type));
+                let is_accepted =
+                    |usual: &DataType| function.accepts(std::slice::from_ref(&data_type), usual);
+                assert!(usual.as_ref().is_none_or(is_accepted), "{} of {data_type}", function.name());
+            }
+        }
+        let of = |function: AggregateFunction, data_type| function.usual_type(&[data_type]);
+        assert_eq!(of(AggregateFunction::BitOr, DataType::UInt8), Some(DataType::UInt8));
+        assert_eq!(of(AggregateFunction::BitOr, DataType::Float64), None);
+        assert_eq!(of(AggregateFunction::BoolAnd, DataType::Int8), None);
+        assert_eq!(of(AggregateFunction::AnyValue, DataType::Utf8View), Some(DataType::Utf8View));
+    }
+}

@@ -1,0 +1,75 @@
+//! Folds of integers: how a value is combined with what a group holds already.
+//!
+//! [`for_fold`] selects the operation once, outside of the loop over rows, so that each loop is compiled for one
+//! operation.
+
+use farpool_model::{BitOp, Fold, Pick};
+
+/// An integer that folds are computed on: of a lane, or of an accumulator.
+pub(super) trait Word {
+    const LEAST: Self;
+    const GREATEST: Self;
+    const ZEROS: Self;
+    const ONES: Self;
+}
+
+impl Word for i64 {
+    const LEAST: i64 = i64::MIN;
+    const GREATEST: i64 = i64::MAX;
+    const ZEROS: i64 = 0;
+    const ONES: i64 = -1;
+}
+
+impl Word for i128 {
+    const LEAST: i128 = i128::MIN;
+    const GREATEST: i128 = i128::MAX;
+    const ZEROS: i128 = 0;
+    const ONES: i128 = -1;
+}
+
+/// What a group without values holds: the fold of it and a value is the value.
+pub(super) fn neutral<W: Word>(fold: Fold) -> W {
+    match fold {
+        Fold::Pick(Pick::Least) => W::GREATEST,
+        Fold::Pick(Pick::Greatest | Pick::Any) => W::LEAST,
+        Fold::Bits(BitOp::And) => W::ONES,
+        Fold::Bits(BitOp::Or | BitOp::Xor) => W::ZEROS,
+    }
+}
+
+/// Evaluates `$body` with `$combine` bound to the function of two integers that `$fold` stands for. Of integers any
+/// value is as cheap to pick as the greatest, which needs no mark of whether there is one.
+macro_rules! for_fold {
+    ($fold:expr, $combine:ident => $body:expr) => {{
+        use farpool_model::{BitOp, Fold, Pick};
+        match $fold {
+            Fold::Pick(Pick::Least) => {
+                let $combine = |held, value| Ord::min(held, value);
+                $body
+            }
+            Fold::Pick(Pick::Greatest | Pick::Any) => {
+                let $combine = |held, value| Ord::max(held, value);
+                $body
+            }
+            Fold::Bits(BitOp::And) => {
+                let $combine = |held, value| held & value;
+                $body
+            }
+            Fold::Bits(BitOp::Or) => {
+                let $combine = |held, value| held | value;
+                $body
+            }
+            Fold::Bits(BitOp::Xor) => {
+                let $combine = |held, value| held ^ value;
+                $body
+            }
+        }
+    }};
+}
+
+pub(super) use for_fold;
+
+/// The fold of two integers: for single values. Loops use [`for_fold`].
+pub(super) fn combine(fold: Fold, held: i128, value: i128) -> i128 {
+    for_fold!(fold, of_two => of_two(held, value))
+}
