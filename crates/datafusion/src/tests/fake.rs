@@ -7,7 +7,7 @@ use async_trait::async_trait;
 use datafusion::common::Column;
 use datafusion::dataframe::DataFrame;
 use datafusion::execution::FunctionRegistry;
-use datafusion::functions_aggregate::expr_fn::{avg, count, max, min, sum};
+use datafusion::functions_aggregate::expr_fn::{avg, count, sum};
 use datafusion::logical_expr::expr::{InList, Like};
 use datafusion::logical_expr::{Expr as Logical, ExprFunctionExt, Operator, binary_expr, cast, lit, when};
 use datafusion::prelude::SessionContext;
