@@ -170,23 +170,24 @@ async fn share(definition: &Definition, case: &Shares) -> Result<SharesResult> {
 
 /// The small client alone, then beside each flood. Those who flood are another tenant, as large as all its clients.
 async fn small(definition: &Definition) -> Result<Vec<SmallResult>> {
-    let served = Served::start(definition.threads, &[1, 1])?;
+    let served = Arc::new(Served::start(definition.threads, &[1, 1])?);
     let Small { table, rows, sql } = &definition.small;
     served.load(0, table, &definition.table, (*rows).min(definition.rows)).await?;
     served.load(1, &definition.table.name, &definition.table, definition.rows).await?;
-    let client = served.client(0, true).await?;
-    let expected = answer(&*served.client(0, false).await?, sql).await?;
-    let queries = definition.small_queries;
-    // Warms up, and does not count.
-    time(&client, sql, &expected, queries / 4).await?;
-    let mut results = vec![time(&client, sql, &expected, queries).await?.result("alone", 1.0)];
+    let client = SmallClient {
+        served: served.clone(),
+        sql: sql.clone(),
+        expected: answer(&*served.client(0, false).await?, sql).await?,
+        queries: definition.small_queries,
+    };
+    let mut results = vec![client.times().await?.result("alone", 1.0)];
     for Flood { name, clients, sql: flood, at_most } in &definition.floods {
         text::progress(&format!("{name} "));
         let expected_of_flood = answer(&*served.client(1, false).await?, flood).await?;
         let sessions = try_join_all((0..*clients).map(|_| served.client(1, true))).await?;
         let flooding = Flooding::start(sessions, flood, &expected_of_flood);
         tokio::time::sleep(Duration::from_secs_f64(definition.window_s / 10.0)).await;
-        let times = time(&client, sql, &expected, queries).await?;
+        let times = client.times().await?;
         flooding.stop().await?;
         results.push(times.result(name, *at_most));
     }
@@ -213,13 +214,36 @@ impl Times {
     }
 }
 
-async fn time(client: &Session, sql: &str, expected: &Answer, queries: usize) -> Result<Times> {
-    let mut times = Times::default();
-    for _ in 0..queries {
-        let start = Instant::now();
-        let receipt = ask(client, sql, expected).await?;
-        times.whole_ms.push(start.elapsed().as_secs_f64() * 1e3);
-        times.waited_ms.push(receipt.waited_ns as f64 / 1e6);
+/// The client whose small queries are timed.
+#[derive(Clone)]
+struct SmallClient {
+    served: Arc<Served>,
+    sql: String,
+    expected: Answer,
+    queries: usize,
+}
+
+impl SmallClient {
+    /// Times its queries on a runtime of its own, as a process of its own would: the floods do not plan on its threads.
+    async fn times(&self) -> Result<Times> {
+        let client = self.clone();
+        let times = move || suite::runtime(1)?.block_on(client.ask_often());
+        tokio::task::spawn_blocking(times).await?
     }
-    Ok(times)
+
+    async fn ask_often(&self) -> Result<Times> {
+        let client = self.served.client(0, true).await?;
+        let mut times = Times::default();
+        // Warms up first, which does not count.
+        for _ in 0..self.queries / 4 {
+            ask(&client, &self.sql, &self.expected).await?;
+        }
+        for _ in 0..self.queries {
+            let start = Instant::now();
+            let receipt = ask(&client, &self.sql, &self.expected).await?;
+            times.whole_ms.push(start.elapsed().as_secs_f64() * 1e3);
+            times.waited_ms.push(receipt.waited_ns as f64 / 1e6);
+        }
+        Ok(times)
+    }
 }
