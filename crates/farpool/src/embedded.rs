@@ -74,7 +74,7 @@ impl EmbeddedPool {
         Self::open_within(memory_bytes, WorkMemory::new(limits::WORK_BYTES_DEFAULT))
     }
 
-    /// The same with `work` for everything beside tables: that of sessions of this process, perhaps.
+    /// Opens a pool that reserves from `work` what it takes beside tables. Sessions of this process can share `work`.
     ///
     /// # Errors
     /// As [`EmbeddedPool::open`].
@@ -83,13 +83,13 @@ impl EmbeddedPool {
         Ok(Self::over(node, TenantName::default()))
     }
 
-    /// The same for files that are loaded for one query: nobody makes profiles of them.
+    /// Opens a pool for files that are loaded for one query; it computes no profiles of them.
     pub(crate) fn open_for_queries(memory_bytes: usize, work: Arc<WorkMemory>) -> Result<Arc<Self>> {
         Ok(Self::open_within(memory_bytes, work)?.without_taps())
     }
 
-    /// The same pool by a way on which nothing is found out about the rows that are loaded, before somebody asks for
-    /// it: tables that come on it have no estimates for planning, and nobody works on their profile.
+    /// Disables background profiling for loads through the returned handle; a profile is then computed on first
+    /// request. Tables loaded this way have no estimates for planning until then.
     #[must_use]
     pub fn without_taps(&self) -> Arc<Self> {
         Arc::new(EmbeddedPool { taps: false, ..self.clone() })

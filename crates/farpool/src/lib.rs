@@ -76,7 +76,7 @@ pub async fn connect(url: &str, token: Option<&str>) -> Result<Arc<dyn Pool>> {
     connect_for(url, options, ResultForm::default()).await
 }
 
-/// The same, as a client that says more of itself, and for results in the form `results`.
+/// Connects to the node at `url` with all options of a client, and asks for results in the form `results`.
 ///
 /// # Errors
 /// As [`connect`].

@@ -64,7 +64,7 @@ impl Pool {
         Pool::failing(config, None)
     }
 
-    /// The same, in which those allocations fail that `failures` has fail.
+    /// Opens a pool in which the allocations fail that `failures` selects: for tests of what happens then.
     ///
     /// # Errors
     /// As [`Pool::new`].

@@ -138,14 +138,14 @@ impl Error {
         Error::new(ErrorKind::TimedOut, message).advise("allow more time (--timeout), or ask for less")
     }
 
-    /// The same error with advice on what to do next.
+    /// Adds advice on what to do next.
     #[must_use]
     pub fn advise(mut self, advice: impl Into<String>) -> Self {
         self.advice = Some(advice.into());
         self
     }
 
-    /// The same error with `place` (a file, a table, a peer) in front of the message.
+    /// Puts `place` (a file, a table, a peer) in front of the message.
     #[must_use]
     pub fn at(mut self, place: impl std::fmt::Display) -> Self {
         self.message = cut(format!("{place}: {}", self.message));

@@ -28,7 +28,7 @@ pub(crate) fn admit_now(account: &Account, run: &Run) -> Result<bool> {
     Ok(false)
 }
 
-/// The same, waiting for as long as it takes, but no longer than [`limits::WORK_WAIT_MS_MAX`].
+/// Reserves what `run` needs, and waits for it up to [`limits::WORK_WAIT_MS_MAX`].
 ///
 /// # Errors
 /// `OverLimit`, with sizes, when there is too little memory even for what can do with less.

@@ -68,14 +68,14 @@ impl Caller {
         }
     }
 
-    /// The same caller, none of whose requests is to take longer than `timeout`. Whoever serves it has them all in
-    /// hand, those too that wait to be read, and ends them.
+    /// Limits each request of this caller to `timeout`. Whoever serves the caller enforces it, also for requests that
+    /// still wait to be read.
     #[must_use]
     pub fn with_timeout(self, timeout: Option<Duration>) -> Self {
         Caller { timeout, ..self }
     }
 
-    /// The same caller, whom others who look at what it does know as this.
+    /// Sets the identity under which others see this caller's queries.
     #[must_use]
     pub(crate) fn known_as(self, identity: Identity) -> Self {
         Caller { identity: Arc::new(identity), ..self }
@@ -91,7 +91,7 @@ impl Caller {
         self.timeout
     }
 
-    /// The same caller for one request, which `cancel` ends.
+    /// Returns this caller for one request, which `cancel` ends.
     #[must_use]
     pub fn until(&self, cancel: Cancel) -> Self {
         Caller { cancel, ..self.clone() }
@@ -170,7 +170,7 @@ impl Caller {
         self.node.catalog().statistics(&self.tenant, name)
     }
 
-    /// The same, for who does it step by step or gives it to [`Caller::submit_statistics`].
+    /// Returns the outstanding profile of a table, to be carried out step by step or by [`Caller::submit_statistics`].
     ///
     /// # Errors
     /// `NotFound`.
@@ -284,7 +284,7 @@ impl Caller {
         self.submit_in_turn(run, sink, None);
     }
 
-    /// The same for a program that has a turn, which it gives back at its end.
+    /// Submits a program that holds a turn and gives it back when it ends.
     pub(crate) fn submit_in_turn(&self, run: Arc<Run>, sink: Arc<dyn Sink>, turn: Option<Turn>) {
         let accounted = self.accounted(&run, sink, turn);
         self.node.scheduler().submit_run(&self.region, run, Arc::new(accounted));
@@ -500,7 +500,7 @@ impl Caller {
         self.node.scheduler().wake_region(&self.region);
     }
 
-    /// The same as something that others can hold: it does not hold the node.
+    /// Returns a function that wakes this caller's tasks, and that does not keep the node alive.
     pub(crate) fn waker(&self) -> Box<dyn Fn() + Send + Sync> {
         let (scheduler, region) = (self.node.scheduler().clone(), self.region.clone());
         Box::new(move || scheduler.wake_region(&region))

@@ -48,7 +48,7 @@ pub(crate) struct ChoreLine {
 struct LineState {
     /// Those that have something to do, in their order: one that comes back has its place again.
     chores: BTreeMap<(bool, u64), Chore>,
-    /// The same, for which there was too little memory.
+    /// Chores for which there was too little memory when they were tried.
     lacking: BTreeMap<(bool, u64), Chore>,
     has_task: bool,
 }

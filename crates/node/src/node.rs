@@ -124,8 +124,8 @@ impl Node {
         Node::assemble(config, Environment::of_system())
     }
 
-    /// The same with `group_bytes` for the groups of one program; what may not fit leaves in parts, for the
-    /// client to merge.
+    /// Starts a node that gives `group_bytes` to the groups of one program; groups that may not fit leave in parts, for
+    /// the client to merge.
     ///
     /// # Errors
     /// As [`Node::start`].
@@ -211,7 +211,7 @@ impl Node {
         self.admit(token).map(|(caller, _)| caller)
     }
 
-    /// The same, and for how long.
+    /// Authenticates a token: the caller that it stands for, and what ends the caller's connection.
     ///
     /// # Errors
     /// As [`Node::caller`].

@@ -60,7 +60,7 @@ type Waiter = Box<dyn FnOnce(&LoadOutcome) + Send>;
 pub(crate) enum Begun {
     /// Nothing: the load may go on, and says here what becomes of it.
     New(Recording),
-    /// The same load.
+    /// A load with this id was begun before.
     Known(Arc<Record>),
 }
 

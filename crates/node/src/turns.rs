@@ -49,7 +49,7 @@ impl Turns {
         line.add(self.clone(), wake)
     }
 
-    /// The same, but `None` when it would have to wait and `waiting_max` do so already.
+    /// A turn, or the last place in line; `None` when it would have to wait and `waiting_max` do so already.
     pub fn line_up_within(self: &Arc<Self>, waiting_max: usize, wake: Wake) -> Option<Turn> {
         let mut line = self.0.lock();
         (line.is_free() || line.waiting.len() < waiting_max).then(|| line.add(self.clone(), wake))

@@ -66,8 +66,8 @@ impl BoundProgram {
         self.bytes / FORMS / limits::EXPR_NODE_BYTES
     }
 
-    /// The same program over the rows for which `conditions` hold as well. As they only thin out what comes, the
-    /// answers are the same.
+    /// Narrows the program to the rows for which `conditions` hold as well. These only thin out what comes, so the
+    /// answers stay.
     ///
     /// # Errors
     /// `Invalid` for conditions that are not well typed, cannot be evaluated exactly, or may fail on a row; `OverLimit`

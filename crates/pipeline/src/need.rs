@@ -36,7 +36,7 @@ pub struct Need {
     pub threads: usize,
     /// Bytes of the groups of all threads, and of what becomes of them when they are merged.
     pub groups: usize,
-    /// The same if they may leave in parts.
+    /// Bytes for groups that may leave in parts: the least with which that works.
     pub groups_least: usize,
 }
 
@@ -73,20 +73,20 @@ impl Need {
         }
     }
 
-    /// The same of a run that encodes these columns again: as they were, as they are to be, and encoded.
+    /// Adds what it takes to encode `columns` again: as they were, as they are to be, and encoded.
     #[must_use]
     pub(crate) fn encoding(self, table: &Table, columns: &[usize]) -> Need {
         let plain: usize = columns.iter().map(|column| table.bytes_plain_most[*column]).sum();
         Need { thread: self.thread + FORMS * plain, ..self }
     }
 
-    /// The same with so few threads that they take no more than `bytes`, but for one.
+    /// Reduces the threads so that they take at most `bytes`; one always stays.
     #[must_use]
     pub fn with_threads_within(self, bytes: usize) -> Need {
         Need { threads: self.threads.min((bytes / self.thread.max(1)).max(1)), ..self }
     }
 
-    /// The same with half of the memory for groups, where these may leave in parts.
+    /// Halves the memory for groups, where these may leave in parts.
     pub fn smaller(self) -> Option<Need> {
         let groups = (self.groups / 2).max(self.groups_least);
         (groups < self.groups).then_some(Need { groups, ..self })

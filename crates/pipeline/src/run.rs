@@ -133,7 +133,7 @@ impl Run {
         Run::begin(program, Form::Batches)
     }
 
-    /// The same; rows may come out as [`Step::Encoded`].
+    /// Starts a run whose rows may come out as [`Step::Encoded`].
     ///
     /// # Errors
     /// As [`Run::start`].

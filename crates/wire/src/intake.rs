@@ -15,7 +15,7 @@ const DIRECT_BYTES_MIN: usize = 16 << 10;
 /// Bytes to read at a time where it is not known what comes.
 const READ_BYTES: usize = 64 << 10;
 
-/// The same where the next frame of a large message is to be expected: its header, and little of its payload.
+/// Bytes to read where the next frame of a large message is expected: its header, and little of its payload.
 const HEADER_READ_BYTES: usize = 1 << 10;
 
 /// What has come on one connection.

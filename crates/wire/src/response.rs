@@ -41,7 +41,7 @@ pub enum Response {
     },
     /// Rows of the result, in the schema of the `Prepared` before them.
     Batch(RecordBatch),
-    /// The same packed: a parcel as `farpool_columns` reads it.
+    /// A batch of the result, packed: a parcel as `farpool_columns` reads it.
     Parcel(Bytes),
     /// What the program has cost: the last message after `Execute`.
     Receipt(Receipt),

@@ -84,7 +84,7 @@ impl Access {
         Access { tokens: Some(Vec::new()), tenants: BTreeMap::new() }
     }
 
-    /// The same, with a token that has no end.
+    /// Adds a token that never expires.
     #[must_use]
     pub fn with_token(mut self, token: &str, tenant: TenantName, right: Right) -> Self {
         let grant = Grant { digest: Some(TokenDigest::of(token)), name: None, tenant, right, until: None };
@@ -92,7 +92,7 @@ impl Access {
         self
     }
 
-    /// The same, with what a tenant may take.
+    /// Sets the limits of a tenant.
     #[must_use]
     pub fn with_limits(mut self, tenant: TenantName, limits: TenantLimits) -> Self {
         self.tenants.insert(tenant, limits);

@@ -31,7 +31,7 @@ use tokio::time::timeout;
 /// Bytes to read at a time: below, system calls cost more; above, the bytes leave the CPU caches.
 const READ_BYTES: usize = 256 << 10;
 
-/// The same while memory is short: commands are still read.
+/// Bytes that one read takes while memory is short: enough for commands.
 const READ_BYTES_SHORT: usize = 16 << 10;
 
 /// Bytes that may lie unfinished on a connection while memory is short. With more it has to wait.

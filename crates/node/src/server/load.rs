@@ -99,7 +99,7 @@ enum Phase {
     Behind(Box<Open>, Arc<Behind>),
     /// The rows wait for a version that has them.
     InLine(Arc<Append>),
-    /// The same load was begun before, and is waited for.
+    /// A load with the same id was begun before; this one waits for its outcome.
     Again(Arc<Again>),
     /// A worker decides how it goes on.
     Taken,

@@ -71,8 +71,8 @@ pub async fn serve(
     serve_ticking(node, listener, shutdown, Duration::from_millis(pulse::TICK_MS)).await
 }
 
-/// The same with ticks of another length, by which keepalive and results that are not read are timed: tests
-/// have minutes pass in a moment.
+/// Serves with ticks of length `tick`, by which keepalive and unread results are timed: tests let minutes pass in a
+/// moment.
 ///
 /// # Errors
 /// As [`serve`].

@@ -170,7 +170,7 @@ impl Scheduler {
         }
     }
 
-    /// The same for all tasks of a region that wait.
+    /// Wakes all tasks of a region that are parked.
     pub fn wake_region(&self, region: &Region) {
         let woken = self.queue.lock().wake_region(region.id, self.clock.now_ns());
         if woken > 0 {

@@ -141,7 +141,7 @@ impl Append {
         self.entry.outcome.lock().take()
     }
 
-    /// The same on a thread that waits for others.
+    /// Commits, and blocks the thread until the appends before this one have committed.
     ///
     /// # Errors
     /// As [`Append::try_commit`].

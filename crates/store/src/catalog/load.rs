@@ -99,12 +99,12 @@ impl Load {
         })
     }
 
-    /// The same load, that of a create, under the claim to its name.
+    /// Attaches the claim to the name of the table that this load creates.
     pub(super) fn under(self, claim: Option<Arc<Claim>>) -> Self {
         Load { claim, ..self }
     }
 
-    /// The same load, that takes the place of a version of so many bytes, if there is one.
+    /// Says how many bytes the version takes that this load replaces, if there is one.
     pub(super) fn replacing(self, bytes_before: Option<u64>) -> Self {
         Load { bytes_before, ..self }
     }

@@ -124,7 +124,7 @@ impl Catalog {
         Catalog { pool, work: None, tenants, taps_closed, chores_made, background, helpers }
     }
 
-    /// The same, whose tables reserve from `work` what they take outside the pool.
+    /// Makes the tables reserve from `work` what they take outside the pool.
     #[must_use]
     pub fn within(mut self, work: Arc<WorkMemory>) -> Self {
         self.work = Some(work);

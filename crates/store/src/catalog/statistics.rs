@@ -44,8 +44,8 @@ impl Catalog {
         awaited.get()
     }
 
-    /// The same for somebody who works on it step by step. `wake` is called when there may be more to do, or nothing
-    /// more.
+    /// Returns the outstanding profile as steps for the caller to carry out. `wake` is called when another step may be
+    /// ready, or the profile is complete.
     ///
     /// # Errors
     /// `NotFound`, naming tables that there are.

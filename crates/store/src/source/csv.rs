@@ -69,7 +69,7 @@ pub(super) fn read(
     read_from(path, Counting { inner: file, progress }, schema, dialect, columns)
 }
 
-/// The same from anything that can be read.
+/// Reads CSV from any reader; `path` is for messages.
 pub(super) fn read_from(
     path: &Path,
     from: impl std::io::Read + Send + 'static,

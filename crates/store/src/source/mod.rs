@@ -105,7 +105,7 @@ impl Source {
         self.progress.clone()
     }
 
-    /// The same with a counter of the caller's, to which the bytes are added: one for several sources.
+    /// Adds the bytes that are read to `progress`, a counter that several sources can share.
     #[must_use]
     pub fn with_progress(mut self, progress: Arc<AtomicU64>) -> Self {
         self.progress = progress;

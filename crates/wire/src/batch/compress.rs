@@ -31,7 +31,7 @@ pub(super) fn codec(compression: Compression) -> CompressionType {
 /// The buffer as it goes over the wire; an empty one stays so.
 ///
 /// # Errors
-/// None but defects.
+/// Fails only on a bug in the compressor.
 pub(super) fn compress(buffer: &[u8], compression: Compression) -> Result<Buffer> {
     if buffer.is_empty() {
         return Ok(Buffer::default());

@@ -178,7 +178,7 @@ impl Body {
         Ok(self.layout.bytes.max(self.string_bytes) <= bytes_max)
     }
 
-    /// The same, each buffer compressed.
+    /// Compresses each buffer.
     fn compressed(self, compression: Compression) -> Result<Self> {
         let Layout { nodes, variadic_counts, .. } = self.layout;
         let layout = Layout { nodes, variadic_counts, ..Layout::default() };

@@ -76,7 +76,7 @@ impl PartMemory {
         self.reserve((with_written(self.states_bytes) + in_hand(group)).saturating_sub(held))
     }
 
-    /// The same for one part more than there are, as long as that is little.
+    /// Reserves for one part beyond those that exist, if that is a small part of the account's limit.
     pub fn for_further_part(&mut self, group: &RowGroup) -> Option<Held> {
         let Some(account) = &self.account else { return Some(None) };
         let bytes = with_written(self.states_bytes) + in_hand(group);
