@@ -4,9 +4,7 @@
 
 #![expect(clippy::disallowed_methods, reason = "a test may guard against hanging, with a clock and threads")]
 
-mod cli_support;
-
-use cli_support::*;
+use crate::cli_support::*;
 use serde_json::json;
 use std::io::{Read, Write};
 use std::net::TcpListener;

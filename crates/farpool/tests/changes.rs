@@ -1,23 +1,10 @@
 //! CREATE TABLE, UPDATE, DELETE, TRUNCATE and ALTER TABLE on the tables of a pool, in this process and over TCP, with and without
 //! push-down.
 
-#[path = "support/pools.rs"]
-mod pools;
-
+use crate::support::pools::{Pools, Way};
+use crate::support::text::{rows, run};
 use arrow::util::pretty::pretty_format_batches;
-use farpool::{Error, ErrorKind, Session};
-use pools::{Pools, Way};
-
-/// The rows that a statement gives, as lines of text.
-async fn rows(session: &Session, sql: &str) -> Result<String, Error> {
-    let query = session.sql(sql).await?;
-    let batches = query.collect().await?;
-    Ok(pretty_format_batches(&batches).unwrap().to_string())
-}
-
-async fn run(session: &Session, sql: &str) -> String {
-    rows(session, sql).await.unwrap_or_else(|error| panic!("{sql}: {error}"))
-}
+use farpool::{ErrorKind, Session};
 
 /// The one value that a statement gives.
 async fn value(session: &Session, sql: &str) -> String {

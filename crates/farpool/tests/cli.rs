@@ -1,10 +1,8 @@
 //! The program as its users meet it: each command, each format, in-process and against a node.
 
-mod cli_support;
-
+use crate::cli_support::*;
 use arrow::array::{Array, AsArray, RecordBatch};
 use arrow::datatypes::Int64Type;
-use cli_support::*;
 use serde_json::{Value, json};
 
 fn folder() -> tempfile::TempDir {

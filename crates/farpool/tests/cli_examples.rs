@@ -1,11 +1,8 @@
 //! The examples that the README points to: they run, and print what they say.
 
-#[path = "cli_support/mod.rs"]
-mod support;
-
+use crate::cli_support::{Running, Server, text, trips_parquet};
 use std::path::PathBuf;
 use std::process::Command;
-use support::{Running, Server, text, trips_parquet};
 
 /// Cargo builds the examples next to the tests.
 fn example(name: &str, args: &[&str]) -> String {

@@ -1,19 +1,13 @@
 //! DISTINCT, GROUP BY and COUNT DISTINCT through SQL, in-process and over TCP, with memory for groups that
 //! holds all of them, some and hardly any: the answers are those without push-down.
 
-#[path = "support/answers.rs"]
-#[expect(dead_code, reason = "other tests use the rest")]
-mod answers;
-#[path = "support/pools.rs"]
-mod pools;
-
-use answers::{Answer, difference};
+use crate::support::answers::{Answer, difference};
+use crate::support::pools::{Pools, Way, load, session_over};
 use arrow::array::{ArrayRef, Decimal128Array, Float64Array, Int64Array, RecordBatch, StringViewArray};
 use arrow::datatypes::{DataType, Field, Schema, SchemaRef};
 use farpool::model::{Answer as NodeAnswer, Receipt};
 use farpool::node::{Node, NodeConfig};
 use farpool::{EmbeddedPool, Pool, Session, SessionOptions, TenantName};
-use pools::{Pools, Way, load, session_over};
 use std::sync::Arc;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};

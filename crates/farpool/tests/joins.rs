@@ -3,14 +3,11 @@
 //!
 //! The tables are those of `testdata/joins/record_answers.py`, made by the same formulas.
 
-#[path = "support/pools.rs"]
-mod pools;
-
+use crate::support::pools::{self, Pools, Way};
 use arrow::array::*;
 use arrow::datatypes::{DataType, TimeUnit};
 use arrow::util::display::{ArrayFormatter, FormatOptions};
 use farpool::Session;
-use pools::{Pools, Way};
 use std::path::Path;
 use std::sync::Arc;
 

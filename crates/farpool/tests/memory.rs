@@ -5,11 +5,9 @@
 #![cfg(target_os = "linux")]
 #![expect(clippy::disallowed_methods, reason = "a test may guard against hanging, with a clock and threads")]
 
-mod cli_support;
-
+use crate::cli_support::{self, Server, farpool as program, text, trips_parquet};
 use arrow::array::{ArrayRef, Int64Array, RecordBatch, StringViewArray};
 use arrow::datatypes::{DataType, Schema};
-use cli_support::{Server, farpool as program, text, trips_parquet};
 use farpool::model::schema::canonical_schema;
 use farpool::model::{
     Aggregate, AggregateFunction, Compression, Expr, NamedExpr, Output, Pattern, TableInfo,

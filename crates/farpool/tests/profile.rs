@@ -1,9 +1,7 @@
 //! `farpool profile` as its users meet it: files, streams and tables, every format, and what can go wrong.
 
-mod cli_support;
-
+use crate::cli_support::*;
 use arrow::array::{ArrayRef, Int64Array, RecordBatch, StringArray};
-use cli_support::*;
 use serde_json::{Value, json};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};

@@ -1,9 +1,7 @@
 //! Statistics through SQL: with and without push-down, in-process and over TCP, whole and in parts, the answers
 //! are the same; and they are those of DuckDB 2.0.0 and exact counts, recorded here.
 
-#[path = "support/pools.rs"]
-mod pools;
-
+use crate::support::pools::{Pools, Way, load};
 use arrow::array::{
     ArrayRef, Decimal128Array, Float64Array, Int32Array, Int64Array, RecordBatch, StringViewArray,
 };
@@ -11,7 +9,6 @@ use arrow::datatypes::{DataType, Field, Schema, SchemaRef};
 use arrow::util::display::{ArrayFormatter, FormatOptions};
 use farpool::model::Receipt;
 use farpool::{ErrorKind, Session};
-use pools::{Pools, Way, load};
 use std::sync::Arc;
 
 const ROWS: i64 = 150_000;

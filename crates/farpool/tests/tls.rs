@@ -1,11 +1,8 @@
 //! `farpools://` from the command line: certificates in files, and what people read when something about them is wrong.
 
-#[path = "cli_support/mod.rs"]
-mod support;
-
+use crate::cli_support::{Done, Server, Tokens, farpool, signal, text, trips_parquet, until};
 use rcgen::{BasicConstraints, CertificateParams, DnType, IsCa, Issuer, KeyPair, date_time_ymd};
 use std::path::{Path, PathBuf};
-use support::{Done, Server, Tokens, farpool, signal, text, trips_parquet, until};
 use tempfile::TempDir;
 
 /// An authority in a folder, as `ca.pem`, and what it signs.

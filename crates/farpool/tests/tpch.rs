@@ -3,17 +3,11 @@
 //! At scale 0.01 the largest table has less than one row group; at 0.1 it has ten, so zone maps and the
 //! merging of partial states take part.
 
-#[path = "support/answers.rs"]
-mod answers;
-#[path = "support/pools.rs"]
-mod pools;
-#[path = "support/tpch.rs"]
-mod tpch;
-
-use answers::Answer;
+use crate::support::answers::{self, Answer};
+use crate::support::pools::{self, Pools, Way};
+use crate::support::tpch;
 use farpool::Session;
 use farpool::model::Answer as NodeAnswer;
-use pools::{Pools, Way};
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn every_setting_gives_duckdbs_answers_at_scale_0_01() {

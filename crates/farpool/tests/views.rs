@@ -1,25 +1,11 @@
 //! Views that a node keeps for all clients of a tenant, in this process and over TCP.
 
-#[path = "support/pools.rs"]
-mod pools;
-
-use arrow::util::pretty::pretty_format_batches;
+use crate::support::pools::{Pools, Way};
+use crate::support::text::{rows, run};
 use farpool::model::View;
 use farpool::{Error, ErrorKind, Pool, Session, TableName};
-use pools::{Pools, Way};
 
 const WAYS: [(Way, bool); 3] = [(Way::Embedded, true), (Way::Remote, true), (Way::Plain, false)];
-
-/// The rows that a statement gives, as lines of text.
-async fn rows(session: &Session, sql: &str) -> Result<String, Error> {
-    let query = session.sql(sql).await?;
-    let batches = query.collect().await?;
-    Ok(pretty_format_batches(&batches).unwrap().to_string())
-}
-
-async fn run(session: &Session, sql: &str) -> String {
-    rows(session, sql).await.unwrap_or_else(|error| panic!("{sql}: {error}"))
-}
 
 /// That a statement fails with an error of this kind that says all of this.
 async fn refused(session: &Session, sql: &str, kind: ErrorKind, said: &[&str]) {

@@ -1,8 +1,6 @@
 //! What becomes of clients when who may connect changes, and that tenants keep to their limits.
 
-mod common;
-
-use common::*;
+use crate::common::*;
 use farpool_model::{Clock, Error, ErrorKind, LoadMode, QueryInfo, QueryState, ResultForm, limits};
 use farpool_node::access::TokenDigest;
 use farpool_node::{Environment, Followed, Node, NodeConfig, Right, TenantLimits};

@@ -1,8 +1,6 @@
 //! Rows that a node changes by itself.
 
-mod common;
-
-use common::*;
+use crate::common::*;
 use farpool_model::{
     Error, ErrorKind, Expr, Literal, LoadMode, NamedExpr, Output, Program, Result, TableInfo, Value, limits,
 };

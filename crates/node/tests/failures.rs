@@ -1,8 +1,6 @@
 //! What goes wrong: clients that vanish, servers that vanish, strangers, garbage, too much data.
 
-mod common;
-
-use common::*;
+use crate::common::*;
 use farpool_model::{Error, ErrorKind, LoadMode, Result, ResultForm};
 use farpool_transfer::{ClientOptions, Pool, PoolUrl, RemotePool};
 use farpool_wire::{PREFACE, Request};

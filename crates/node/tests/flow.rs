@@ -1,8 +1,6 @@
 //! Credit and fairness, seen from a client that speaks the protocol byte by byte.
 
-mod common;
-
-use common::*;
+use crate::common::*;
 use farpool_model::{LoadMode, limits};
 use farpool_transfer::Pool;
 use farpool_wire::{FrameKind, Request, Response};

@@ -1,10 +1,8 @@
 //! The forms that results leave in: the same rows in each, fewer bytes packed, and receipts that say so.
 
-mod common;
-
+use crate::common::*;
 use arrow_array::cast::AsArray;
 use arrow_array::types::Int64Type;
-use common::*;
 use farpool_model::{
     CompareOp, Compression, Encoding, Expr, Literal, LoadMode, Program, Receipt, ResultForm, Value,
 };

@@ -1,8 +1,6 @@
 //! Programs that are prepared once and run on the version that they were prepared for, whatever becomes of the table.
 
-mod common;
-
-use common::*;
+use crate::common::*;
 use farpool_model::{
     CompareOp, ErrorKind, Expr, Literal, LoadMode, Program, Result, SchemaFingerprint, Value, limits,
 };

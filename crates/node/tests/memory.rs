@@ -1,10 +1,8 @@
 //! One budget for everything beside the pool: who needs more than there is takes less, waits or is refused, and who
 //! holds what others wait for and does not move loses it.
 
-mod common;
-
+use crate::common::*;
 use arrow_schema::DataType;
-use common::*;
 use farpool_memory::{Account, Reservation};
 use farpool_model::{
     Aggregate, AggregateFunction, ErrorKind, Expr, Literal, LoadMode, NamedExpr, Output, Program, ResultForm,

@@ -1,8 +1,6 @@
 //! Loads whose connection breaks: the client finds out what became of them, and none is loaded twice.
 
-mod common;
-
-use common::*;
+use crate::common::*;
 use farpool_model::{
     ErrorKind, LoadId, LoadMode, LoadOutcome, Result, TableInfo, TableName, TenantName, Version, limits,
 };

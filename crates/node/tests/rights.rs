@@ -1,9 +1,7 @@
 //! The table of verbs, walked by clients over TCP and over TLS: whoever lacks the right is refused, and nobody reaches what another
 //! tenant has but by the verbs that say so.
 
-mod common;
-
-use common::*;
+use crate::common::*;
 use farpool_model::{Error, ErrorKind, LoadId, LoadMode, Relation, Result, ResultForm, TableChange, View};
 use farpool_node::{Reach, Right, VERBS, Verb};
 use farpool_transfer::{Execution, Pool, RemotePool};

@@ -1,9 +1,7 @@
 //! Tables over a socket: load, ask, append, replace, drop; versions; tenants.
 
-mod common;
-
+use crate::common::*;
 use arrow_array::cast::AsArray;
-use common::*;
 use farpool_model::{ErrorKind, Listing, LoadMode, Relation, ResultForm, TableName, View};
 use farpool_transfer::{ClientOptions, Pool, RemotePool};
 use futures::StreamExt;
@@ -99,11 +97,11 @@ async fn every_row_comes_back_as_it_was() {
     let found = run(&pool, &scan("t")).await.unwrap();
     let rows: usize = found.iter().map(|b| b.num_rows()).sum();
     assert_eq!(rows, 150_000);
-    for batch in &found {
-        let ids = batch.column(0).as_primitive::<arrow_array::types::Int64Type>();
-        let expected = common::batch(ids.value(0), ids.value(0) + 1);
-        assert_eq!(batch.column(3).slice(0, 1).as_ref(), expected.column(3).as_ref());
-        for (id, word) in ids.values().iter().zip(batch.column(2).as_string_view().iter()) {
+    for part in &found {
+        let ids = part.column(0).as_primitive::<arrow_array::types::Int64Type>();
+        let expected = batch(ids.value(0), ids.value(0) + 1);
+        assert_eq!(part.column(3).slice(0, 1).as_ref(), expected.column(3).as_ref());
+        for (id, word) in ids.values().iter().zip(part.column(2).as_string_view().iter()) {
             assert_eq!(word, Some(format!("word number {}", id % 100).as_str()));
         }
     }

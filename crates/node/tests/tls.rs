@@ -1,9 +1,7 @@
 //! Nodes that speak TLS: clients that do too, clients that do not, and certificates that are replaced.
 
-mod common;
-
+use crate::common::*;
 use bytes::BytesMut;
-use common::*;
 use farpool_model::{Error, ErrorKind, LoadMode};
 use farpool_node::{Followed, certificate};
 use farpool_transfer::{ClientOptions, Pool, PoolUrl, RemotePool};

@@ -1,9 +1,6 @@
 //! What the tests of the program share: the program as a child process that cannot hang a test, a node,
 //! and files to query.
 
-#![allow(dead_code, reason = "each test crate uses its part of it")]
-#![expect(clippy::disallowed_methods, reason = "a test may guard against hanging, with a clock and threads")]
-
 use arrow::array::{
     ArrayRef, Date32Array, Decimal128Array, Float64Array, Int64Array, RecordBatch, StringArray,
 };

@@ -1,7 +1,7 @@
 //! Random SQL over one table `t`.
 
-use crate::rng::Rng;
-use crate::table::{Column, Table};
+use super::rng::Rng;
+use super::table::{Column, Table};
 use arrow::array::Array;
 use arrow::datatypes::DataType;
 use arrow::util::display::{ArrayFormatter, FormatOptions};

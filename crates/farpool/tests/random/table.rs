@@ -1,6 +1,6 @@
 //! Random tables, in the types under which the pool holds them.
 
-use crate::rng::Rng;
+use super::rng::Rng;
 use arrow::array::{
     ArrayRef, BinaryViewArray, BooleanArray, Decimal128Array, Float32Array, Float64Array, Int64Array,
     RecordBatch, StringViewArray, UInt64Array,

@@ -6,8 +6,8 @@
 //! change tables need nothing from it. Tables that the pool does not hold unchanged stay where they are:
 //! nested or dictionary types, and constraints, from which DataFusion draws conclusions of its own.
 
-use crate::format::{self, Kind};
-use crate::pools;
+use super::format::{self, Kind};
+use crate::support::pools;
 use async_trait::async_trait;
 use datafusion::catalog::{SchemaProvider, TableProvider};
 use datafusion::datasource::MemTable;

@@ -1,8 +1,8 @@
 //! One test file, run record by record.
 
-use crate::engine::Engine;
-use crate::format::Kind;
-use crate::skip::Skip;
+use super::engine::Engine;
+use super::format::Kind;
+use super::skip::Skip;
 use futures::FutureExt;
 use sqllogictest::parser::{ExpectedError, QueryExpect, StatementExpect};
 use sqllogictest::{Normalizer, Record, Runner, strict_column_validator};

@@ -1,7 +1,5 @@
 //! A pool to test against: one node, reached in this process and over loopback TCP at the same time.
 
-#![allow(dead_code, reason = "each test crate uses its part of it")]
-
 use farpool::model::{TenantName, limits};
 use farpool::node::{Node, NodeConfig, server};
 use farpool::{

@@ -3,7 +3,7 @@
 
 use super::arrow;
 use super::beside_an_honest_client;
-use super::common::*;
+use crate::common::*;
 use arrow_array::{ArrayRef, Int64Array, RecordBatch};
 use arrow_data::ByteView;
 use arrow_schema::{DataType, Field, Schema, SchemaRef};

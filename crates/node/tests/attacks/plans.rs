@@ -1,8 +1,8 @@
 //! Plans that ask for much more work than they have bytes, or for what may fail where it must not.
 
 use super::beside_an_honest_client;
-use super::common::*;
 use super::plan::{self, call, cast_to_decimal, decimal, field, filter, plan, project, table, text};
+use crate::common::*;
 use arrow_array::{ArrayRef, Int64Array, RecordBatch, UInt64Array};
 use arrow_schema::DataType;
 use farpool_model::{

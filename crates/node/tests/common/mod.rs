@@ -1,7 +1,5 @@
 //! A node on a port of its own, small tables, and the programs that the tests run.
 
-#![allow(dead_code, reason = "each test file uses a part of this")]
-
 mod certificates;
 mod local;
 mod raw;
@@ -26,11 +24,8 @@ use tokio::net::TcpListener;
 use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
 
-#[allow(unused_imports, reason = "each test file uses a part of this")]
 pub use certificates::AUTHORITY;
-#[allow(unused_imports, reason = "each test file uses a part of this")]
 pub use local::Local;
-#[allow(unused_imports, reason = "each test file uses a part of this")]
 pub use raw::{Raw, canonical_batch, execute, frames, hello};
 
 /// How long anything may take before a test is taken to hang.

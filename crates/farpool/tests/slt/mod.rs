@@ -11,8 +11,6 @@
 mod engine;
 mod format;
 mod package;
-#[path = "../support/pools.rs"]
-mod pools;
 mod script;
 mod skip;
 

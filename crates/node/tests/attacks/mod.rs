@@ -3,13 +3,11 @@
 #![expect(clippy::disallowed_methods, reason = "attackers have threads of their own: a flood must not pause")]
 
 mod arrow;
-#[path = "../common/mod.rs"]
-mod common;
 mod loads;
 mod plan;
 mod plans;
 
-use common::*;
+use crate::common::*;
 use farpool_model::{LoadMode, limits};
 use farpool_transfer::Pool;
 use farpool_wire::{FrameHeader, FrameKind, PREFACE, Request, Response};

@@ -6,19 +6,17 @@
 //!
 //! The seeds are fixed: `FARPOOL_RANDOM_CASES=1000` runs more, `FARPOOL_RANDOM_SEED=n` one case again.
 
-#[path = "../support/pools.rs"]
-mod pools;
 mod query;
 mod rng;
 mod table;
 
+use crate::support::pools::{self, Pools, Way};
 use arrow::array::{Array, ArrayRef, AsArray, RecordBatch};
 use arrow::datatypes::{DataType, Float32Type, Float64Type};
 use arrow::util::display::{ArrayFormatter, FormatOptions};
 use datafusion::datasource::MemTable;
 use datafusion::error::DataFusionError;
 use datafusion::prelude::{SessionConfig, SessionContext};
-use pools::{Pools, Way};
 use query::Query;
 use rng::Rng;
 use std::sync::Arc;
