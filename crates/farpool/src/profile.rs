@@ -76,6 +76,7 @@ impl Profiling {
     ///
     /// # Errors
     /// What is wrong with the files.
+    #[expect(clippy::disallowed_methods, reason = "a profile is made by threads that end with the call")]
     pub fn run(self) -> Result<Profile> {
         let Profiling { schema, columns, batches, .. } = self;
         let batches = Mutex::new(batches);

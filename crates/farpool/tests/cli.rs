@@ -291,6 +291,7 @@ fn push_down_saves_bytes_on_the_wire() {
 
 /// Waits until the pool is empty. Pages are free once nobody reads them any more, which a profile in the making may for a
 /// moment after its table was dropped.
+#[expect(clippy::disallowed_methods, reason = "a test may wait")]
 fn await_free(server: &Server) {
     let is_free = |_| {
         std::thread::sleep(std::time::Duration::from_millis(20));

@@ -1,13 +1,20 @@
 //! The rules of the tree, checked: which crate may use which, where DataFusion may be named, what
-//! `ARCHITECTURE.md` says, and that every source file says what it is. `cargo xtask check` runs the same
+//! `ARCHITECTURE.md` says, and that every source file says what it is; beside this file,
+//! that dependencies are used. `cargo xtask check` runs the same
 //! functions before anything is built.
 //!
 //! Invariant: [`EDGES`] is the one place where the edges between crates stand. A crate may use what it
 //! reaches along them, directly or not.
 
+#[path = "edges/dependencies.rs"]
+mod dependencies;
+#[path = "edges/source.rs"]
+mod source;
+
 use cargo_metadata::{DependencyKind, Metadata, MetadataCommand, Package, PackageId};
+use source::source_files;
 use std::collections::{BTreeMap, BTreeSet};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 /// Who may use whom: a crate's folder under `crates/`, and the crates below it.
 pub const EDGES: &[(&str, &[&str])] = &[
@@ -43,6 +50,7 @@ pub fn violations(root: &Path) -> Result<Vec<String>, String> {
     wrong.extend(datafusion_violations(&metadata)?);
     wrong.extend(architecture_violations(root, &metadata)?);
     wrong.extend(header_violations(root)?);
+    wrong.extend(dependencies::violations(root, &metadata)?);
     Ok(wrong)
 }
 
@@ -151,33 +159,13 @@ fn architecture_violations(root: &Path, metadata: &Metadata) -> Result<Vec<Strin
 fn header_violations(root: &Path) -> Result<Vec<String>, String> {
     let mut wrong = Vec::new();
     for folder in ["crates", "bench", "fuzz", "sim", "xtask"] {
-        for file in rust_files(&root.join(folder))? {
-            let text = std::fs::read_to_string(&file).map_err(|e| format!("{}: {e}", file.display()))?;
-            if !text.starts_with("//! ") {
-                let file = file.strip_prefix(root).unwrap_or(&file);
-                wrong.push(format!(
-                    "{}: the first line must say, after `//!`, what the file is",
-                    file.display()
-                ));
+        for file in source_files(root, folder)? {
+            if !file.text.starts_with("//! ") {
+                wrong.push(format!("{}: the first line must say, after `//!`, what the file is", file.path));
             }
         }
     }
     Ok(wrong)
-}
-
-fn rust_files(folder: &Path) -> Result<Vec<PathBuf>, String> {
-    let mut files = Vec::new();
-    let Ok(entries) = std::fs::read_dir(folder) else { return Ok(files) };
-    for entry in entries {
-        let path = entry.map_err(|error| format!("{}: {error}", folder.display()))?.path();
-        if path.is_dir() && !path.ends_with("target") {
-            files.extend(rust_files(&path)?);
-        } else if path.extension().is_some_and(|e| e == "rs") {
-            files.push(path);
-        }
-    }
-    files.sort();
-    Ok(files)
 }
 
 /// The name of a crate's folder, under which the table knows it.

@@ -1,5 +1,7 @@
 //! `farpool profile` as its users meet it: files, streams and tables, every format, and what can go wrong.
 
+#![expect(clippy::disallowed_methods, reason = "a test may wait, and find a port where nobody listens")]
+
 use crate::cli_support::*;
 use arrow::array::{ArrayRef, Int64Array, RecordBatch, StringArray};
 use serde_json::{Value, json};

@@ -4,6 +4,8 @@
 //!
 //! At a node with workers these do it: a thread that hardly runs is not to hold the scheduler's lock there.
 
+#![expect(clippy::disallowed_methods, reason = "the node is where threads come from")]
+
 use farpool_pipeline::{Attempt, Class, Scheduler};
 use parking_lot::{Condvar, Mutex};
 use std::panic::{AssertUnwindSafe, catch_unwind};

@@ -474,6 +474,7 @@ fn check_work(bytes: usize) -> Result<()> {
         .advise("give it more: --work-memory 256MiB"))
 }
 
+#[expect(clippy::disallowed_methods, reason = "the node is where threads come from")]
 fn start_worker(index: usize, scheduler: Arc<Scheduler>, seats: Arc<Seats>) -> Result<JoinHandle<()>> {
     std::thread::Builder::new()
         .name(format!("farpool-worker-{index}"))

@@ -1,6 +1,8 @@
 //! Threads of the system that help whoever wants something done at once: loads of the pool in an engine's own process,
 //! whose caller has no workers.
 
+#![expect(clippy::disallowed_methods, reason = "the node is where threads come from")]
+
 use farpool_model::{Error, Result};
 use farpool_store::Helpers;
 use std::num::NonZero;

@@ -161,6 +161,7 @@ fn now() -> Instant {
 }
 
 /// What the threads give, and the seconds of CPU time that they took together.
+#[expect(clippy::disallowed_methods, reason = "a measurement has threads of its own")]
 fn on_threads<T: Send>(threads: usize, work: impl Fn() -> T + Sync) -> (Vec<T>, f64) {
     let timed = || {
         let given = work();

@@ -49,6 +49,7 @@ mod tests {
     use std::sync::atomic::AtomicU32;
 
     #[test]
+    #[expect(clippy::disallowed_methods, reason = "a test has threads of its own")]
     fn every_task_goes_to_exactly_one_thread_and_one_thread_is_last() {
         let tasks = 10_000;
         let dispenser = Dispenser::new(tasks);

@@ -1,5 +1,7 @@
 //! Who gets memory and who waits, alone and among tenants, and that random orders of both keep to the limit.
 
+#![expect(clippy::disallowed_methods, reason = "a test has threads of its own")]
+
 use super::*;
 use farpool_model::ErrorKind;
 use proptest::prelude::*;

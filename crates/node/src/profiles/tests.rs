@@ -1,5 +1,7 @@
 //! Profiles at a node whose only worker is the test, by a clock on which each step is one column long.
 
+#![expect(clippy::disallowed_methods, reason = "a test has threads of its own")]
+
 use super::*;
 use crate::{Access, Caller, Environment, Node, NodeConfig, TenantLimits};
 use arrow_array::{ArrayRef, Int64Array, RecordBatch};

@@ -161,6 +161,7 @@ fn divisions_by_what_cannot_be_zero_do_not_fail() {
 }
 
 /// The stack that threads usually have: what a plan makes must not be deep, whether it is compiled, evaluated or dropped.
+#[expect(clippy::disallowed_methods, reason = "the stack of a thread is what is tested")]
 fn on_a_threads_stack(body: impl FnOnce() + Send + 'static) {
     let thread = std::thread::Builder::new().stack_size(2 << 20).spawn(body).unwrap();
     thread.join().unwrap();

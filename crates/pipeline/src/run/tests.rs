@@ -1,5 +1,7 @@
 //! Runs over small real tables, with real threads, against naive answers.
 
+#![expect(clippy::disallowed_methods, reason = "a test has threads of its own")]
+
 use super::*;
 use crate::{Scheduler, Sink, WorkerThread};
 use arrow_array::{

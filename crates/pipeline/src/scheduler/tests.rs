@@ -1,5 +1,7 @@
 //! Fairness, back-pressure, cancelling, panics and rests, with tasks that only count and a clock that the tests set.
 
+#![expect(clippy::disallowed_methods, reason = "a test has threads of its own")]
+
 use super::*;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering::SeqCst};
 

@@ -1,5 +1,7 @@
 //! Loads and versions, and that memory comes back whatever happens.
 
+#![expect(clippy::disallowed_methods, reason = "a test has threads of its own")]
+
 mod alters;
 mod appends;
 mod changes;

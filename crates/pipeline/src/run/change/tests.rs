@@ -1,5 +1,7 @@
 //! Changes of rows against a loop over the rows.
 
+#![expect(clippy::disallowed_methods, reason = "a test has threads of its own")]
+
 use super::super::tests::{Ticking, bound, id_compares, int, sum_and_count_by_k, table, table_of};
 use super::*;
 use crate::Budget;
