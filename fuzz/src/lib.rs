@@ -10,6 +10,7 @@
 #![forbid(unsafe_code)]
 
 mod chunk;
+mod datasketches;
 mod histogram;
 mod load;
 mod messages;
@@ -20,6 +21,7 @@ mod run;
 mod sketch;
 
 pub use chunk::chunk_decoder;
+pub use datasketches::datasketches_decoder;
 pub use histogram::histogram_decoder;
 pub use load::load_rows;
 pub use messages::native_messages;

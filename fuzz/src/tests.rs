@@ -49,6 +49,11 @@ fn moments() {
 }
 
 #[test]
+fn foreign_sketches() {
+    run("datasketches_decoder", datasketches_decoder);
+}
+
+#[test]
 fn histograms() {
     run("histogram_decoder", histogram_decoder);
 }
@@ -160,6 +165,7 @@ fn write_the_seeds() {
         ("load_rows", load_seeds()),
         ("parcel_decoder", parcel_seeds()),
         ("sketch_decoder", sketch_seeds()),
+        ("datasketches_decoder", datasketches_seeds()),
         ("moments_decoder", moments_seeds()),
         ("histogram_decoder", histogram_seeds()),
     ] {
@@ -285,9 +291,7 @@ fn plan_seeds() -> Vec<Vec<u8>> {
     let schema = plan::table_schema();
     let ours = programs().into_iter().map(|p| substrait::encode_program(&p, &schema).unwrap());
     let text = include_str!("../../crates/wire/testdata/datafusion_plans.txt");
-    let theirs = text.split("\n\n").filter_map(|case| case.lines().nth(2)).map(|hex| {
-        (0..hex.len()).step_by(2).map(|i| u8::from_str_radix(&hex[i..i + 2], 16).unwrap()).collect()
-    });
+    let theirs = text.split("\n\n").filter_map(|case| case.lines().nth(2)).map(bytes_of_hex);
     ours.chain(theirs).collect()
 }
 
@@ -584,6 +588,19 @@ fn sketch_seeds() -> Vec<Vec<u8>> {
         bytes
     };
     columns.into_iter().map(state).collect()
+}
+
+/// States that DataSketches wrote in each of its forms: the fixtures of the statistics crate, but for the largest.
+fn datasketches_seeds() -> Vec<Vec<u8>> {
+    let text = include_str!("../../crates/statistics/testdata/datasketches.txt");
+    let states =
+        text.lines().filter(|line| !line.starts_with('#')).filter_map(|line| line.split(' ').next_back());
+    let small = states.filter(|hex| hex.len() < 2_000);
+    small.map(bytes_of_hex).collect()
+}
+
+fn bytes_of_hex(hex: &str) -> Vec<u8> {
+    (0..hex.len()).step_by(2).map(|i| u8::from_str_radix(&hex[i..i + 2], 16).unwrap()).collect()
 }
 
 /// Rows of which every column has values, enough for a block and more.

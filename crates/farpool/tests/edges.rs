@@ -1,11 +1,13 @@
 //! The rules of the tree, checked: which crate may use which, where DataFusion may be named, what
 //! `ARCHITECTURE.md` says, and that every source file says what it is; beside this file,
-//! that dependencies are used. `cargo xtask check` runs the same
+//! that decoders are fuzzed and that dependencies are used. `cargo xtask check` runs the same
 //! functions before anything is built.
 //!
 //! Invariant: [`EDGES`] is the one place where the edges between crates stand. A crate may use what it
 //! reaches along them, directly or not.
 
+#[path = "edges/decoders.rs"]
+mod decoders;
 #[path = "edges/dependencies.rs"]
 mod dependencies;
 #[path = "edges/source.rs"]
@@ -51,6 +53,7 @@ pub fn violations(root: &Path) -> Result<Vec<String>, String> {
     wrong.extend(architecture_violations(root, &metadata)?);
     wrong.extend(header_violations(root)?);
     wrong.extend(dependencies::violations(root, &metadata)?);
+    wrong.extend(decoders::violations(root)?);
     Ok(wrong)
 }
 

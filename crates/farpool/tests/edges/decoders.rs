@@ -1,0 +1,98 @@
+//! Every decoder of bytes has a fuzz target.
+
+use super::source::{SourceFile, has_word, source_files};
+use std::path::Path;
+
+/// The crates that decode what peers send and what users bring. Files of tables are read by other libraries.
+const DECODE: &[&str] = &["columns", "model", "statistics", "wire"];
+
+/// Public functions that make something of bytes, and the target of `fuzz` that calls them, directly or not.
+const DECODERS: &[(&str, &str, &str)] = &[
+    ("crates/columns/src/bytes.rs", "from_bytes", "chunk_decoder"),
+    ("crates/columns/src/fsst_text.rs", "from_parts", "parcel_decoder"),
+    ("crates/columns/src/parcel/read.rs", "read", "parcel_decoder"),
+    ("crates/model/src/key_filter.rs", "from_bytes", "plan_decoder"),
+    ("crates/model/src/key_set.rs", "from_bytes", "plan_decoder"),
+    ("crates/statistics/src/datasketches.rs", "from_datasketches", "datasketches_decoder"),
+    ("crates/statistics/src/histogram.rs", "from_bytes", "histogram_decoder"),
+    ("crates/statistics/src/moments/mod.rs", "from_bytes", "moments_decoder"),
+    ("crates/statistics/src/sketch/codec.rs", "from_bytes", "sketch_decoder"),
+    // It calls those of sketches and moments.
+    ("crates/statistics/src/states.rs", "read", "sketch_decoder"),
+    ("crates/wire/src/batch/read.rs", "bytes_to_decode", "load_rows"),
+    ("crates/wire/src/batch/read.rs", "decode_batch", "native_messages"),
+    ("crates/wire/src/batch/schema.rs", "decode_schema", "native_messages"),
+    ("crates/wire/src/preface.rs", "check_preface", "native_messages"),
+    ("crates/wire/src/request.rs", "decode", "native_messages"),
+    ("crates/wire/src/response.rs", "decode", "native_messages"),
+    ("crates/wire/src/substrait/decode.rs", "decode_program", "plan_decoder"),
+    ("crates/wire/src/substrait/decode.rs", "decode_program_within", "plan_decoder"),
+];
+
+/// Those without a target: files of certificates and keys, which whoever runs the program names and rustls decodes.
+const UNFUZZED: &[(&str, &str)] = &[
+    ("crates/wire/src/socket/tls/config.rs", "chain"),
+    ("crates/wire/src/socket/tls/config.rs", "key"),
+    ("crates/wire/src/socket/tls/config.rs", "trusting"),
+];
+
+/// What breaks the rule, a line each.
+pub fn violations(root: &Path) -> Result<Vec<String>, String> {
+    let mut found = Vec::new();
+    for folder in DECODE {
+        for file in source_files(root, &format!("crates/{folder}/src"))? {
+            found.extend(decoders(&file).into_iter().map(|name| (file.path.clone(), name)));
+        }
+    }
+    let listed = DECODERS.iter().map(|(file, name, _)| (*file, *name)).chain(UNFUZZED.iter().copied());
+    let listed: Vec<(&str, &str)> = listed.collect();
+    let is_listed = |(path, name): &&(String, String)| listed.iter().any(|(p, n)| p == path && n == name);
+    let unlisted = found.iter().filter(|decoder| !is_listed(decoder));
+    let mut wrong: Vec<String> =
+        unlisted.map(|(path, name)| format!("{path}: {name} decodes bytes and has no fuzz target")).collect();
+    let is_found = |(path, name): &&(&str, &str)| found.iter().any(|(p, n)| p == path && n == name);
+    let gone = listed.iter().filter(|decoder| !is_found(decoder));
+    wrong.extend(gone.map(|(path, name)| format!("{path} has no decoder {name}, which is listed")));
+    wrong.extend(target_violations(root)?);
+    Ok(wrong)
+}
+
+/// Public functions of a file that take bytes and may fail.
+fn decoders(file: &SourceFile) -> Vec<String> {
+    let code = file.code_without_tests().collect::<Vec<_>>().join(" ");
+    let functions = code.split("pub fn ").skip(1).filter_map(|after| {
+        let (signature, _) = after.split_once('{')?;
+        let (arguments, result) = signature.rsplit_once("-> ")?;
+        let takes_bytes = ["&[u8]", "&Bytes", "&Message"].iter().any(|bytes| arguments.contains(bytes));
+        let may_fail = result.starts_with("Result<");
+        let name = arguments.split(['(', '<']).next()?;
+        (takes_bytes && may_fail).then(|| name.to_string())
+    });
+    functions.collect()
+}
+
+/// Targets that are listed and not there, or there and not run as a test.
+fn target_violations(root: &Path) -> Result<Vec<String>, String> {
+    let read = |path: &str| {
+        let file = root.join(path);
+        std::fs::read_to_string(&file).map_err(|error| format!("{}: {error}", file.display()))
+    };
+    let (manifest, tests) = (read("fuzz/targets/Cargo.toml")?, read("fuzz/src/tests.rs")?);
+    let targets = source_files(root, "fuzz/targets")?;
+    let stem = |file: &SourceFile| {
+        Path::new(&file.path).file_stem().unwrap_or_default().to_string_lossy().into_owned()
+    };
+    let targets: Vec<String> = targets.iter().map(stem).collect();
+    let mut wrong: Vec<String> = DECODERS
+        .iter()
+        .filter(|(_, _, target)| !targets.iter().any(|there| there == target))
+        .map(|(_, name, target)| format!("{name} is fuzzed by {target}, which is not in fuzz/targets"))
+        .collect();
+    for target in &targets {
+        let is_run = tests.lines().any(|line| line.contains("run") && has_word(line, target));
+        if !manifest.contains(&format!("name = \"{target}\"")) || !is_run {
+            wrong.push(format!("the fuzz target {target} is not in its manifest, or is not run as a test"));
+        }
+    }
+    Ok(wrong)
+}
