@@ -1,5 +1,7 @@
 //! `cargo xtask simulate`: one seed, or many.
 
+#![forbid(unsafe_code)]
+
 use clap::Parser;
 use farpool_node::clock::Stopwatch;
 use farpool_sim::{Failure, Run, same_again, simulate};

@@ -1,13 +1,11 @@
-//! `cargo xtask sanitize`: the unit tests of the crates with `unsafe` code, under AddressSanitizer.
+//! `cargo xtask sanitize`: the unit tests of the crates with `unsafe` code, under AddressSanitizer. Which these are, the
+//! table of modules in `crates/farpool/tests/edges/unsafe_code.rs` says.
 //!
 //! The sanitizer is an unstable option of the compiler whose run-time library comes with the stable toolchain
 //! too. Everything is built anew with it, in a folder of its own, which takes some minutes.
 
-use crate::cargo;
+use crate::{cargo, edges::unsafe_code};
 use anyhow::Result;
-
-/// The crates whose own code is not all safe, beside what they share.
-const PACKAGES: [&str; 3] = ["farpool-memory", "farpool-columns", "farpool-statistics"];
 
 /// With a target named, the compiler's flags do not reach build scripts and macros.
 const TARGET: &str = "x86_64-unknown-linux-gnu";
@@ -24,7 +22,9 @@ pub fn run() -> Result<()> {
         ("RUSTFLAGS", "-Zsanitizer=address -Cforce-frame-pointers=yes"),
         ("CARGO_TARGET_DIR", &folder.to_string_lossy()),
     ];
-    let packages = PACKAGES.iter().flat_map(|package| ["--package", package]);
+    let packages: Vec<String> =
+        unsafe_code::crates().iter().map(|folder| format!("farpool-{folder}")).collect();
+    let packages = packages.iter().flat_map(|package| ["--package", package]);
     let arguments = ["test", "--release", "--locked", "--lib", "--target", TARGET];
     cargo::run_with(arguments.into_iter().chain(packages), &environment)
 }

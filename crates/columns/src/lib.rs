@@ -8,8 +8,6 @@
 //! Invariants: everything here is immutable once built, so that any number of threads may read it; a chunk
 //! gives back exactly the values that it was made of, bit by bit for floats.
 
-#![deny(unsafe_code)]
-
 mod arch;
 mod arena;
 mod automaton;

@@ -1,6 +1,6 @@
 //! The rules of the tree, checked: which crate may use which, where DataFusion may be named, what
 //! `ARCHITECTURE.md` says, and that every source file says what it is; beside this file,
-//! that decoders are fuzzed and that dependencies are used. `cargo xtask check` runs the same
+//! where unsafe code may stand, that decoders are fuzzed and that dependencies are used. `cargo xtask check` runs the same
 //! functions before anything is built.
 //!
 //! Invariant: [`EDGES`] is the one place where the edges between crates stand. A crate may use what it
@@ -12,6 +12,8 @@ mod decoders;
 mod dependencies;
 #[path = "edges/source.rs"]
 mod source;
+#[path = "edges/unsafe_code.rs"]
+pub mod unsafe_code;
 
 use cargo_metadata::{DependencyKind, Metadata, MetadataCommand, Package, PackageId};
 use source::source_files;
@@ -53,6 +55,7 @@ pub fn violations(root: &Path) -> Result<Vec<String>, String> {
     wrong.extend(architecture_violations(root, &metadata)?);
     wrong.extend(header_violations(root)?);
     wrong.extend(dependencies::violations(root, &metadata)?);
+    wrong.extend(unsafe_code::violations(root, &metadata)?);
     wrong.extend(decoders::violations(root)?);
     Ok(wrong)
 }

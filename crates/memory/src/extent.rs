@@ -6,6 +6,8 @@
 //! run go back when nothing points to the run any more; unused whole pages at its end go back when the last extent is
 //! frozen.
 
+#![expect(unsafe_code, reason = "bytes of the mapping are handed out as slices")]
+
 use crate::PageId;
 use crate::pool::Pool;
 use crate::table::TenantIndex;

@@ -6,6 +6,8 @@
 //!
 //! Invariant: a page that is not in use reads as zeros.
 
+#![expect(unsafe_code, reason = "memory is mapped and given back by system calls")]
+
 use crate::HugePages;
 use farpool_model::limits::PAGE_BYTES;
 use farpool_model::{Error, Result};

@@ -1,5 +1,7 @@
 //! The pool itself: gives out extents within its limit and the tenants' quotas, and counts.
 
+#![expect(unsafe_code, reason = "pages go back when nobody reads or writes them any more")]
+
 use crate::extent::{Extent, Run};
 use crate::mapping::Mapping;
 use crate::size_text;

@@ -34,6 +34,7 @@ pub fn filled<T: Clone>(value: T, count: usize) -> Vec<T> {
 
 /// Asks for huge pages for the whole capacity of a vector, if it is large.
 #[cfg(target_os = "linux")]
+#[expect(unsafe_code, reason = "huge pages are asked for by a system call")]
 fn advise<T>(values: &Vec<T>) {
     let (start, bytes) = (values.as_ptr().addr(), values.capacity() * size_of::<T>());
     if bytes < 2 * PAGE_BYTES {
