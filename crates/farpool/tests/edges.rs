@@ -1,6 +1,6 @@
 //! The rules of the tree, checked: which crate may use which, where DataFusion may be named, what
-//! `ARCHITECTURE.md` says, and that every source file says what it is; beside this file,
-//! where unsafe code may stand, that decoders are fuzzed and that dependencies are used. `cargo xtask check` runs the same
+//! `ARCHITECTURE.md` says, and that every source file says what it is; beside this file, where unsafe code may stand,
+//! where limits stand, that decoders are fuzzed and that dependencies are used. `cargo xtask check` runs the same
 //! functions before anything is built.
 //!
 //! Invariant: [`EDGES`] is the one place where the edges between crates stand. A crate may use what it
@@ -10,6 +10,8 @@
 mod decoders;
 #[path = "edges/dependencies.rs"]
 mod dependencies;
+#[path = "edges/limits.rs"]
+mod limits;
 #[path = "edges/source.rs"]
 mod source;
 #[path = "edges/unsafe_code.rs"]
@@ -56,6 +58,7 @@ pub fn violations(root: &Path) -> Result<Vec<String>, String> {
     wrong.extend(header_violations(root)?);
     wrong.extend(dependencies::violations(root, &metadata)?);
     wrong.extend(unsafe_code::violations(root, &metadata)?);
+    wrong.extend(limits::violations(root)?);
     wrong.extend(decoders::violations(root)?);
     Ok(wrong)
 }

@@ -31,9 +31,6 @@ const FREE_FOR_OTHERS: usize = 8;
 /// The part of the limit up to which a reservation does not stand in line behind larger ones.
 const SMALL_PART: usize = 64;
 
-/// Reservations that may wait at once. Each is a request of a client, or its connection.
-const WAITING_MAX: usize = 4096;
-
 /// See the file's comment.
 pub struct WorkMemory {
     limit: usize,

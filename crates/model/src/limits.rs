@@ -1,7 +1,12 @@
-//! Every limit that farpool enforces, in one place, each with its reason.
+//! Every limit on what comes from outside, in one place, each with its reason: what a peer, a file or a user may send
+//! or ask for, and what of our memory and time that may take. The sizes that several crates share, such as those of
+//! pages and row groups, stand here too.
 //!
-//! Invariant: a value that crosses a limit is refused with an error that names the limit; nothing is cut
-//! off silently. The relations between limits are asserted at compile time at the end of this file.
+//! Not here: tuning constants, which decide how something is done and never whether. They stand beside their algorithm
+//! and cite the measurement or paper that they come from. Nor numbers that a format or protocol fixes.
+//!
+//! Invariant: a value that crosses a limit is refused with an error that names the limit; nothing but text for people
+//! is cut off silently. The relations between limits are asserted at compile time at the end of this file.
 
 /// Bytes of one page of the pool: the size of an x86-64 huge page, and of Farview's MMU (section 4.3).
 pub const PAGE_BYTES: usize = 2 << 20;
@@ -75,8 +80,25 @@ pub const MESSAGE_ROWS_MAX: usize = 256 * ROW_GROUP_ROWS;
 /// writer makes that gives each at least 16 KiB. A reader keeps some 50 bytes for each, however short it is.
 pub const MESSAGE_BUFFERS_MAX: usize = 64 << 10;
 
+/// Bytes of incomplete messages on all streams of one connection together: the largest message, and a window for each
+/// stream.
+pub const INCOMPLETE_BYTES_MAX: usize = MESSAGE_BYTES_MAX + STREAMS_PER_CONNECTION_MAX * STREAM_WINDOW_BYTES;
+
+/// Bytes of credit that a peer may grant at once: more is an attempt to overflow the counter.
+pub const CREDIT_BYTES_MAX: u64 = 1 << 40;
+
 /// Bytes of one encoded plan.
 pub const PLAN_BYTES_MAX: usize = 4 << 20;
+
+/// Relations of a plan one upon another. Engines stack a few; each takes a frame of the decoder's stack.
+pub const PLAN_RELATIONS_MAX: usize = 64;
+
+/// Messages of a plan within one another up to which its size in memory is computed: more than the levels of relations
+/// and expressions that are decoded.
+pub const PLAN_LEVELS_MAX: usize = 1024;
+
+/// Functions, and types, that a plan may declare: several times as many as there are.
+pub const PLAN_DECLARATIONS_MAX: usize = 1024;
 
 /// Nested levels of an expression: deeper ones would overflow the stack of a worker.
 pub const EXPR_DEPTH_MAX: usize = 128;
@@ -88,6 +110,10 @@ pub const EXPR_NODE_BYTES: usize = 256;
 /// Bytes of all expressions of one program together, constants included, however often a plan refers to them: a
 /// few times what a plan can say. A program is held in a handful of forms, none much larger than that.
 pub const EXPR_BYTES_MAX: usize = 4 * PLAN_BYTES_MAX;
+
+/// Bytes of expressions that are made while a plan is decoded: those of the program, and as many again for columns that
+/// projections carry along and drop.
+pub const PLAN_EXPR_BYTES_MAX: usize = 2 * EXPR_BYTES_MAX;
 
 /// Values of one IN list.
 pub const IN_LIST_MAX: usize = 16 << 10;
@@ -154,6 +180,9 @@ pub const GROUPS_PART: usize = 2;
 
 /// Bytes for the groups of one program, if a node is not told otherwise.
 pub const GROUP_BYTES_MAX: usize = WORK_BYTES_DEFAULT / GROUPS_PART;
+
+/// Reservations of memory for work that may wait at once. Each is a request of a client, or its connection.
+pub const WORK_WAITERS_MAX: usize = 4096;
 
 /// Milliseconds that a program, or a client that sends, may wait for memory that others use.
 pub const WORK_WAIT_MS_MAX: u64 = 30_000;
@@ -281,9 +310,17 @@ pub const SPREAD_FREQUENT_MAX: usize = 16;
 /// Bytes of a value that goes with the description of its table as frequent: longer ones are seldom compared.
 pub const SPREAD_VALUE_BYTES_MAX: usize = 64;
 
+/// Bytes of an encoded spread: twice those of as many and as long values as it may have, and of the counts of its bins
+/// as LEB128.
+pub const SPREAD_BYTES_MAX: usize =
+    2 * (SPREAD_FREQUENT_MAX * (SPREAD_VALUE_BYTES_MAX + 16) + SPREAD_BINS_MAX * 10);
+
 /// Bytes of the file that says who may connect: some twenty thousand tokens. It is read by those who run the node only,
 /// but one that names a device by mistake must not fill the memory.
 pub const ACCESS_FILE_BYTES_MAX: usize = 4 << 20;
+
+/// Bytes of a file with a token: more than a hello has room for.
+pub const TOKEN_FILE_BYTES_MAX: u64 = 64 << 10;
 
 /// Bytes of a file with certificates, or with a key: twice what a system trusts, which is the most that anybody gives.
 pub const PEM_BYTES_MAX: u64 = 1 << 20;
@@ -305,6 +342,16 @@ pub const RETRIES_MAX: u32 = 5;
 /// Milliseconds a peer may take to say hello, and to accept a connection.
 pub const HANDSHAKE_MS_MAX: u64 = 10_000;
 
+/// Characters of what a client says it is, which lists of connections show; more are cut off.
+pub const CLIENT_CHARS_MAX: usize = 64;
+
+/// Requests for encryption that a PostgreSQL client may make before it is told that it has come to the wrong port: one
+/// for TLS and one for GSSAPI.
+pub const POSTGRES_REQUESTS_MAX: usize = 2;
+
+/// Programs in one list of queries: each has a stream of a connection.
+pub const LISTED_QUERIES_MAX: usize = CONNECTIONS_MAX * STREAMS_PER_CONNECTION_MAX;
+
 /// Columns of all tables in one list of tables: more than the message has room for, unless it is made to take much
 /// memory.
 pub const LISTED_COLUMNS_MAX: usize = 1 << 20;
@@ -323,6 +370,9 @@ pub const LOAD_OUTCOMES_MAX: usize = 16 << 10;
 
 /// Bytes that an outcome of a load counts for while it is remembered, beside the text of an error.
 pub const LOAD_OUTCOME_BYTES: usize = 256;
+
+/// Bytes of the message of an error, and of its advice, that are remembered with an outcome; more are cut off.
+pub const LOAD_OUTCOME_TEXT_BYTES_MAX: usize = 1 << 10;
 
 /// Milliseconds that it is remembered, if others do not push it out: longer than a client tries to connect again.
 pub const LOAD_OUTCOME_MS: u64 = 600_000;
@@ -360,6 +410,23 @@ pub const PONG_MS_MAX: u64 = 30_000;
 /// ended: as long as a person who reads page by page may think about one.
 pub const UNREAD_MS_MAX: u64 = 600_000;
 
+/// Values that a subquery in the condition of a change may give. They are sent to the pool as a list, within the bound
+/// of a plan's size.
+pub const CHANGE_VALUES_MAX: usize = 10_000;
+
+/// How often a change is planned again because others changed its table meanwhile.
+pub const CHANGE_REPETITIONS_MAX: usize = 16;
+
+/// Bytes of the first line of a file beyond which it is not taken for CSV.
+pub const CSV_HEADER_BYTES_MAX: u64 = 1 << 20;
+
+/// Zeros behind the first bytes of an Arrow IPC file: its buffers are aligned to as many bytes.
+pub const IPC_PADDING_BYTES_MAX: usize = 64;
+
+/// Bytes that one compressed buffer of an Arrow IPC file may have uncompressed: more than arrays with 32-bit offsets can
+/// have.
+pub const IPC_BUFFER_BYTES_MAX: i64 = 4 << 30;
+
 const _: () = assert!(ROW_GROUP_ROWS.is_multiple_of(BATCH_ROWS));
 const _: () = assert!(SMALL_APPEND_ROWS < LARGE_GROUP_ROWS && LARGE_GROUP_ROWS < ROW_GROUP_ROWS);
 const _: () = assert!(SMALL_APPEND_BYTES < LARGE_GROUP_BYTES && 2 * LARGE_GROUP_BYTES <= ROW_GROUP_BYTES_MAX);
@@ -373,8 +440,8 @@ const _: () = assert!(STREAM_WINDOW_BYTES <= MESSAGE_BYTES_MAX);
 const _: () = assert!(STRING_BYTES_MAX <= MESSAGE_BYTES_MAX);
 const _: () = assert!(MESSAGE_ROWS_MAX <= i32::MAX as usize && ROW_GROUP_ROWS <= MESSAGE_ROWS_MAX);
 const _: () = assert!(2 * COLUMNS_MAX + MESSAGE_BYTES_MAX / (16 << 10) <= MESSAGE_BUFFERS_MAX);
-const _: () =
-    assert!(MESSAGE_BYTES_MAX + STREAMS_PER_CONNECTION_MAX * STREAM_WINDOW_BYTES < UNREAD_BYTES_MAX);
+const _: () = assert!(INCOMPLETE_BYTES_MAX < UNREAD_BYTES_MAX);
+const _: () = assert!(4 * (EXPR_DEPTH_MAX + PLAN_RELATIONS_MAX) < PLAN_LEVELS_MAX);
 const _: () = assert!(PATTERN_BYTES_MAX <= PLAN_BYTES_MAX);
 const _: () = assert!(
     STRING_BYTES_MAX <= ROW_GROUP_BYTES_MAX && DISTINCT_TRACKED_BYTES_MAX <= TABLE_DISTINCT_BYTES_MAX
@@ -385,10 +452,3 @@ const _: () = assert!(TAP_COLUMNS_MAX <= COLUMNS_MAX && TAP_MOMENT_COLUMNS_MAX <
 const _: () = assert!(MOMENT_COLUMNS_MAX <= COLUMNS_MAX && COLUMNS_MAX <= LISTED_COLUMNS_MAX);
 const _: () = assert!(PAGE_BYTES.is_power_of_two() && PAGE_BYTES <= RESULT_BYTES_MAX);
 const _: () = assert!(ROW_GROUP_ROWS <= u32::MAX as usize);
-
-/// Values that a subquery in the condition of a change may give. They are sent to the pool as a list, within the bound
-/// of a plan's size.
-pub const CHANGE_VALUES_MAX: usize = 10_000;
-
-/// How often a change is planned again because others changed its table meanwhile.
-pub const CHANGE_REPETITIONS_MAX: usize = 16;

@@ -12,16 +12,14 @@
 
 use farpool_memory::{Account, Reservation};
 use farpool_model::limits::{
-    LOAD_OUTCOME_BYTES, LOAD_OUTCOME_MS, LOAD_OUTCOME_WAITERS_MAX, LOAD_OUTCOMES_MAX, RETRY_AFTER_MS,
+    LOAD_OUTCOME_BYTES, LOAD_OUTCOME_MS, LOAD_OUTCOME_TEXT_BYTES_MAX, LOAD_OUTCOME_WAITERS_MAX,
+    LOAD_OUTCOMES_MAX, RETRY_AFTER_MS,
 };
 use farpool_model::{Error, LoadId, LoadOutcome, Result, Version};
 use parking_lot::Mutex;
 use std::collections::{BTreeMap, VecDeque};
 use std::mem;
 use std::sync::Arc;
-
-/// Bytes of the message of an error, and of its advice, that are remembered.
-const TEXT_BYTES_MAX: usize = 1 << 10;
 
 /// The outcomes of one tenant's loads.
 #[derive(Default)]
@@ -240,7 +238,7 @@ impl Record {
 /// The outcome with texts that may be remembered, for which `held` grows.
 fn shortened(outcome: LoadOutcome, held: &mut Reservation) -> LoadOutcome {
     let LoadOutcome::Failed(error) = outcome else { return outcome };
-    let short = |text: &str| text[..text.floor_char_boundary(TEXT_BYTES_MAX)].to_string();
+    let short = |text: &str| text[..text.floor_char_boundary(LOAD_OUTCOME_TEXT_BYTES_MAX)].to_string();
     let (message, advice) = (short(&error.message), error.advice.as_deref().map(short));
     let bytes = message.len() + advice.as_ref().map_or(0, String::len);
     LoadOutcome::Failed(match held.try_grow(bytes) {

@@ -20,9 +20,6 @@ pub struct Grants {
     taken: u64,
 }
 
-/// More credit than this at once is an attempt to overflow the counter.
-const CREDIT_MAX: u64 = 1 << 40;
-
 impl Default for Window {
     fn default() -> Self {
         Window { credit: limits::STREAM_WINDOW_BYTES as i64 }
@@ -51,11 +48,16 @@ impl Window {
     /// `Corrupt` when the credit is absurd.
     pub fn granted(&mut self, bytes: u64) -> Result<()> {
         match self.credit.checked_add_unsigned(bytes) {
-            Some(credit) if bytes <= CREDIT_MAX && credit <= CREDIT_MAX as i64 => {
+            Some(credit)
+                if bytes <= limits::CREDIT_BYTES_MAX && credit <= limits::CREDIT_BYTES_MAX as i64 =>
+            {
                 self.credit = credit;
                 Ok(())
             }
-            _ => Err(Error::corrupt(format!("credit for {bytes} bytes is beyond the limit of {CREDIT_MAX}"))),
+            _ => {
+                let most = limits::CREDIT_BYTES_MAX;
+                Err(Error::corrupt(format!("credit for {bytes} bytes is beyond the limit of {most}")))
+            }
         }
     }
 }

@@ -9,11 +9,6 @@ use bytes::{Bytes, BytesMut};
 use farpool_model::{Error, Result, cast, limits};
 use std::collections::HashMap;
 
-/// Bytes of incomplete messages on all streams of one connection together: the largest message, and a
-/// window for each stream.
-const INCOMPLETE_BYTES_MAX: usize =
-    limits::MESSAGE_BYTES_MAX + limits::STREAMS_PER_CONNECTION_MAX * limits::STREAM_WINDOW_BYTES;
-
 /// Payloads below this are copied out of the buffer that the socket was read into, which is many times as large.
 const COPIED_BYTES_MAX: usize = 16 << 10;
 
@@ -199,7 +194,7 @@ impl Assembler {
             let bytes_on_wire = cast::u64_from(message.body.len()) + headers;
             return Ok(Some(Message { kind, stream, body: message.body.freeze(), bytes_on_wire }));
         }
-        let full = self.incomplete_bytes + message.body.len() > INCOMPLETE_BYTES_MAX;
+        let full = self.incomplete_bytes + message.body.len() > limits::INCOMPLETE_BYTES_MAX;
         if full || self.incomplete.len() >= limits::STREAMS_PER_CONNECTION_MAX {
             return Err(Error::over_limit(format!(
                 "{} incomplete messages of {} bytes on one connection are too many",

@@ -408,7 +408,7 @@ fn write_queries(queries: &[QueryInfo]) -> proto::QueryList {
 }
 
 fn read_queries(list: &proto::QueryList) -> Result<Vec<QueryInfo>> {
-    check_count("queries", list.queries.len(), QUERIES_MAX)?;
+    check_count("queries", list.queries.len(), limits::LISTED_QUERIES_MAX)?;
     let read_one = |bytes: &Bytes| -> Result<QueryInfo> {
         let query: proto::QueryInfo = read(bytes)?;
         Ok(QueryInfo {
@@ -428,9 +428,6 @@ fn read_queries(list: &proto::QueryList) -> Result<Vec<QueryInfo>> {
     };
     list.queries.iter().map(read_one).collect()
 }
-
-/// Programs that may be under way: each has a stream.
-const QUERIES_MAX: usize = limits::CONNECTIONS_MAX * limits::STREAMS_PER_CONNECTION_MAX;
 
 fn write_status(status: &Status) -> proto::StatusInfo {
     let tenant = |t: &TenantStatus| proto::TenantStatus {

@@ -88,12 +88,8 @@ fn write_spread(spread: &Spread) -> proto::Spread {
     }
 }
 
-/// Bytes that a spread may have: twice those of the most and longest values, and of counts as LEB128.
-const SPREAD_BYTES_MAX: usize =
-    2 * (limits::SPREAD_FREQUENT_MAX * (limits::SPREAD_VALUE_BYTES_MAX + 16) + limits::SPREAD_BINS_MAX * 10);
-
 fn read_spread(bytes: &Bytes, data_type: &DataType) -> Result<Spread> {
-    if bytes.len() > SPREAD_BYTES_MAX {
+    if bytes.len() > limits::SPREAD_BYTES_MAX {
         return Err(Error::corrupt(format!("how a column is spread took {} bytes", bytes.len())));
     }
     let proto::Spread { frequent, low, width, bins } = read(bytes)?;

@@ -12,9 +12,6 @@ use std::sync::Arc;
 /// The environment variable that holds the token, so that it need not stand on a command line.
 const TOKEN_VARIABLE: &str = "FARPOOL_TOKEN";
 
-/// Bytes of a file with a token that are read: more than a hello may have.
-const TOKEN_FILE_BYTES_MAX: u64 = 64 << 10;
-
 /// The pool that a command speaks to.
 #[derive(Args, Clone, Debug)]
 pub struct PoolArgs {
@@ -71,7 +68,7 @@ impl ClientArgs {
 fn read_token(path: &Path) -> Outcome<String> {
     let mut text = String::new();
     File::open(path)
-        .and_then(|file| file.take(TOKEN_FILE_BYTES_MAX).read_to_string(&mut text))
+        .and_then(|file| file.take(limits::TOKEN_FILE_BYTES_MAX).read_to_string(&mut text))
         .map_err(|error| file_error("read the token in", path, &error))?;
     let token = text.trim();
     if token.is_empty() || token.contains(char::is_whitespace) {

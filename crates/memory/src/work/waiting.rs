@@ -1,7 +1,7 @@
 //! Those who wait for memory, and stand in line for it.
 
-use super::{Account, Reservation, WAITING_MAX, Waiter};
-use farpool_model::Result;
+use super::{Account, Reservation, Waiter};
+use farpool_model::{Result, limits};
 use std::pin::Pin;
 use std::task::{Context, Poll, Waker};
 
@@ -35,7 +35,8 @@ impl Future for Waiting {
                 state.add(tenant, this.bytes);
                 return Poll::Ready(Ok(this.reserved()));
             }
-            if this.bytes > memory.largest(&state, tenant) || state.waiting.len() >= WAITING_MAX {
+            if this.bytes > memory.largest(&state, tenant) || state.waiting.len() >= limits::WORK_WAITERS_MAX
+            {
                 return Poll::Ready(Err(memory.refused(&state, tenant, this.bytes)));
             }
             state.tickets += 1;

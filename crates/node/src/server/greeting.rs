@@ -21,12 +21,6 @@ pub(super) const FAREWELL: Duration = Duration::from_secs(1);
 /// Bytes to read at a time: a hello is small.
 const READ_BYTES: usize = 4096;
 
-/// Characters that are kept of what a client says it is.
-const CLIENT_CHARS_MAX: usize = 64;
-
-/// Requests for encryption that a PostgreSQL client may make: one for TLS and one for GSSAPI.
-const POSTGRES_REQUESTS_MAX: usize = 2;
-
 /// What became of a greeting.
 pub(super) enum Greeting {
     /// A client.
@@ -130,7 +124,7 @@ impl Stage {
             match opening(&self.received) {
                 Opening::Incomplete if self.read().await? == 0 => return Ok(Opening::Incomplete),
                 Opening::Incomplete => {}
-                Opening::PostgresEncryption { bytes } if requests < POSTGRES_REQUESTS_MAX => {
+                Opening::PostgresEncryption { bytes } if requests < limits::POSTGRES_REQUESTS_MAX => {
                     requests += 1;
                     self.received.advance(bytes);
                     self.socket.write_all(NO_ENCRYPTION).await?;
@@ -215,7 +209,7 @@ fn hello(
     let (caller, pass) = node.admit(token.as_deref())?;
     tracing::debug!(tenant = ?caller.tenant(), ?client, "a client connects");
     let token = pass.token_name().map(str::to_string);
-    let client = client.chars().take(CLIENT_CHARS_MAX).collect();
+    let client = client.chars().take(limits::CLIENT_CHARS_MAX).collect();
     let caller = caller.with_timeout(timeout).known_as(Identity { token, client, peer: socket.peer() });
     let tenant = caller.tenant().clone();
     let guard = node.connect(&tenant)?;

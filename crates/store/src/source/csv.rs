@@ -18,9 +18,6 @@ use std::sync::Arc;
 /// Rows from which types are guessed: as many as DuckDB looks at.
 const GUESS_ROWS: usize = 20_480;
 
-/// Bytes of the header line beyond which a file is not taken for CSV.
-const HEADER_BYTES_MAX: u64 = 1 << 20;
-
 /// How the fields of a line are told apart.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Dialect {
@@ -103,7 +100,7 @@ fn held_type(guessed: &DataType) -> DataType {
 fn guess_delimiter(path: &Path, file: &mut File) -> Result<u8> {
     let mut header = Vec::new();
     let io = |error: std::io::Error| files::unreadable(path, &error);
-    std::io::Read::take(BufReader::new(&mut *file), HEADER_BYTES_MAX)
+    std::io::Read::take(BufReader::new(&mut *file), limits::CSV_HEADER_BYTES_MAX)
         .read_until(b'\n', &mut header)
         .map_err(io)?;
     file.seek(SeekFrom::Start(0)).map_err(io)?;

@@ -5,17 +5,14 @@
 //! compressed buffers, the eight bytes that state their uncompressed size.
 //!
 //! Invariant: after `Ok` every message and every buffer lies within the file, and no stated size exceeds
-//! what [`UNCOMPRESSED_BYTES_MAX`] and 32-bit row counts allow. (Arrow columnar format, "Serialization and
+//! what [`limits::IPC_BUFFER_BYTES_MAX`] and 32-bit row counts allow. (Arrow columnar format, "Serialization and
 //! interprocess communication".)
 
 use super::ipc::Kind;
 use arrow_ipc::{Block, Message, MessageHeader, RecordBatch as BatchHeader};
 use arrow_schema::ArrowError;
-use farpool_model::cast;
+use farpool_model::{cast, limits};
 use std::io::{Read, Seek, SeekFrom};
-
-/// Bytes that one compressed buffer may have uncompressed: more than arrays with 32-bit offsets can have.
-const UNCOMPRESSED_BYTES_MAX: i64 = 4 << 30;
 
 /// What stands before a message of the current format.
 const CONTINUATION: [u8; 4] = [0xff; 4];
@@ -122,7 +119,7 @@ impl<R: Read + Seek> Walk<'_, R> {
                 let mut size = [0; 8];
                 self.read_at(body_start + start, &mut size)?;
                 // -1 says that this buffer is not compressed after all.
-                if !(-1..=UNCOMPRESSED_BYTES_MAX).contains(&i64::from_le_bytes(size)) {
+                if !(-1..=limits::IPC_BUFFER_BYTES_MAX).contains(&i64::from_le_bytes(size)) {
                     return Err(broken("a buffer's uncompressed size is out of bounds"));
                 }
             }

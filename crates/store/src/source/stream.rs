@@ -6,7 +6,7 @@ use super::{Batches, csv, guarded, settled};
 use arrow_array::{RecordBatch, RecordBatchOptions, new_null_array};
 use arrow_ipc::reader::StreamReader;
 use arrow_schema::{DataType, SchemaRef};
-use farpool_model::{Error, Result};
+use farpool_model::{Error, Result, limits};
 use std::io::{Cursor, Read};
 use std::path::{Path, PathBuf};
 
@@ -15,9 +15,6 @@ const HEAD_BYTES: usize = 4 << 20;
 
 /// The first bytes of an Arrow IPC file; behind them and more zeros stands what is otherwise a stream.
 const ARROW_FILE: &[u8] = b"ARROW1\0\0";
-
-/// Zeros behind the head of an Arrow IPC file at most: buffers are aligned to 64 bytes.
-const PADDING_MAX: usize = 64;
 
 /// A stream whose columns are known.
 pub struct Stream {
@@ -66,7 +63,7 @@ fn read_up_to(path: &Path, from: &mut impl Read, head: &mut Vec<u8>, bytes: usiz
 
 /// The first byte behind the zeros that a file has for the sake of alignment.
 fn after_padding(path: &Path, from: &mut impl Read) -> Result<Vec<u8>> {
-    for _ in 0..PADDING_MAX {
+    for _ in 0..limits::IPC_PADDING_BYTES_MAX {
         let mut byte = Vec::new();
         read_up_to(path, from, &mut byte, 1)?;
         if byte != [0] {

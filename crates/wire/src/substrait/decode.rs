@@ -12,9 +12,6 @@ use farpool_model::{
 };
 use std::collections::HashMap;
 
-/// Relations one upon another. Engines stack a few; each takes a frame of the stack here.
-const RELATIONS_MAX: usize = 64;
-
 /// The program of a plan over one table. `schema_of` gives the canonical schema of a table.
 ///
 /// # Errors
@@ -58,8 +55,9 @@ pub fn decode_program_within(
     // From the root down to the table, then back.
     let mut relations = vec![relation_of(&input)?];
     while let Some(input) = input_of(&relations[relations.len() - 1])? {
-        if relations.len() >= RELATIONS_MAX {
-            return Err(Error::over_limit(format!("a plan may have {RELATIONS_MAX} relations in a row")));
+        if relations.len() >= limits::PLAN_RELATIONS_MAX {
+            let most = limits::PLAN_RELATIONS_MAX;
+            return Err(Error::over_limit(format!("a plan may have {most} relations in a row")));
         }
         relations.push(relation_of(&input)?);
     }

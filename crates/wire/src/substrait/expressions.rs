@@ -50,21 +50,15 @@ pub(super) struct Reader<'a> {
 /// How often what is made of a plan is held: as it was decoded, and compiled.
 const FORMS: usize = 2;
 
-/// Bytes that are made on the way: those of the program, and as many again for columns that projections
-/// carry along and drop.
-const BYTES_MADE_MAX: usize = 2 * limits::EXPR_BYTES_MAX;
-
-/// Functions and types that a plan may declare: some times as many as there are.
-const DECLARATIONS_MAX: usize = 1024;
-
 /// Bytes that a byte of a regular expression counts for that cannot be used: parsing it may have made as many.
 const PARSED_BYTES: usize = 2048;
 
 impl Extensions {
     pub(super) fn of(plan: &proto::Plan) -> Result<Self> {
         let counts = [plan.extensions.len(), plan.extension_urns.len(), plan.extension_uris.len()];
-        if counts.into_iter().any(|count| count > DECLARATIONS_MAX) {
-            return Err(Error::over_limit(format!("a plan may declare {DECLARATIONS_MAX} functions")));
+        if counts.into_iter().any(|count| count > limits::PLAN_DECLARATIONS_MAX) {
+            let most = limits::PLAN_DECLARATIONS_MAX;
+            return Err(Error::over_limit(format!("a plan may declare {most} functions")));
         }
         let by_anchor = |urns: &[proto::Urn]| -> Result<HashMap<u32, Arc<str>>> {
             urns.iter().map(|urn| Ok((urn.anchor, short(&urn.urn)?.into()))).collect()
@@ -144,7 +138,7 @@ impl<'a> Reader<'a> {
         Reader {
             extensions,
             schema,
-            bytes_left: Cell::new(BYTES_MADE_MAX),
+            bytes_left: Cell::new(limits::PLAN_EXPR_BYTES_MAX),
             patterns: RefCell::default(),
             pattern_bytes_left: Cell::new(limits::PATTERNS_BYTES_MAX),
             bytes_held: Cell::new(bytes_held),

@@ -5,15 +5,14 @@
 //!
 //! Invariant: each byte is looked at once, and nothing but the ends of the open messages is held.
 
+use farpool_model::limits::PLAN_LEVELS_MAX;
+
 /// Bytes for each field: the largest element of a list that is read, while the list moves to twice its room.
 const FIELD_BYTES: usize = 3 * 40;
 
 /// Bytes for each byte: the copy that is read from, strings, and packed numbers, of which a byte becomes four and the
 /// list has up to twice the room.
 const BYTE_BYTES: usize = 8;
-
-/// Messages within one another that are walked into: more than the levels of relations and expressions that are read.
-const LEVELS_MAX: usize = 1024;
 
 /// The most bytes that the messages of `plan` take once they are read, without the expressions that are made of them.
 pub(super) fn bytes_to_read(plan: &[u8]) -> usize {
@@ -34,7 +33,7 @@ fn fields(plan: &[u8]) -> usize {
         };
         count += 1;
         at = start;
-        if ends.len() < LEVELS_MAX {
+        if ends.len() < PLAN_LEVELS_MAX {
             ends.push(start + length);
         } else {
             at += length;
@@ -113,9 +112,13 @@ mod tests {
     #[test]
     fn messages_within_one_another_are_not_walked_into_without_end() {
         let mut nested = Vec::new();
-        for _ in 0..2 * LEVELS_MAX {
+        for _ in 0..2 * PLAN_LEVELS_MAX {
             nested = list(vec![Bytes::from(nested)]);
         }
-        assert!((LEVELS_MAX - 2..=2 * LEVELS_MAX).contains(&fields(&nested)), "{}", fields(&nested));
+        assert!(
+            (PLAN_LEVELS_MAX - 2..=2 * PLAN_LEVELS_MAX).contains(&fields(&nested)),
+            "{}",
+            fields(&nested)
+        );
     }
 }

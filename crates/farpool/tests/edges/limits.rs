@@ -1,0 +1,66 @@
+//! Limits on what comes from outside stand in one file.
+
+use super::source::{has_word, source_files};
+use std::path::Path;
+
+/// Where they stand.
+const HOME: &str = "crates/model/src/limits.rs";
+
+/// Where constants are listed that are none.
+const HERE: &str = "crates/farpool/tests/edges/limits.rs";
+
+/// The crates that meet what peers, files and users send. What others call a maximum is a matter of their algorithms.
+const OUTER: &[&str] = &["datafusion", "farpool", "memory", "model", "node", "store", "transfer", "wire"];
+
+/// Constants of these crates that are called a maximum and are no limits, and what they are.
+const NO_LIMITS: &[(&str, &str, &str)] = &[
+    ("crates/datafusion/src/dynamic/keys.rs", "KEYS_MAX", "decides whether keys of a join are worth sending"),
+    (
+        "crates/datafusion/src/dynamic/keys.rs",
+        "KEY_BYTES_MAX",
+        "decides whether keys of a join are worth sending",
+    ),
+    ("crates/datafusion/src/joins/sizes.rs", "KEPT_MAX", "the size of a cache"),
+    ("crates/datafusion/src/names.rs", "NAMES_SHOWN_MAX", "the length of a message"),
+    ("crates/farpool/src/cli/profile/html/heat.rs", "VALUES_MAX", "the look of a page"),
+    ("crates/store/src/catalog/load.rs", "WORKERS_DEFAULT_MAX", "how many threads encode"),
+    ("crates/store/src/catalog/names.rs", "NAMES_MAX", "the length of a message"),
+    ("crates/transfer/src/remote/connection.rs", "STREAMS_MAX", "when a client opens another connection"),
+    ("crates/wire/src/batch/compact.rs", "INLINE_BYTES_MAX", "a number of Arrow's format"),
+    ("crates/wire/src/lib.rs", "VERSION_MAX", "a number of the protocol"),
+    ("crates/wire/src/message.rs", "COPIED_BYTES_MAX", "whether bytes are copied"),
+    ("crates/wire/src/response.rs", "ERROR_CHARS_MAX", "what we send of an error fits one frame"),
+    ("crates/wire/src/table.rs", "BOUND_BYTES_MAX", "which bounds of columns we send"),
+];
+
+/// What breaks the rule, a line each.
+pub fn violations(root: &Path) -> Result<Vec<String>, String> {
+    let (mut wrong, mut found) = (Vec::new(), Vec::new());
+    for folder in OUTER {
+        for file in source_files(root, &format!("crates/{folder}/src"))? {
+            let names = file.code_without_tests().filter_map(maximum).map(str::to_string);
+            found.extend(names.filter(|_| file.path != HOME).map(|name| (file.path.clone(), name)));
+        }
+    }
+    for (path, name) in &found {
+        if !NO_LIMITS.iter().any(|(file, no_limit, _)| file == path && no_limit == name) {
+            wrong.push(format!(
+                "{path} defines {name}: limits stand in {HOME}, what is none is listed in {HERE}"
+            ));
+        }
+    }
+    for (file, name, _) in NO_LIMITS {
+        if !found.iter().any(|(path, constant)| file == path && name == constant) {
+            wrong.push(format!("{file} does not define {name}, which is listed as no limit"));
+        }
+    }
+    Ok(wrong)
+}
+
+/// The name of the constant that a line defines, if it is called a maximum.
+fn maximum(line: &str) -> Option<&str> {
+    let (before, after) = line.split_once("const ")?;
+    let (name, _) = after.split_once(':')?;
+    let is_item = before.split_whitespace().all(|word| word.starts_with("pub"));
+    (is_item && has_word(&name.replace('_', " "), "MAX")).then_some(name)
+}
