@@ -5,8 +5,9 @@
 
 use arrow_array::{ArrayRef, Float64Array, Int64Array};
 use arrow_schema::{DataType, Field, Schema};
-use farpool_columns::{IntegerSet, Level, RowGroup, encode_row_group};
+use farpool_columns::{IntegerSet, RowGroup, encode_row_group};
 use farpool_memory::{Pool, PoolConfig};
+use farpool_model::cpu::Level;
 use farpool_model::{CompareOp, TenantName, limits::BATCH_ROWS, limits::ROW_GROUP_ROWS};
 use std::hint::black_box;
 use std::sync::Arc;
@@ -84,51 +85,57 @@ fn main() {
         black_box(values.values().iter().fold(0, |sum: u64, v| sum.wrapping_add(v.to_bits())));
     });
     for level in Level::all() {
-        level.force();
         println!("{level:?}");
-        for (column, width) in WIDTHS.into_iter().enumerate() {
-            let (low, high) = (1 << (width - 2), 1 << (width - 1));
-            time(&format!("{width} bits within"), &groups, bytes(column), |group| {
-                let integers = group.chunks[column].integers().expect("packed");
-                batches(|start, alive| integers.retain_within(low, high, true, start, alive));
-            });
-        }
-        time("plain floats <", &groups, bytes(plain), |group| {
-            let floats = group.chunks[plain].floats().expect("plain");
-            batches(|start, alive| floats.retain_compared(CompareOp::Lt, 1e15, start, alive));
+        level.within(|| time_kernels(&groups));
+    }
+}
+
+/// What scans do with each block, on the level in use.
+fn time_kernels(groups: &[RowGroup]) {
+    let plain = WIDTHS.len() + 1;
+    let bytes = |column: usize| move |group: &RowGroup| group.chunks[column].bytes_encoded();
+    for (column, width) in WIDTHS.into_iter().enumerate() {
+        let (low, high) = (1 << (width - 2), 1 << (width - 1));
+        time(&format!("{width} bits within"), groups, bytes(column), |group| {
+            let integers = group.chunks[column].integers().expect("packed");
+            batches(|start, alive| integers.retain_within(low, high, true, start, alive));
         });
-        for (column, span) in [(0, 8), (1, 256), (2, 4096), (3, 1 << 20)] {
-            let set = IntegerSet::new(0, span, |i| i % 7 == 0);
-            time(&format!("{} bits in a set", WIDTHS[column]), &groups, bytes(column), |group| {
-                let integers = group.chunks[column].integers().expect("packed");
-                batches(|start, alive| integers.retain_members(&set, true, start, alive));
-            });
-        }
-        let both = |group: &RowGroup| group.chunks[2].bytes_encoded() + group.chunks[6].bytes_encoded();
-        time("12 bits < 12 bits", &groups, both, |group| {
-            let right = group.chunks[6].integers().expect("packed");
-            let left = group.chunks[2].integers().expect("packed");
-            batches(|start, alive| left.retain_compared(CompareOp::Lt, &right, start, alive));
+    }
+    time("plain floats <", groups, bytes(plain), |group| {
+        let floats = group.chunks[plain].floats().expect("plain");
+        batches(|start, alive| floats.retain_compared(CompareOp::Lt, 1e15, start, alive));
+    });
+    for (column, span) in [(0, 8), (1, 256), (2, 4096), (3, 1 << 20)] {
+        let set = IntegerSet::new(0, span, |i| i % 7 == 0);
+        time(&format!("{} bits in a set", WIDTHS[column]), groups, bytes(column), |group| {
+            let integers = group.chunks[column].integers().expect("packed");
+            batches(|start, alive| integers.retain_members(&set, true, start, alive));
         });
-        let mut out = Vec::new();
-        for (column, width) in WIDTHS.into_iter().enumerate() {
-            time(&format!("{width} bits unpacked to 64"), &groups, bytes(column), |group| {
-                let integers = group.chunks[column].integers().expect("packed");
-                batches(|start, _| integers.unpack(start..start + BATCH_ROWS, &mut out));
-            });
-        }
-        for every in [4, 16, 24, 32, 48, 64, 128, 512] {
-            let rows: Vec<u32> = (0..ROW_GROUP_ROWS as u32).step_by(every).collect();
-            time(&format!("20 bits, one row of {every}"), &groups, bytes(3), |group| {
-                group.chunks[3].integers().expect("packed").gather(&rows, &mut out);
-            });
-            let mut alive = vec![0; ROW_GROUP_ROWS / 64];
-            time(&format!("20 bits within, one of {every}"), &groups, bytes(3), |group| {
-                alive.fill(0);
-                rows.iter().for_each(|row| alive[*row as usize / 64] |= 1 << (row % 64));
-                group.chunks[3].integers().expect("packed").retain_within(9, 1 << 18, true, 0, &mut alive);
-                black_box(&alive);
-            });
-        }
+    }
+    let both = |group: &RowGroup| group.chunks[2].bytes_encoded() + group.chunks[6].bytes_encoded();
+    time("12 bits < 12 bits", groups, both, |group| {
+        let right = group.chunks[6].integers().expect("packed");
+        let left = group.chunks[2].integers().expect("packed");
+        batches(|start, alive| left.retain_compared(CompareOp::Lt, &right, start, alive));
+    });
+    let mut out = Vec::new();
+    for (column, width) in WIDTHS.into_iter().enumerate() {
+        time(&format!("{width} bits unpacked to 64"), groups, bytes(column), |group| {
+            let integers = group.chunks[column].integers().expect("packed");
+            batches(|start, _| integers.unpack(start..start + BATCH_ROWS, &mut out));
+        });
+    }
+    for every in [4, 16, 24, 32, 48, 64, 128, 512] {
+        let rows: Vec<u32> = (0..ROW_GROUP_ROWS as u32).step_by(every).collect();
+        time(&format!("20 bits, one row of {every}"), groups, bytes(3), |group| {
+            group.chunks[3].integers().expect("packed").gather(&rows, &mut out);
+        });
+        let mut alive = vec![0; ROW_GROUP_ROWS / 64];
+        time(&format!("20 bits within, one of {every}"), groups, bytes(3), |group| {
+            alive.fill(0);
+            rows.iter().for_each(|row| alive[*row as usize / 64] |= 1 << (row % 64));
+            group.chunks[3].integers().expect("packed").retain_within(9, 1 << 18, true, 0, &mut alive);
+            black_box(&alive);
+        });
     }
 }

@@ -21,7 +21,6 @@ mod rank;
 mod sketch;
 mod states;
 
-pub use arch::Level;
 pub use bytes::sealed;
 pub use datasketches::HyperLogLog;
 pub use estimate::Estimate;

@@ -3,8 +3,8 @@
 //! A [`Kernel`] is one generic body. [`Level::run`] calls the copy of it that was compiled for the level's
 //! instructions: the compiler then vectorises the body's loops with them, and the few steps that it does
 //! badly (turning comparisons into bits, looking bits up) are written by hand, once for each instruction set,
-//! behind [`Simd`]. Invariant: a [`Level`] above the portable one exists only on a processor that has its
-//! instructions; every level gives the same answers, bit by bit.
+//! behind [`Simd`]. Which levels there are, [`farpool_model::cpu`] says. Invariant: every level gives the same answers,
+//! bit by bit.
 //!
 //! A body and all that it calls per value must be `#[inline(always)]`: what is not inlined is compiled
 //! without the instructions.
@@ -18,10 +18,10 @@ mod avx512;
 mod past_caches;
 mod portable;
 
+use farpool_model::cpu::{self, Instructions};
 pub(crate) use past_caches::Writer;
 use portable::Portable;
 pub(crate) use portable::{key_f32, key_f64};
-use std::sync::atomic::{AtomicU8, Ordering};
 
 /// A computation with a body for any level.
 pub trait Kernel {
@@ -139,98 +139,42 @@ pub trait Simd: Copy {
     fn bits_at_u32(self, set: &[u32], indices: &[u32; 16], offset: u32) -> u64;
 }
 
-/// Instructions that this processor has.
+/// A level of the processor's instructions, on which kernels run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Level(Set);
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd)]
-#[repr(u8)]
-enum Set {
-    Portable = 1,
-    Avx2 = 2,
-    /// With the extensions that Ice Lake has; earlier processors slow down on 512 bits.
-    Avx512 = 3,
-}
-
-/// The level in use; 0 before the first question.
-static BEST: AtomicU8 = AtomicU8::new(0);
+pub struct Level(cpu::Level);
 
 impl Level {
     /// What every processor has.
-    pub const PORTABLE: Level = Level(Set::Portable);
+    pub const PORTABLE: Level = Level(cpu::Level::PORTABLE);
 
     /// The level to use.
     #[inline]
     pub fn best() -> Level {
-        match BEST.load(Ordering::Relaxed) {
-            1 => Level(Set::Portable),
-            2 => Level(Set::Avx2),
-            3 => Level(Set::Avx512),
-            _ => Level::detect(),
-        }
+        Level(cpu::Level::best())
     }
 
     /// The levels that this processor has, the lowest first.
     pub fn all() -> impl Iterator<Item = Level> {
-        let highest = detected();
-        [Set::Portable, Set::Avx2, Set::Avx512].into_iter().filter(move |set| *set <= highest).map(Level)
-    }
-
-    /// Makes this the level to use in the whole process: for tests and comparisons of the lower ones.
-    pub fn force(self) {
-        BEST.store(self.0 as u8, Ordering::Relaxed);
-    }
-
-    #[cold]
-    fn detect() -> Level {
-        let level = Level(detected());
-        level.force();
-        level
+        cpu::Level::all().map(Level)
     }
 
     /// Runs the copy of a kernel for this level.
     #[inline]
     pub fn run<K: Kernel>(self, kernel: K) -> K::Output {
-        match self.0 {
+        match self.0.instructions() {
             #[cfg(target_arch = "x86_64")]
-            Set::Avx512 => {
+            Instructions::Avx512 => {
                 // SAFETY: a level is made only where the processor has its instructions.
                 unsafe { avx512::run(kernel) }
             }
             #[cfg(target_arch = "x86_64")]
-            Set::Avx2 => {
+            Instructions::Avx2 => {
                 // SAFETY: as above.
                 unsafe { avx2::run(kernel) }
             }
             _ => kernel.run(Portable),
         }
     }
-}
-
-#[cfg(target_arch = "x86_64")]
-fn detected() -> Set {
-    let avx2 = std::is_x86_feature_detected!("avx2")
-        && std::is_x86_feature_detected!("bmi1")
-        && std::is_x86_feature_detected!("bmi2")
-        && std::is_x86_feature_detected!("lzcnt")
-        && std::is_x86_feature_detected!("popcnt");
-    let avx512 = std::is_x86_feature_detected!("avx512f")
-        && std::is_x86_feature_detected!("avx512bw")
-        && std::is_x86_feature_detected!("avx512dq")
-        && std::is_x86_feature_detected!("avx512vl")
-        && std::is_x86_feature_detected!("avx512vbmi")
-        && std::is_x86_feature_detected!("avx512vbmi2")
-        && std::is_x86_feature_detected!("avx512vpopcntdq");
-    match (avx2, avx512) {
-        (true, true) => Set::Avx512,
-        (true, false) => Set::Avx2,
-        _ => Set::Portable,
-    }
-}
-
-#[cfg(not(target_arch = "x86_64"))]
-fn detected() -> Set {
-    Set::Portable
 }
 
 #[cfg(test)]

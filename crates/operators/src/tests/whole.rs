@@ -64,7 +64,7 @@ fn program(random: &mut Random) -> Program {
     let keys = random.pick(&keys).into_iter().enumerate().map(key).collect();
     let aggregate = |random: &mut Random, i: usize| {
         let function = random.pick(&[Count, Sum, Min, Max, Avg, BitAnd, BitOr, BitXor]);
-        let argument = random.pick(&[Some(3), Some(4), None]).filter(|_| true);
+        let argument = random.pick(&[Some(3), Some(4), None]);
         let argument = if function == Count { argument } else { argument.or(Some(3)) };
         let filter = random.chance(30).then(|| Expr::compare(CompareOp::Lt, Expr::Column(4), int(2)));
         let data_type = if function == Avg { DataType::Float64 } else { DataType::Int64 };

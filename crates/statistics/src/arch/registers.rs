@@ -6,8 +6,9 @@
 //! whose rank is above its register, or whose coupon is not in the set, is among those that pass, in the order in
 //! which they came.
 
-use super::{Level, Set};
+use super::Level;
 use crate::sketch::distinct::{COUPON_BITS, coupon};
+use farpool_model::cpu::Instructions;
 
 /// Coupons that are written at once, of which only the first may be meant.
 pub(crate) const SPARE: usize = 16;
@@ -24,14 +25,14 @@ impl Level {
     ) -> usize {
         assert!(low.len() == high.len() && to.len() >= low.len() + SPARE, "there is room for all");
         assert!(registers.is_none_or(|r| r.len().is_power_of_two() && r.len() >= 4), "registers fill words");
-        match (self.0, registers) {
+        match (self.instructions(), registers) {
             #[cfg(target_arch = "x86_64")]
-            (Set::Avx512, Some(registers)) => {
+            (Instructions::Avx512, Some(registers)) => {
                 // SAFETY: a level is made only where the processor has its instructions; the rest was checked.
                 unsafe { avx512::above_registers(low, high, registers, to) }
             }
             #[cfg(target_arch = "x86_64")]
-            (Set::Avx512, None) => {
+            (Instructions::Avx512, None) => {
                 // SAFETY: as above.
                 unsafe { avx512::above_floor(low, high, floor, to) }
             }
@@ -45,9 +46,9 @@ impl Level {
     pub(crate) fn missing(self, (low, high): (&[u64], &[u64]), table: &[u32], to: &mut [u32]) -> usize {
         assert!(low.len() == high.len() && to.len() >= low.len() + SPARE, "there is room for all");
         assert!(table.len().is_power_of_two() && table.len() >= 4, "places have numbers");
-        match self.0 {
+        match self.instructions() {
             #[cfg(target_arch = "x86_64")]
-            Set::Avx512 => {
+            Instructions::Avx512 => {
                 // SAFETY: a level is made only where the processor has its instructions; the rest was checked.
                 unsafe { avx512::missing(low, high, table, to) }
             }

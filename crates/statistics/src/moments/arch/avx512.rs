@@ -1,19 +1,9 @@
 //! AVX-512 with VNNI: four bytes of a column times those of 16 others are one instruction, a float times 8
 //! others is one.
 
-use super::Kernel;
 use crate::moments::matrix::{Bytes, Floats, GROUP, LANES, LINE};
 use std::arch::x86_64::*;
 use std::ops::Range;
-
-/// The kernel, compiled for AVX-512.
-///
-/// # Safety
-/// The processor has the instructions.
-#[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx2,fma")]
-pub(super) unsafe fn run<K: Kernel>(kernel: K) -> K::Output {
-    kernel.run()
-}
 
 /// The sum of the bytes of each column: the sum of their differences from 0, for which there is an instruction.
 ///

@@ -1,98 +1,54 @@
 //! Products of all pairs of columns of bytes, and of floats: the kernels behind moments, for what processors
 //! can do, and the choice between them at run time.
 //!
-//! Invariant: a [`Level`] above the portable one exists only on a processor that has its instructions. Every
-//! level gives the same products of bytes; those of floats differ in rounding.
+//! Invariant: every level gives the same products of bytes; those of floats differ in rounding.
 
 #![expect(unsafe_code, reason = "instructions that not every processor has")]
 
 #[cfg(all(target_arch = "x86_64", target_os = "linux"))]
 mod amx;
 #[cfg(target_arch = "x86_64")]
-mod avx2;
-#[cfg(target_arch = "x86_64")]
 mod avx512;
 mod portable;
 
 use super::matrix::{Bytes, Floats};
+pub(crate) use crate::arch::Kernel;
+use farpool_model::cpu::Instructions;
 use std::ops::Range;
-use std::sync::atomic::{AtomicU8, Ordering};
-
-/// A loop that the compiler vectorises by itself, with the instructions of a level. It and all that it calls
-/// per value must be `#[inline(always)]`.
-pub(crate) trait Kernel {
-    /// What it gives.
-    type Output;
-
-    /// The body; `#[inline(always)]`.
-    fn run(self) -> Self::Output;
-}
 
 /// Instructions that this processor has.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Level(Set);
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd)]
-#[repr(u8)]
-enum Set {
-    Portable = 1,
-    Avx2 = 2,
-    /// AVX-512 with VNNI, as Ice Lake (2019) has them.
-    Avx512 = 3,
-    /// The same and tiles of 8-bit integers, as Sapphire Rapids (2023) has them.
-    Amx = 4,
+pub(crate) struct Level {
+    cpu: crate::arch::Level,
+    /// Tiles of 8-bit integers beside AVX-512, as Sapphire Rapids (2023) has them.
+    has_tiles: bool,
 }
-
-/// The level in use; 0 before the first question.
-static BEST: AtomicU8 = AtomicU8::new(0);
 
 impl Level {
     /// The level to use.
     pub(crate) fn best() -> Level {
-        match BEST.load(Ordering::Relaxed) {
-            1 => Level(Set::Portable),
-            2 => Level(Set::Avx2),
-            3 => Level(Set::Avx512),
-            4 => Level(Set::Amx),
-            _ => {
-                let set = detected();
-                BEST.store(set as u8, Ordering::Relaxed);
-                Level(set)
-            }
-        }
+        let cpu = crate::arch::Level::best();
+        Level { cpu, has_tiles: cpu.instructions() == Instructions::Avx512 && has_tiles() }
     }
 
     /// The levels that this processor has, the lowest first.
     #[cfg(test)]
     pub(crate) fn all() -> impl Iterator<Item = Level> {
-        let highest = detected();
-        let sets = [Set::Portable, Set::Avx2, Set::Avx512, Set::Amx];
-        sets.into_iter().filter(move |set| *set <= highest).map(Level)
+        let without_tiles = crate::arch::Level::all().map(|cpu| Level { cpu, has_tiles: false });
+        without_tiles.chain(Some(Level::best()).filter(|best| best.has_tiles))
     }
 
     /// Runs the copy of a kernel for this level.
     #[inline]
     pub(crate) fn run<K: Kernel>(self, kernel: K) -> K::Output {
-        match self.0 {
-            #[cfg(target_arch = "x86_64")]
-            Set::Avx512 | Set::Amx => {
-                // SAFETY: a level is made only where the processor has its instructions.
-                unsafe { avx512::run(kernel) }
-            }
-            #[cfg(target_arch = "x86_64")]
-            Set::Avx2 => {
-                // SAFETY: as above.
-                unsafe { avx2::run(kernel) }
-            }
-            _ => kernel.run(),
-        }
+        self.cpu.run(kernel)
     }
 
     /// The sum of the bytes of each column.
     pub(crate) fn byte_sums(self, matrix: &Bytes, to: &mut [u32]) {
-        match self.0 {
+        match self.cpu.instructions() {
             #[cfg(target_arch = "x86_64")]
-            Set::Avx512 | Set::Amx => {
+            Instructions::Avx512 => {
                 // SAFETY: a level is made only where the processor has its instructions.
                 unsafe { avx512::byte_sums(matrix, to) }
             }
@@ -102,9 +58,9 @@ impl Level {
 
     /// Sets the copy of the matrix in the order that the level's products want, if there is one.
     pub(crate) fn interleave(self, matrix: &mut Bytes) {
-        match self.0 {
+        match self.cpu.instructions() {
             #[cfg(target_arch = "x86_64")]
-            Set::Avx512 | Set::Amx => {
+            Instructions::Avx512 => {
                 // SAFETY: a level is made only where the processor has its instructions.
                 unsafe { avx512::interleave(matrix) }
             }
@@ -123,16 +79,16 @@ impl Level {
         width: usize,
     ) {
         matrix.check(&left, &right, to.len(), width);
-        match self.0 {
+        match self.cpu.instructions() {
             #[cfg(all(target_arch = "x86_64", target_os = "linux"))]
-            Set::Amx => {
-                // SAFETY: a level is made only where the processor has its instructions; the ranges and
-                // the room were checked.
+            Instructions::Avx512 if self.has_tiles => {
+                // SAFETY: a level has tiles only where the process may use them; the ranges and the room were
+                // checked.
                 unsafe { amx::byte_products(matrix, (left, right), to, width) }
             }
             #[cfg(target_arch = "x86_64")]
-            Set::Avx512 => {
-                // SAFETY: as above.
+            Instructions::Avx512 => {
+                // SAFETY: a level is made only where the processor has its instructions; the rest as above.
                 unsafe { avx512::byte_products(matrix, sums, (left, right), to, width) }
             }
             _ => self.run(portable::ByteProducts { matrix, left, right, to, width }),
@@ -148,9 +104,9 @@ impl Level {
         width: usize,
     ) {
         matrix.check(&left, &right, to.len(), width);
-        match self.0 {
+        match self.cpu.instructions() {
             #[cfg(target_arch = "x86_64")]
-            Set::Avx512 | Set::Amx => {
+            Instructions::Avx512 => {
                 // SAFETY: a level is made only where the processor has its instructions; the ranges and
                 // the room were checked.
                 unsafe { avx512::float_products(matrix, (left, right), to, width) }
@@ -160,26 +116,16 @@ impl Level {
     }
 }
 
-#[cfg(target_arch = "x86_64")]
-fn detected() -> Set {
-    let avx2 = std::is_x86_feature_detected!("avx2") && std::is_x86_feature_detected!("fma");
-    let avx512 = std::is_x86_feature_detected!("avx512f")
-        && std::is_x86_feature_detected!("avx512bw")
-        && std::is_x86_feature_detected!("avx512dq")
-        && std::is_x86_feature_detected!("avx512vl")
-        && std::is_x86_feature_detected!("avx512vnni");
-    match (avx2, avx512) {
-        #[cfg(target_os = "linux")]
-        (true, true) if amx::allowed() => Set::Amx,
-        (true, true) => Set::Avx512,
-        (true, false) => Set::Avx2,
-        _ => Set::Portable,
-    }
+/// Whether there are tiles that this process may use, which Linux is asked once.
+#[cfg(all(target_arch = "x86_64", target_os = "linux"))]
+fn has_tiles() -> bool {
+    static ALLOWED: std::sync::LazyLock<bool> = std::sync::LazyLock::new(amx::allowed);
+    *ALLOWED
 }
 
-#[cfg(not(target_arch = "x86_64"))]
-fn detected() -> Set {
-    Set::Portable
+#[cfg(not(all(target_arch = "x86_64", target_os = "linux")))]
+fn has_tiles() -> bool {
+    false
 }
 
 #[cfg(test)]
