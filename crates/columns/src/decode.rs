@@ -7,14 +7,14 @@ use crate::fsst_text::SymbolTable;
 use crate::lanes::Lane;
 use crate::packed::{Packed, with_lane};
 use crate::room::Room;
-use crate::types::{Int, with_integer};
+use crate::types::Int;
 use crate::views::{Views, view_of};
 use arrow_array::types::{Float32Type, Float64Type};
 use arrow_array::{ArrayRef, ArrowPrimitiveType, BooleanArray, PrimitiveArray, UInt32Array};
 use arrow_buffer::{ArrowNativeType, BooleanBuffer, Buffer, NullBuffer, ScalarBuffer};
 use arrow_schema::DataType;
 use farpool_model::limits::BLOCK_ROWS;
-use farpool_model::{Error, Result};
+use farpool_model::{Error, Result, with_integer};
 use std::ops::Range;
 use std::sync::Arc;
 

@@ -7,7 +7,7 @@ use crate::body::Body;
 use crate::chunk::Chunk;
 use crate::packed::{Packed, width_of, with_lane};
 use crate::strings;
-use crate::types::{Int, with_integer};
+use crate::types::Int;
 use crate::zone::{ZoneMap, bounds_of_floats};
 use arrow_array::cast::AsArray;
 use arrow_array::types::{Float32Type, Float64Type};
@@ -15,7 +15,7 @@ use arrow_array::{Array, ArrayRef, new_null_array};
 use arrow_buffer::{BooleanBuffer, Buffer, NullBuffer};
 use arrow_schema::DataType;
 use farpool_model::limits::ROW_GROUP_ROWS;
-use farpool_model::{Error, Result, Value};
+use farpool_model::{Error, Result, Value, with_integer};
 
 /// A body, and the bounds of its values where they are known.
 pub(crate) type Encoded = (Body, Option<(Value, Value)>);

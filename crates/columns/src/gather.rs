@@ -6,12 +6,12 @@ use crate::decode::{Coded, not_plain, plain, repeat, text_array};
 use crate::ends::Ends;
 use crate::lanes::Lane;
 use crate::packed::{Packed, with_lane};
-use crate::types::{Int, with_integer};
+use crate::types::Int;
 use crate::views::{Views, view_of};
-use arrow_array::{ArrayRef, PrimitiveArray, UInt32Array};
+use arrow_array::{ArrayRef, ArrowPrimitiveType, PrimitiveArray, UInt32Array};
 use arrow_buffer::{ArrowNativeType, BooleanBuffer, Buffer, NullBuffer};
 use arrow_schema::DataType;
-use farpool_model::{Error, Result};
+use farpool_model::{Error, Result, with_integer};
 use std::sync::Arc;
 
 /// The values of rows that exist.

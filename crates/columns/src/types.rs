@@ -1,4 +1,4 @@
-//! From a canonical data type at run time to the Arrow type at compile time.
+//! What the native forms of integer-like types have in common.
 
 use arrow_buffer::ArrowNativeType;
 
@@ -36,35 +36,3 @@ macro_rules! impl_int {
 }
 
 impl_int!(i8, i16, i32, i64, i128, u8, u16, u32, u64);
-
-/// Runs `$body` with `$arrow` naming the Arrow type of an integer-like canonical type, or `$otherwise`.
-macro_rules! with_integer {
-    ($data_type:expr, $arrow:ident => $body:expr, $otherwise:expr) => {{
-        use arrow_array::types::*;
-        use arrow_schema::{DataType, TimeUnit};
-        macro_rules! run {
-            ($type:ty) => {{
-                type $arrow = $type;
-                $body
-            }};
-        }
-        match $data_type {
-            DataType::Int8 => run!(Int8Type),
-            DataType::Int16 => run!(Int16Type),
-            DataType::Int32 => run!(Int32Type),
-            DataType::Int64 => run!(Int64Type),
-            DataType::UInt8 => run!(UInt8Type),
-            DataType::UInt16 => run!(UInt16Type),
-            DataType::UInt32 => run!(UInt32Type),
-            DataType::UInt64 => run!(UInt64Type),
-            DataType::Decimal128(..) => run!(Decimal128Type),
-            DataType::Date32 => run!(Date32Type),
-            DataType::Timestamp(TimeUnit::Second, _) => run!(TimestampSecondType),
-            DataType::Timestamp(TimeUnit::Millisecond, _) => run!(TimestampMillisecondType),
-            DataType::Timestamp(TimeUnit::Microsecond, _) => run!(TimestampMicrosecondType),
-            DataType::Timestamp(TimeUnit::Nanosecond, _) => run!(TimestampNanosecondType),
-            _ => $otherwise,
-        }
-    }};
-}
-pub(crate) use with_integer;

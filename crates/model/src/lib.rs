@@ -16,6 +16,7 @@ pub mod error;
 pub mod expr;
 mod facts;
 pub mod form;
+mod integer_types;
 pub mod key_filter;
 pub mod key_set;
 pub mod limits;

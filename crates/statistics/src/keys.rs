@@ -13,8 +13,8 @@ use crate::hash::{avalanche, murmur3};
 use arrow_array::cast::AsArray;
 use arrow_array::types::*;
 use arrow_array::{Array, ArrayRef};
-use arrow_schema::{DataType, TimeUnit};
-use farpool_model::{Error, Result};
+use arrow_schema::DataType;
+use farpool_model::{Error, Result, with_narrow_integer};
 
 /// The hash of an integer that fits 64 bits with a sign.
 #[inline(always)]
@@ -61,30 +61,13 @@ pub fn of_rows(columns: &[ArrayRef]) -> Result<Vec<u64>> {
 }
 
 fn of_column(array: &ArrayRef) -> Result<Vec<u64>> {
-    macro_rules! words {
-        ($t:ty) => {
-            array.as_primitive::<$t>().values().iter().map(|v| of_word((*v).into())).collect()
-        };
-    }
     macro_rules! integers {
         ($t:ty) => {
             array.as_primitive::<$t>().values().iter().map(|v| of_integer((*v).into())).collect()
         };
     }
     Ok(match array.data_type() {
-        DataType::Int8 => words!(Int8Type),
-        DataType::Int16 => words!(Int16Type),
-        DataType::Int32 => words!(Int32Type),
-        DataType::Int64 => words!(Int64Type),
-        DataType::UInt8 => words!(UInt8Type),
-        DataType::UInt16 => words!(UInt16Type),
-        DataType::UInt32 => words!(UInt32Type),
         DataType::UInt64 => integers!(UInt64Type),
-        DataType::Date32 => words!(Date32Type),
-        DataType::Timestamp(TimeUnit::Second, _) => words!(TimestampSecondType),
-        DataType::Timestamp(TimeUnit::Millisecond, _) => words!(TimestampMillisecondType),
-        DataType::Timestamp(TimeUnit::Microsecond, _) => words!(TimestampMicrosecondType),
-        DataType::Timestamp(TimeUnit::Nanosecond, _) => words!(TimestampNanosecondType),
         DataType::Decimal128(..) => integers!(Decimal128Type),
         DataType::Utf8View => {
             let strings = array.as_string_view();
@@ -94,7 +77,11 @@ fn of_column(array: &ArrayRef) -> Result<Vec<u64>> {
             let binaries = array.as_binary_view();
             (0..binaries.len()).map(|row| of_bytes(binaries.value(row))).collect()
         }
-        other => return Err(Error::invalid(format!("a filter of keys of type {other}"))),
+        other => with_narrow_integer!(
+            other,
+            T => array.as_primitive::<T>().values().iter().map(|v| of_word((*v).into())).collect(),
+            return Err(Error::invalid(format!("a filter of keys of type {other}")))
+        ),
     })
 }
 

@@ -5,11 +5,12 @@
 //! - -0 equals 0. A NaN among the rows that count makes NaN of the answer, as in scipy.
 //! - NaN with less than two rows, or where a column is constant. Time O(n log n), memory O(n).
 
+use crate::profile::is_numeric;
 use arrow_array::Array;
 use arrow_array::cast::AsArray;
 use arrow_array::types::*;
 use arrow_schema::DataType;
-use farpool_model::{Error, Result};
+use farpool_model::{Error, Result, with_integer};
 
 /// Spearman's rank correlation of two columns.
 ///
@@ -72,21 +73,7 @@ const NAN: i128 = i128::MIN;
 
 /// A number for each value, in their order.
 fn ordered(values: &dyn Array) -> Result<Vec<i128>> {
-    macro_rules! integers {
-        ($t:ty) => {
-            values.as_primitive::<$t>().values().iter().map(|value| i128::from(*value)).collect()
-        };
-    }
     Ok(match values.data_type() {
-        DataType::Int8 => integers!(Int8Type),
-        DataType::Int16 => integers!(Int16Type),
-        DataType::Int32 => integers!(Int32Type),
-        DataType::Int64 => integers!(Int64Type),
-        DataType::UInt8 => integers!(UInt8Type),
-        DataType::UInt16 => integers!(UInt16Type),
-        DataType::UInt32 => integers!(UInt32Type),
-        DataType::UInt64 => integers!(UInt64Type),
-        DataType::Decimal128(..) => integers!(Decimal128Type),
         DataType::Float32 => values
             .as_primitive::<Float32Type>()
             .values()
@@ -96,11 +83,18 @@ fn ordered(values: &dyn Array) -> Result<Vec<i128>> {
         DataType::Float64 => {
             values.as_primitive::<Float64Type>().values().iter().map(|v| ordered_float(*v)).collect()
         }
-        other => {
-            return Err(Error::invalid(format!("there is no rank correlation of a column of type {other}"))
-                .advise("choose columns of integers, decimals or floats, or cast this one"));
-        }
+        other if !is_numeric(other) => return Err(not_numeric(other)),
+        other => with_integer!(
+            other,
+            T => values.as_primitive::<T>().values().iter().map(|value| i128::from(*value)).collect(),
+            return Err(not_numeric(other))
+        ),
     })
+}
+
+fn not_numeric(data_type: &DataType) -> Error {
+    Error::invalid(format!("there is no rank correlation of a column of type {data_type}"))
+        .advise("choose columns of integers, decimals or floats, or cast this one")
 }
 
 /// IEEE 754's order of bits, -0 as 0.

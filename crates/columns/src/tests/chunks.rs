@@ -26,7 +26,7 @@ pub fn literal(array: &ArrayRef, row: usize) -> Option<Literal> {
         DataType::Float64 => Value::Float(array.as_primitive::<Float64Type>().value(row)),
         DataType::Utf8View => Value::Text(array.as_string_view().value(row).to_string()),
         DataType::BinaryView => Value::Bytes(array.as_binary_view().value(row).to_vec()),
-        other => crate::types::with_integer!(other, T => {
+        other => farpool_model::with_integer!(other, T => {
             Value::Int(array.as_primitive::<T>().value(row).into())
         }, unreachable!()),
     };

@@ -11,7 +11,7 @@ use arrow_array::{Array, ArrayRef, BooleanArray};
 use arrow_buffer::BooleanBuffer;
 use arrow_schema::DataType;
 use farpool_columns::IntegerSet;
-use farpool_model::{Error, KeySet, Literal, Result, Value};
+use farpool_model::{Error, KeySet, Literal, Result, Value, with_integer};
 use hashbrown::HashSet;
 
 /// Values between the least and the greatest integer of a list up to which it gets a bitmap: 1 MiB of
@@ -101,12 +101,6 @@ impl Members {
 
     fn hits(&self, array: &ArrayRef) -> Result<BooleanBuffer> {
         let rows = array.len();
-        macro_rules! ints {
-            ($values:expr) => {{
-                let values = $values.values();
-                BooleanBuffer::collect_bool(rows, |i| self.has_int(values[i].into()))
-            }};
-        }
         Ok(match array.data_type() {
             DataType::Boolean => {
                 let array = array.as_boolean();
@@ -128,21 +122,14 @@ impl Members {
                 let array = array.as_binary_view();
                 BooleanBuffer::collect_bool(rows, |i| self.bytes.contains(array.value(i)))
             }
-            DataType::Int8 => ints!(array.as_primitive::<Int8Type>()),
-            DataType::Int16 => ints!(array.as_primitive::<Int16Type>()),
-            DataType::Int32 => ints!(array.as_primitive::<Int32Type>()),
-            DataType::Int64 => ints!(array.as_primitive::<Int64Type>()),
-            DataType::UInt8 => ints!(array.as_primitive::<UInt8Type>()),
-            DataType::UInt16 => ints!(array.as_primitive::<UInt16Type>()),
-            DataType::UInt32 => ints!(array.as_primitive::<UInt32Type>()),
-            DataType::UInt64 => ints!(array.as_primitive::<UInt64Type>()),
-            DataType::Date32 => ints!(array.as_primitive::<Date32Type>()),
-            DataType::Timestamp(..) => {
-                let array = arrow_cast::cast(array, &DataType::Int64).map_err(crate::failure::of_kernel)?;
-                ints!(array.as_primitive::<Int64Type>())
-            }
-            DataType::Decimal128(..) => ints!(array.as_primitive::<Decimal128Type>()),
-            other => return Err(Error::internal(format!("IN over {other}"))),
+            other => with_integer!(
+                other,
+                T => {
+                    let values = array.as_primitive::<T>().values();
+                    BooleanBuffer::collect_bool(rows, |i| self.has_int(values[i].into()))
+                },
+                return Err(Error::internal(format!("IN over {other}")))
+            ),
         })
     }
 

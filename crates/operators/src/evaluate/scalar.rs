@@ -7,8 +7,8 @@ use arrow_array::{
     PrimitiveArray, StringViewArray, new_null_array,
 };
 use arrow_buffer::NullBuffer;
-use arrow_schema::{DataType, TimeUnit};
-use farpool_model::{Error, Literal, Result, Value};
+use arrow_schema::DataType;
+use farpool_model::{Error, Literal, Result, Value, with_integer};
 use std::sync::Arc;
 
 /// An array of length one.
@@ -28,33 +28,18 @@ pub(super) fn of_literal(literal: &Literal) -> Result<ArrayRef> {
 
 /// The value at `row` of an array of a canonical type; the reverse of [`of_literal`].
 pub(crate) fn literal_at(array: &ArrayRef, row: usize) -> Result<Literal> {
-    macro_rules! int {
-        ($t:ty) => {
-            Value::Int(array.as_primitive::<$t>().value(row).into())
-        };
-    }
     let value = match array.data_type() {
         _ if array.is_null(row) => Value::Null,
         DataType::Boolean => Value::Bool(array.as_boolean().value(row)),
-        DataType::Int8 => int!(Int8Type),
-        DataType::Int16 => int!(Int16Type),
-        DataType::Int32 => int!(Int32Type),
-        DataType::Int64 => int!(Int64Type),
-        DataType::UInt8 => int!(UInt8Type),
-        DataType::UInt16 => int!(UInt16Type),
-        DataType::UInt32 => int!(UInt32Type),
-        DataType::UInt64 => int!(UInt64Type),
-        DataType::Date32 => int!(Date32Type),
-        DataType::Timestamp(TimeUnit::Second, _) => int!(TimestampSecondType),
-        DataType::Timestamp(TimeUnit::Millisecond, _) => int!(TimestampMillisecondType),
-        DataType::Timestamp(TimeUnit::Microsecond, _) => int!(TimestampMicrosecondType),
-        DataType::Timestamp(TimeUnit::Nanosecond, _) => int!(TimestampNanosecondType),
-        DataType::Decimal128(..) => int!(Decimal128Type),
         DataType::Float32 => Value::Float(array.as_primitive::<Float32Type>().value(row).into()),
         DataType::Float64 => Value::Float(array.as_primitive::<Float64Type>().value(row)),
         DataType::Utf8View => Value::Text(array.as_string_view().value(row).to_string()),
         DataType::BinaryView => Value::Bytes(array.as_binary_view().value(row).to_vec()),
-        other => return Err(Error::internal(format!("{other} is not canonical"))),
+        other => with_integer!(
+            other,
+            T => Value::Int(array.as_primitive::<T>().value(row).into()),
+            return Err(Error::internal(format!("{other} is not canonical")))
+        ),
     };
     Literal::new(value, array.data_type().clone())
 }
@@ -66,28 +51,13 @@ pub(crate) fn array_of_ints(
     values: impl Iterator<Item = i128>,
     nulls: Option<NullBuffer>,
 ) -> Result<ArrayRef> {
-    macro_rules! build {
-        ($t:ty) => {{
-            type Native = <$t as ArrowPrimitiveType>::Native;
+    with_integer!(
+        data_type,
+        T => {
+            type Native = <T as ArrowPrimitiveType>::Native;
             let values: Vec<Native> = values.map(|v| v as Native).collect();
-            Arc::new(PrimitiveArray::<$t>::new(values.into(), nulls).with_data_type(data_type.clone()))
-        }};
-    }
-    Ok(match data_type {
-        DataType::Int8 => build!(Int8Type),
-        DataType::Int16 => build!(Int16Type),
-        DataType::Int32 => build!(Int32Type),
-        DataType::Int64 => build!(Int64Type),
-        DataType::UInt8 => build!(UInt8Type),
-        DataType::UInt16 => build!(UInt16Type),
-        DataType::UInt32 => build!(UInt32Type),
-        DataType::UInt64 => build!(UInt64Type),
-        DataType::Date32 => build!(Date32Type),
-        DataType::Timestamp(TimeUnit::Second, _) => build!(TimestampSecondType),
-        DataType::Timestamp(TimeUnit::Millisecond, _) => build!(TimestampMillisecondType),
-        DataType::Timestamp(TimeUnit::Microsecond, _) => build!(TimestampMicrosecondType),
-        DataType::Timestamp(TimeUnit::Nanosecond, _) => build!(TimestampNanosecondType),
-        DataType::Decimal128(..) => build!(Decimal128Type),
-        other => return Err(Error::internal(format!("{other} does not hold integers"))),
-    })
+            Ok(Arc::new(PrimitiveArray::<T>::new(values.into(), nulls).with_data_type(data_type.clone())))
+        },
+        Err(Error::internal(format!("{data_type} does not hold integers")))
+    )
 }

@@ -6,8 +6,8 @@ use arrow_array::cast::AsArray;
 use arrow_array::types::*;
 use arrow_array::{Array, ArrayRef, BooleanArray, Float32Array, Float64Array};
 use arrow_buffer::NullBuffer;
-use arrow_schema::{DataType, TimeUnit};
-use farpool_model::{Error, Result};
+use arrow_schema::DataType;
+use farpool_model::{Error, Result, with_integer};
 use std::borrow::Cow;
 use std::sync::Arc;
 
@@ -57,27 +57,8 @@ impl KeyValues<'_> {
 /// # Errors
 /// None but defects.
 pub(crate) fn lanes_of_array(array: &ArrayRef) -> Result<Vec<i64>> {
-    macro_rules! widen {
-        ($t:ty) => {
-            array.as_primitive::<$t>().values().iter().map(|v| *v as i64).collect()
-        };
-    }
     Ok(match array.data_type() {
         DataType::Boolean => array.as_boolean().values().iter().map(i64::from).collect(),
-        DataType::Int8 => widen!(Int8Type),
-        DataType::Int16 => widen!(Int16Type),
-        DataType::Int32 => widen!(Int32Type),
-        DataType::Int64 => widen!(Int64Type),
-        DataType::UInt8 => widen!(UInt8Type),
-        DataType::UInt16 => widen!(UInt16Type),
-        DataType::UInt32 => widen!(UInt32Type),
-        DataType::UInt64 => widen!(UInt64Type),
-        DataType::Date32 => widen!(Date32Type),
-        DataType::Timestamp(TimeUnit::Second, _) => widen!(TimestampSecondType),
-        DataType::Timestamp(TimeUnit::Millisecond, _) => widen!(TimestampMillisecondType),
-        DataType::Timestamp(TimeUnit::Microsecond, _) => widen!(TimestampMicrosecondType),
-        DataType::Timestamp(TimeUnit::Nanosecond, _) => widen!(TimestampNanosecondType),
-        DataType::Decimal128(..) => widen!(Decimal128Type),
         // Adding 0.0 makes -0.0 the same key.
         DataType::Float32 => {
             let values = array.as_primitive::<Float32Type>().values();
@@ -87,7 +68,11 @@ pub(crate) fn lanes_of_array(array: &ArrayRef) -> Result<Vec<i64>> {
             let values = array.as_primitive::<Float64Type>().values();
             values.iter().map(|v| (v + 0.0).to_bits().cast_signed()).collect()
         }
-        other => return Err(Error::internal(format!("{other} is no key of 64 bits"))),
+        other => with_integer!(
+            other,
+            T => array.as_primitive::<T>().values().iter().map(|v| *v as i64).collect(),
+            return Err(Error::internal(format!("{other} is no key of 64 bits")))
+        ),
     })
 }
 

@@ -19,11 +19,11 @@ use crate::plan::{Memory, Paths, Plan};
 use arrow_array::cast::AsArray;
 use arrow_array::types::*;
 use arrow_array::{Array, ArrayRef, RecordBatch};
-use arrow_schema::{DataType, SchemaRef, TimeUnit};
+use arrow_schema::{DataType, SchemaRef};
 use farpool_columns::{RowGroup, encode_row_group};
 use farpool_memory::{Pool, PoolConfig};
 use farpool_model::cpu::Level;
-use farpool_model::{Error, Expr, Program, Result, TenantName, Value};
+use farpool_model::{Error, Expr, Program, Result, TenantName, Value, with_integer};
 use proptest::test_runner::{Config as ProptestConfig, RngSeed};
 use std::ops::ControlFlow;
 use std::sync::{Arc, LazyLock};
@@ -68,32 +68,17 @@ pub(crate) fn value_at(array: &ArrayRef, row: usize) -> Value {
     if array.is_null(row) {
         return Value::Null;
     }
-    macro_rules! int {
-        ($t:ty) => {
-            Value::Int(array.as_primitive::<$t>().value(row).into())
-        };
-    }
     match array.data_type() {
         DataType::Boolean => Value::Bool(array.as_boolean().value(row)),
-        DataType::Int8 => int!(Int8Type),
-        DataType::Int16 => int!(Int16Type),
-        DataType::Int32 => int!(Int32Type),
-        DataType::Int64 => int!(Int64Type),
-        DataType::UInt8 => int!(UInt8Type),
-        DataType::UInt16 => int!(UInt16Type),
-        DataType::UInt32 => int!(UInt32Type),
-        DataType::UInt64 => int!(UInt64Type),
-        DataType::Date32 => int!(Date32Type),
-        DataType::Timestamp(TimeUnit::Second, _) => int!(TimestampSecondType),
-        DataType::Timestamp(TimeUnit::Millisecond, _) => int!(TimestampMillisecondType),
-        DataType::Timestamp(TimeUnit::Microsecond, _) => int!(TimestampMicrosecondType),
-        DataType::Timestamp(TimeUnit::Nanosecond, _) => int!(TimestampNanosecondType),
-        DataType::Decimal128(..) => int!(Decimal128Type),
         DataType::Float32 => Value::Float(array.as_primitive::<Float32Type>().value(row).into()),
         DataType::Float64 => Value::Float(array.as_primitive::<Float64Type>().value(row)),
         DataType::Utf8View => Value::Text(array.as_string_view().value(row).to_string()),
         DataType::BinaryView => Value::Bytes(array.as_binary_view().value(row).to_vec()),
-        other => panic!("{other} is not canonical"),
+        other => with_integer!(
+            other,
+            T => Value::Int(array.as_primitive::<T>().value(row).into()),
+            panic!("{other} is not canonical")
+        ),
     }
 }
 

@@ -4,14 +4,10 @@
 use super::{Bins, Filled, Histogram, Number, blocks, exp2};
 use crate::decimals;
 use arrow_array::cast::AsArray;
-use arrow_array::types::{
-    ArrowPrimitiveType, Date32Type, Decimal128Type, Float32Type, Float64Type, Int8Type, Int16Type, Int32Type,
-    Int64Type, TimestampMicrosecondType, TimestampMillisecondType, TimestampNanosecondType,
-    TimestampSecondType, UInt8Type, UInt16Type, UInt32Type, UInt64Type,
-};
+use arrow_array::types::{ArrowPrimitiveType, Decimal128Type, Float32Type, Float64Type, UInt64Type};
 use arrow_array::{Array, PrimitiveArray};
-use arrow_schema::{DataType, TimeUnit};
-use farpool_model::{Error, Result};
+use arrow_schema::DataType;
+use farpool_model::{Error, Result, with_narrow_integer};
 use std::borrow::Cow;
 
 /// With `counts`, how often each value counts.
@@ -30,23 +26,12 @@ pub(super) fn fill(histogram: &mut Histogram, values: &dyn Array, counts: Option
 }
 
 fn fill_whole(bins: &mut Bins<i128>, values: &dyn Array, counts: Option<&[u64]>) -> Result<()> {
-    use DataType::*;
     match values.data_type() {
-        Int8 => narrow::<Int8Type>(bins, values, counts),
-        Int16 => narrow::<Int16Type>(bins, values, counts),
-        Int32 => narrow::<Int32Type>(bins, values, counts),
-        Int64 => narrow::<Int64Type>(bins, values, counts),
-        UInt8 => narrow::<UInt8Type>(bins, values, counts),
-        UInt16 => narrow::<UInt16Type>(bins, values, counts),
-        UInt32 => narrow::<UInt32Type>(bins, values, counts),
-        UInt64 => wide::<UInt64Type>(bins, values, counts),
-        Decimal128(..) => wide::<Decimal128Type>(bins, values, counts),
-        Date32 => narrow::<Date32Type>(bins, values, counts),
-        Timestamp(TimeUnit::Second, _) => narrow::<TimestampSecondType>(bins, values, counts),
-        Timestamp(TimeUnit::Millisecond, _) => narrow::<TimestampMillisecondType>(bins, values, counts),
-        Timestamp(TimeUnit::Microsecond, _) => narrow::<TimestampMicrosecondType>(bins, values, counts),
-        Timestamp(TimeUnit::Nanosecond, _) => narrow::<TimestampNanosecondType>(bins, values, counts),
-        other => return Err(other_kind(other)),
+        DataType::UInt64 => wide::<UInt64Type>(bins, values, counts),
+        DataType::Decimal128(..) => wide::<Decimal128Type>(bins, values, counts),
+        other => {
+            with_narrow_integer!(other, T => narrow::<T>(bins, values, counts), return Err(other_kind(other)))
+        }
     }
     Ok(())
 }

@@ -17,7 +17,6 @@ use super::wide::Wide;
 use arrow_array::cast::AsArray;
 use arrow_array::types::*;
 use arrow_array::{Array, ArrayRef};
-use arrow_schema::DataType;
 use std::ops::Range;
 
 /// Columns of bytes whose products are taken at once: these and as many others fill the L2 cache.
@@ -194,40 +193,31 @@ impl<T: Number> Kernel for CutWords<'_, T> {
 
 /// The least value of a column, and the bytes of the others above it.
 fn ends(level: Level, array: &ArrayRef, mask: Option<&[u8]>) -> (i128, usize) {
-    macro_rules! ends {
-        ($t:ty) => {{
-            let (low, high) = level.run(Ends(array.as_primitive::<$t>().values(), mask));
-            let (low, high): (i128, i128) = (low.into(), high.into());
-            if low > high { (0, 0) } else { (low, high.wrapping_sub(low).cast_unsigned()) }
-        }};
-    }
-    let (low, span): (i128, u128) = for_exact!(array.data_type(), ends);
+    let (low, span): (i128, u128) = for_exact!(array.data_type(), T => {
+        let (low, high) = level.run(Ends(array.as_primitive::<T>().values(), mask));
+        let (low, high): (i128, i128) = (low.into(), high.into());
+        if low > high { (0, 0) } else { (low, high.wrapping_sub(low).cast_unsigned()) }
+    });
     (low, (u128::BITS - span.leading_zeros()).div_ceil(8) as usize)
 }
 
 /// Cuts the values of a column into the bytes of the matrix from `first` on.
 fn cut(level: Level, array: &ArrayRef, mask: Option<&[u8]>, column: &Column, matrix: &mut Bytes) {
-    macro_rules! cut {
-        ($t:ty) => {
-            for byte in 0..column.bytes {
-                let (to, shift) = (matrix.column_mut(column.first + byte), 8 * byte as u32);
-                let low = <$t as ArrowPrimitiveType>::Native::try_from(column.low).unwrap_or_default();
-                level.run(Cut { values: array.as_primitive::<$t>().values(), mask, low, shift, to });
-            }
-        };
-    }
-    for_exact!(array.data_type(), cut);
+    for_exact!(array.data_type(), T => {
+        for byte in 0..column.bytes {
+            let (to, shift) = (matrix.column_mut(column.first + byte), 8 * byte as u32);
+            let low = <T as ArrowPrimitiveType>::Native::try_from(column.low).unwrap_or_default();
+            level.run(Cut { values: array.as_primitive::<T>().values(), mask, low, shift, to });
+        }
+    });
 }
 
 /// Cuts the values of a column to 32 bits.
 fn cut_words(level: Level, array: &ArrayRef, mask: Option<&[u8]>, low: i128, to: &mut [u32]) {
-    macro_rules! cut_words {
-        ($t:ty) => {{
-            let low = <$t as ArrowPrimitiveType>::Native::try_from(low).unwrap_or_default();
-            level.run(CutWords { values: array.as_primitive::<$t>().values(), mask, low, to })
-        }};
-    }
-    for_exact!(array.data_type(), cut_words);
+    for_exact!(array.data_type(), T => {
+        let low = <T as ArrowPrimitiveType>::Native::try_from(low).unwrap_or_default();
+        level.run(CutWords { values: array.as_primitive::<T>().values(), mask, low, to })
+    });
 }
 
 /// Gives each column its place in the matrix, `extra` bytes of each value included.

@@ -215,20 +215,17 @@ fn center(array: &ArrayRef, mask: Option<&[u8]>, count: u64, to: &mut [f64]) -> 
     let usable = |row: &usize| mask.is_none_or(|mask| mask[*row] != 0);
     let first = (0..to.len()).find(usable).unwrap_or(0);
     let mut base = Mean::default();
-    macro_rules! exact {
-        ($t:ty) => {{
-            let values = array.as_primitive::<$t>().values();
-            let from = values[first];
-            base = Mean::of(from.into());
-            level.run(Convert(values, |value: <$t as ArrowPrimitiveType>::Native| value.distance(from), to))
-        }};
-    }
     match array.data_type() {
         DataType::Float32 => {
             level.run(Convert(array.as_primitive::<Float32Type>().values(), f64::from, to));
         }
         DataType::Float64 => to.copy_from_slice(array.as_primitive::<Float64Type>().values()),
-        data_type => for_exact!(data_type, exact),
+        data_type => for_exact!(data_type, T => {
+            let values = array.as_primitive::<T>().values();
+            let from = values[first];
+            base = Mean::of(from.into());
+            level.run(Convert(values, |value: <T as ArrowPrimitiveType>::Native| value.distance(from), to))
+        }),
     }
     if count == 0 {
         to.fill(0.0);

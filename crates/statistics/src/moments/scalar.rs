@@ -19,17 +19,14 @@ pub(crate) enum Values {
 
 impl Values {
     pub(crate) fn of(array: &ArrayRef) -> Values {
-        macro_rules! exact {
-            ($t:ty) => {
-                array.as_primitive::<$t>().iter().map(|value| value.map(i128::from)).collect()
-            };
-        }
         match array.data_type() {
             DataType::Float32 => {
                 Values::Float(array.as_primitive::<Float32Type>().iter().map(|v| v.map(f64::from)).collect())
             }
             DataType::Float64 => Values::Float(array.as_primitive::<Float64Type>().iter().collect()),
-            data_type => Values::Exact(for_exact!(data_type, exact)),
+            data_type => Values::Exact(for_exact!(data_type, T => {
+                array.as_primitive::<T>().iter().map(|value| value.map(i128::from)).collect()
+            })),
         }
     }
 

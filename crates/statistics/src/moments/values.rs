@@ -8,21 +8,10 @@ use arrow_schema::DataType;
 use farpool_model::{Error, Result};
 use std::sync::Arc;
 
-/// Calls a macro with the Arrow type and its native type of an exact column.
+/// Runs `$body` with `$arrow` naming the Arrow type of an exact column.
 macro_rules! for_exact {
-    ($data_type:expr, $body:ident) => {
-        match $data_type {
-            DataType::Int8 => $body!(Int8Type),
-            DataType::Int16 => $body!(Int16Type),
-            DataType::Int32 => $body!(Int32Type),
-            DataType::Int64 => $body!(Int64Type),
-            DataType::UInt8 => $body!(UInt8Type),
-            DataType::UInt16 => $body!(UInt16Type),
-            DataType::UInt32 => $body!(UInt32Type),
-            DataType::UInt64 => $body!(UInt64Type),
-            DataType::Decimal128(..) => $body!(Decimal128Type),
-            other => unreachable!("the layout refuses {other}"),
-        }
+    ($data_type:expr, $arrow:ident => $body:expr) => {
+        farpool_model::with_integer!($data_type, $arrow => $body, unreachable!("the layout refuses {}", $data_type))
     };
 }
 pub(crate) use for_exact;

@@ -7,8 +7,8 @@ use arrow_array::cast::AsArray;
 use arrow_array::types::*;
 use arrow_array::{Array, ArrowPrimitiveType, OffsetSizeTrait, PrimitiveArray};
 use arrow_buffer::NullBuffer;
-use arrow_schema::{DataType, TimeUnit};
-use farpool_model::{Error, Result};
+use arrow_schema::DataType;
+use farpool_model::{Error, Result, with_narrow_integer};
 
 /// Some values of a column.
 pub(crate) enum Items<'a> {
@@ -62,9 +62,6 @@ pub(crate) type Take<'t> = &'t mut dyn FnMut(Items<'_>, Option<&[u64]>);
 pub(crate) fn blocks(array: &dyn Array, counts: Option<&[u64]>, take: Take<'_>) -> Result<()> {
     let mut source = Source { nulls: array.nulls(), counts, take };
     macro_rules! words {
-        ($t:ty, Signed, $word:expr) => {
-            source.words(array.as_primitive::<$t>(), $word, |words, summary| Items::Signed(words, summary))
-        };
         ($t:ty, $items:ident, $word:expr) => {
             source.words(array.as_primitive::<$t>(), $word, |words, _| Items::$items(words))
         };
@@ -74,27 +71,9 @@ pub(crate) fn blocks(array: &dyn Array, counts: Option<&[u64]>, take: Take<'_>) 
             let values = array.as_boolean().values();
             source.each(values.len(), |i| u64::from(values.value(i)), |words| Items::Signed(words, None));
         }
-        DataType::Int8 => words!(Int8Type, Signed, |v| i64::from(v) as u64),
-        DataType::Int16 => words!(Int16Type, Signed, |v| i64::from(v) as u64),
-        DataType::Int32 => words!(Int32Type, Signed, |v| i64::from(v) as u64),
-        DataType::Int64 => words!(Int64Type, Signed, |v| v as u64),
-        DataType::UInt8 => words!(UInt8Type, Signed, u64::from),
-        DataType::UInt16 => words!(UInt16Type, Signed, u64::from),
-        DataType::UInt32 => words!(UInt32Type, Signed, u64::from),
         DataType::UInt64 => words!(UInt64Type, Unsigned, |v| v),
         DataType::Float32 => words!(Float32Type, Floats, |v| f64::from(v).to_bits()),
         DataType::Float64 => words!(Float64Type, Floats, |v| v.to_bits()),
-        DataType::Date32 => words!(Date32Type, Signed, |v| i64::from(v) as u64),
-        DataType::Timestamp(TimeUnit::Second, _) => words!(TimestampSecondType, Signed, |v| v as u64),
-        DataType::Timestamp(TimeUnit::Millisecond, _) => {
-            words!(TimestampMillisecondType, Signed, |v| v as u64);
-        }
-        DataType::Timestamp(TimeUnit::Microsecond, _) => {
-            words!(TimestampMicrosecondType, Signed, |v| v as u64);
-        }
-        DataType::Timestamp(TimeUnit::Nanosecond, _) => {
-            words!(TimestampNanosecondType, Signed, |v| v as u64);
-        }
         DataType::Decimal128(..) => {
             source.decimals(array.as_primitive::<Decimal128Type>().values());
         }
@@ -114,10 +93,12 @@ pub(crate) fn blocks(array: &dyn Array, counts: Option<&[u64]>, take: Take<'_>) 
             let values = array.as_fixed_size_binary();
             source.each(values.len(), |i| values.value(i), |values| Items::Bytes(values));
         }
-        other => {
+        other => with_narrow_integer!(
+            other,
+            T => source.words(array.as_primitive::<T>(), |v| i64::from(v) as u64, |words, summary| Items::Signed(words, summary)),
             return Err(Error::invalid(format!("sketches do not read arrays of type {other}"))
-                .advise("cast them to the type under which the pool holds them"));
-        }
+                .advise("cast them to the type under which the pool holds them"))
+        ),
     }
     Ok(())
 }

@@ -1,0 +1,54 @@
+//! From an integer-like canonical type at run time to the Arrow type at compile time. Integers, decimals (unscaled), dates
+//! and timestamps are integer-like.
+//!
+//! These are macros because this crate knows Arrow's schemas only: a crate that uses them depends on `arrow-array` and
+//! `arrow-schema` itself.
+
+/// Runs `$body` with `$arrow` naming the Arrow type that holds a `&DataType`, or `$otherwise` if it is not integer-like.
+/// The body is compiled once for each type.
+#[macro_export]
+macro_rules! with_integer {
+    ($data_type:expr, $arrow:ident => $body:expr, $otherwise:expr $(,)?) => {{
+        macro_rules! run {
+            ($type:ty) => {{
+                type $arrow = $type;
+                $body
+            }};
+        }
+        match $data_type {
+            ::arrow_schema::DataType::UInt64 => run!(::arrow_array::types::UInt64Type),
+            ::arrow_schema::DataType::Decimal128(..) => run!(::arrow_array::types::Decimal128Type),
+            narrow => $crate::with_narrow_integer!(narrow, $arrow => $body, $otherwise),
+        }
+    }};
+}
+
+/// The same, but only for the types all of whose values fit 64 bits with a sign: all but `UInt64` and decimals.
+#[macro_export]
+macro_rules! with_narrow_integer {
+    ($data_type:expr, $arrow:ident => $body:expr, $otherwise:expr $(,)?) => {{
+        use ::arrow_array::types::*;
+        use ::arrow_schema::{DataType, TimeUnit};
+        macro_rules! run {
+            ($type:ty) => {{
+                type $arrow = $type;
+                $body
+            }};
+        }
+        match $data_type {
+            DataType::Int8 => run!(Int8Type),
+            DataType::Int16 => run!(Int16Type),
+            DataType::Int32 => run!(Int32Type),
+            DataType::Int64 => run!(Int64Type),
+            DataType::UInt8 => run!(UInt8Type),
+            DataType::UInt16 => run!(UInt16Type),
+            DataType::UInt32 => run!(UInt32Type),
+            DataType::Date32 => run!(Date32Type),
+            DataType::Timestamp(TimeUnit::Second, _) => run!(TimestampSecondType),
+            DataType::Timestamp(TimeUnit::Millisecond, _) => run!(TimestampMillisecondType),
+            DataType::Timestamp(TimeUnit::Microsecond, _) => run!(TimestampMicrosecondType),
+            DataType::Timestamp(TimeUnit::Nanosecond, _) => run!(TimestampNanosecondType),
+            _ => $otherwise,
+        }
+    }};
+}
