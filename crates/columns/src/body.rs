@@ -6,9 +6,9 @@
 use crate::ends::Ends;
 use crate::fsst_text::SymbolTable;
 use crate::packed::Packed;
-use crate::views::Views;
-use arrow_array::{Array, ArrayRef};
-use arrow_buffer::{Buffer, ScalarBuffer};
+use crate::views;
+use arrow_array::ArrayRef;
+use arrow_buffer::Buffer;
 use arrow_schema::DataType;
 use farpool_model::schema;
 
@@ -73,13 +73,13 @@ impl Body {
     pub fn map_buffers(self, data_type: &DataType, map: &mut dyn FnMut(&Buffer) -> Buffer) -> Body {
         match self {
             Body::Constant { value, number } if schema::is_bytes(data_type) => {
-                Body::Constant { value: map_views(&value, data_type, map), number }
+                Body::Constant { value: views::moved(&value, data_type, map), number }
             }
             Body::Constant { .. } => self,
             Body::Plain { values } => Body::Plain { values: map(&values) },
             Body::BitPacked(packed) => Body::BitPacked(map_packed(packed, map)),
             Body::Dictionary { values, codes } => {
-                let values = map_views(&values, data_type, map);
+                let values = views::moved(&values, data_type, map);
                 Body::Dictionary { values, codes: map_packed(codes, map) }
             }
             Body::PlainBytes { ends, data } => {
@@ -114,12 +114,4 @@ fn map_packed(packed: Packed, map: &mut dyn FnMut(&Buffer) -> Buffer) -> Packed 
 
 fn map_ends(ends: Ends, map: &mut dyn FnMut(&Buffer) -> Buffer) -> Ends {
     Ends { lines: map(&ends.lines), above: map_packed(ends.above, map) }
-}
-
-fn map_views(array: &ArrayRef, data_type: &DataType, map: &mut dyn FnMut(&Buffer) -> Buffer) -> ArrayRef {
-    let Views { views, data } = Views::of_array(array);
-    let length = views.len();
-    let views = ScalarBuffer::new(map(views.inner()), 0, length);
-    // SAFETY: the same bytes at another address.
-    unsafe { Views { views, data: map(&data) }.into_array(data_type, array.nulls().cloned()) }
 }

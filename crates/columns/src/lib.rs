@@ -11,7 +11,6 @@
 mod arch;
 mod arena;
 mod automaton;
-#[expect(unsafe_code, reason = "strings that were checked once")]
 mod body;
 mod builder;
 #[expect(unsafe_code, reason = "strings that were checked once")]

@@ -89,6 +89,19 @@ impl Views {
     }
 }
 
+/// An array that [`Views::into_array`] made, over copies of its buffers: `copy` gives the same bytes at another address.
+pub(crate) fn moved(
+    array: &ArrayRef,
+    data_type: &DataType,
+    copy: &mut dyn FnMut(&Buffer) -> Buffer,
+) -> ArrayRef {
+    let Views { views, data } = Views::of_array(array);
+    let length = views.len();
+    let views = ScalarBuffer::new(copy(views.inner()), 0, length);
+    // SAFETY: the same views over the same bytes.
+    unsafe { Views { views, data: copy(&data) }.into_array(data_type, array.nulls().cloned()) }
+}
+
 /// The views of an array of strings or binaries, and the buffers that they point into.
 pub(crate) fn parts(array: &ArrayRef) -> (&[u128], &[Buffer]) {
     match array.as_any().downcast_ref::<StringViewArray>() {

@@ -11,7 +11,6 @@ use std::path::Path;
 /// The modules that may have unsafe code, files or folders, and what for.
 pub const MODULES: &[(&str, &str)] = &[
     ("crates/columns/src/arch", "instructions that not every processor has"),
-    ("crates/columns/src/body.rs", "string views are made without checking the strings again"),
     ("crates/columns/src/bytes.rs", "string views are made without checking the strings again"),
     ("crates/columns/src/decode.rs", "string views are made without checking the strings again"),
     ("crates/columns/src/fsst_text.rs", "the decoder writes into memory that is not initialised"),
