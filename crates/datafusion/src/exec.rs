@@ -7,7 +7,6 @@
 use crate::dynamic::KeyWatch;
 use crate::error;
 use crate::joins::Estimate;
-use crate::link::{self, LinkMeter};
 use crate::stats;
 use crate::table::PoolTable;
 use arrow_array::{RecordBatch, RecordBatchOptions};
@@ -34,12 +33,11 @@ use datafusion::physical_plan::{
 use farpool_model::{OperatorAnswer, Output, Prepared, Program, Receipt};
 use farpool_planner::cost;
 use farpool_planner::explain;
-use farpool_transfer::{BatchStream, Handle, ReceiptHandle};
+use farpool_transfer::{BatchStream, Handle, ReceiptHandle, link};
 use futures::{StreamExt, TryStreamExt};
 use parking_lot::Mutex;
 use std::fmt;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
 use tokio::sync::OnceCell;
 
 /// Runs a program and streams its result.
@@ -207,29 +205,11 @@ impl PoolExec {
                 .await?;
             let stream = run.streams.lock().get_mut(partition).and_then(Option::take);
             let stream = stream.unwrap_or_else(|| futures::stream::empty().boxed());
-            Ok(measured(stream, Arc::clone(&run), Arc::clone(table.meter()), start))
+            let receipt = run.seen.receipt.lock().clone().unwrap_or_default();
+            Ok(Arc::clone(table.meter()).measured(stream, receipt, start))
         };
         futures::stream::once(opened).try_flatten().boxed()
     }
-}
-
-/// The same stream; at its end the link to the pool learns how long the run took since `start`, and how long this
-/// stream was waited for.
-fn measured(stream: BatchStream, run: Arc<Run>, meter: Arc<LinkMeter>, start: Instant) -> BatchStream {
-    let waited = start.elapsed();
-    let next = move |(mut stream, run, meter, waited): (BatchStream, Arc<Run>, Arc<LinkMeter>, Duration)| async move {
-        let asked = link::now();
-        let batch = stream.next().await;
-        let waited = waited + asked.elapsed();
-        let Some(batch) = batch else {
-            if let Some(receipt) = run.seen.receipt.lock().as_ref().and_then(ReceiptHandle::get) {
-                meter.observe(&receipt, start.elapsed(), waited);
-            }
-            return None;
-        };
-        Some((batch, (stream, run, meter, waited)))
-    };
-    futures::stream::unfold((stream, run, meter, waited), next).boxed()
 }
 
 /// The runs of a program: one for each time that the plan is executed.

@@ -19,7 +19,6 @@ mod file;
 mod finish;
 mod joins;
 mod lineage;
-mod link;
 mod literal;
 mod memory;
 mod names;

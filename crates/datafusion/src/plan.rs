@@ -207,7 +207,7 @@ async fn push(
         (Ok(states), Some(_)) => &states_schema(&states)?,
         (Ok(_), None) => schema,
     };
-    let place = piece.table.meter().place(piece.table.pool().is_remote(), context.threads);
+    let place = piece.table.run_place(context.threads);
     let estimate = match split::worthwhile(&program, info, place, &context.rates) {
         Ok(estimate) => estimate,
         Err(reason) => return stays(reason),

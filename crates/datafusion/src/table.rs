@@ -7,7 +7,6 @@
 use crate::convert::Scope;
 use crate::exec;
 use crate::joins::Sketches;
-use crate::link::LinkMeter;
 use crate::sink::PoolSink;
 use crate::stats;
 use arrow_schema::SchemaRef;
@@ -25,8 +24,9 @@ use datafusion::physical_plan::projection::ProjectionExec;
 use farpool_model::{
     Answer, Expr, LoadMode, NamedExpr, OperatorAnswer, Output, Program, TableInfo, TableName, cast, limits,
 };
+use farpool_planner::cost::{Link, Place};
 use farpool_planner::split::{self, Placed};
-use farpool_transfer::Pool;
+use farpool_transfer::{LinkMeter, Pool};
 use std::sync::Arc;
 
 /// One version of a table of a pool.
@@ -86,6 +86,16 @@ impl PoolTable {
 
     pub(crate) fn meter(&self) -> &Arc<LinkMeter> {
         &self.meter
+    }
+
+    /// Where a program over the table would run, for an engine with so many threads.
+    pub(crate) fn run_place(&self, threads: usize) -> Place {
+        if !self.pool.is_remote() {
+            return Place { link: None, workers: threads, threads };
+        }
+        let speed = self.meter.speed();
+        let link = Link::measured(speed.latency_ns, speed.bytes_per_s, speed.bytes_per_s_min);
+        Place { link: Some(link), workers: speed.workers.unwrap_or(threads), threads }
     }
 
     /// The same table, the sketches of whose columns are kept in `sketches`.

@@ -106,6 +106,18 @@ impl Default for Link {
     }
 }
 
+impl Link {
+    /// A link that was measured in part: `latency_ns` and `bytes_per_s` have their defaults where they are `None`, and
+    /// the bandwidth is at least `bytes_per_s_min`.
+    pub fn measured(latency_ns: Option<f64>, bytes_per_s: Option<f64>, bytes_per_s_min: f64) -> Self {
+        let unknown = Link::default();
+        Link {
+            bytes_per_s: bytes_per_s.unwrap_or(unknown.bytes_per_s).max(bytes_per_s_min),
+            latency_ns: latency_ns.unwrap_or(unknown.latency_ns),
+        }
+    }
+}
+
 /// Where a piece could run.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Place {

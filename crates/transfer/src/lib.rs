@@ -7,6 +7,7 @@
 #![forbid(unsafe_code)]
 
 pub mod handle;
+pub mod link;
 pub mod pool;
 pub mod receipt;
 pub mod remote;
@@ -14,6 +15,7 @@ pub mod url;
 
 pub use farpool_wire::ClientTls;
 pub use handle::Handle;
+pub use link::{LinkMeter, LinkSpeed};
 pub use pool::{BatchStream, Execution, Pool};
 pub use receipt::ReceiptHandle;
 pub use remote::{ClientOptions, Connector, RemotePool};

@@ -1,41 +1,45 @@
-//! What is known about the way to a pool: measured when the pool is registered, and on results of its
-//! programs.
+//! Measures the link to a pool: its latency when an engine registers the pool, its bandwidth on the results
+//! of programs.
 //!
-//! Invariant: numbers are of what was seen, never of what was hoped for; they only steer choices.
+//! Invariant: a meter reports only what it measured. Estimates use the numbers; no answer depends on them.
 
+use crate::{BatchStream, Pool, ReceiptHandle};
 use farpool_model::{Receipt, cast};
-use farpool_planner::cost::{Link, Place};
-use farpool_transfer::Pool;
+use futures::StreamExt;
 use parking_lot::Mutex;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-/// Bytes of a result from which its time says something about the link: below, the latency decides.
+/// Smallest result, in bytes, whose time depends on the bandwidth rather than on the latency.
 const BYTES_TELLING: u64 = 1 << 20;
 
-/// The part of a result's time that the engine waited, and that the workers of the pool had time to spare, from which
-/// on it was the link that took the time.
+/// Fraction of a result's time during which the engine waited and the pool's workers were idle. From this
+/// fraction on the link was the bottleneck.
 const IDLE_PART: f64 = 0.5;
 
-/// The way to one pool.
+/// Meters the link to one pool.
 #[derive(Debug, Default)]
-pub(crate) struct LinkMeter {
-    seen: Mutex<Seen>,
+pub struct LinkMeter {
+    seen: Mutex<LinkSpeed>,
 }
 
-#[derive(Clone, Copy, Debug, Default)]
-struct Seen {
-    latency_ns: Option<f64>,
-    /// The fastest result for which the link took the time.
-    bytes_per_s: Option<f64>,
-    /// The fastest of all results.
-    bytes_per_s_min: f64,
-    workers: Option<usize>,
+/// What a meter has measured so far; `None` where it has measured nothing.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct LinkSpeed {
+    /// Time from a small request to its answer.
+    pub latency_ns: Option<f64>,
+    /// Bandwidth of the fastest result for which the link was the bottleneck.
+    pub bytes_per_s: Option<f64>,
+    /// Bandwidth of the fastest result of all: the link is at least this fast. 0 before the first large result.
+    pub bytes_per_s_min: f64,
+    /// Number of worker threads of the pool.
+    pub workers: Option<usize>,
 }
 
 impl LinkMeter {
-    /// Asks a remote pool one small question: how long it takes, and how many workers there are. A pool
-    /// that does not answer is met again soon enough.
-    pub(crate) async fn probe(&self, pool: &dyn Pool) {
+    /// Measures the latency of a remote pool with one small request, which also tells how many workers it has. Ignores
+    /// a pool that does not answer: the next request to it reports the error.
+    pub async fn probe(&self, pool: &dyn Pool) {
         let start = now();
         let Ok(status) = pool.status().await else { return };
         let mut seen = self.seen.lock();
@@ -43,9 +47,29 @@ impl LinkMeter {
         seen.workers = Some(cast::usize_saturating(status.workers)).filter(|workers| *workers > 0);
     }
 
-    /// A result came in the time `taken`, of which the engine `waited` for so much. Where most of the rest was the
-    /// pool's or the engine's to compute, the link is at least as fast; the best of all counts.
-    pub(crate) fn observe(&self, receipt: &Receipt, taken: Duration, waited: Duration) {
+    /// Returns `stream` unchanged, but measures it: when it ends, and `receipt` is there by then, the meter learns how
+    /// long the program took since `start` and for how much of that time the reader waited for this stream.
+    pub fn measured(self: Arc<Self>, stream: BatchStream, receipt: ReceiptHandle, start: Instant) -> BatchStream {
+        let waited = start.elapsed();
+        type State = (BatchStream, Arc<LinkMeter>, ReceiptHandle, Duration);
+        let next = move |(mut stream, meter, receipt, waited): State| async move {
+            let asked = now();
+            let batch = stream.next().await;
+            let waited = waited + asked.elapsed();
+            let Some(batch) = batch else {
+                if let Some(receipt) = receipt.get() {
+                    meter.observe(&receipt, start.elapsed(), waited);
+                }
+                return None;
+            };
+            Some((batch, (stream, meter, receipt, waited)))
+        };
+        futures::stream::unfold((stream, self, receipt, waited), next).boxed()
+    }
+
+    /// Learns from a result that arrived in the time `taken`, of which the engine `waited` for a part. Where the engine
+    /// or the pool was busy for most of that time, the result only gives a lower bound of the bandwidth.
+    fn observe(&self, receipt: &Receipt, taken: Duration, waited: Duration) {
         let seconds = taken.as_secs_f64();
         if receipt.bytes_on_wire < BYTES_TELLING || seconds <= 0.0 {
             return;
@@ -59,23 +83,15 @@ impl LinkMeter {
         }
     }
 
-    /// Where a program of the pool would run.
-    pub(crate) fn place(&self, is_remote: bool, threads: usize) -> Place {
-        if !is_remote {
-            return Place { link: None, workers: threads, threads };
-        }
-        let (seen, unknown) = (*self.seen.lock(), Link::default());
-        let link = Link {
-            bytes_per_s: seen.bytes_per_s.unwrap_or(unknown.bytes_per_s).max(seen.bytes_per_s_min),
-            latency_ns: seen.latency_ns.unwrap_or(unknown.latency_ns),
-        };
-        Place { link: Some(link), workers: seen.workers.unwrap_or(threads), threads }
+    /// What was measured so far.
+    pub fn speed(&self) -> LinkSpeed {
+        *self.seen.lock()
     }
 }
 
-/// The time.
+/// The time at which a program starts, for [`LinkMeter::measured`].
 #[expect(clippy::disallowed_methods, reason = "the engine's side measures how long the pool takes")]
-pub(crate) fn now() -> Instant {
+pub fn now() -> Instant {
     Instant::now()
 }
 
@@ -86,24 +102,23 @@ mod tests {
     #[test]
     fn the_best_transfer_tells_the_bandwidth() {
         let meter = LinkMeter::default();
-        assert_eq!(meter.place(false, 3), Place { link: None, workers: 3, threads: 3 });
-        assert_eq!(meter.place(true, 3).link, Some(Link::default()));
+        assert_eq!(meter.speed(), LinkSpeed::default());
         let seconds = Duration::from_secs_f64;
         let receipt = |bytes_on_wire, cpu_s: f64| Receipt {
             bytes_on_wire,
             cpu_ns: (cpu_s * 1e9) as u64,
             ..Receipt::default()
         };
-        let found = || meter.place(true, 3).link.unwrap().bytes_per_s;
+        let found = || (meter.speed().bytes_per_s, meter.speed().bytes_per_s_min);
         meter.observe(&receipt(1000, 0.0), seconds(1.0), seconds(1.0));
-        assert_eq!(found(), Link::default().bytes_per_s, "a few bytes tell nothing");
+        assert_eq!(found(), (None, 0.0), "a few bytes tell nothing");
         meter.observe(&receipt(20_000_000, 1.8), seconds(2.0), seconds(2.0));
         meter.observe(&receipt(20_000_000, 0.1), seconds(2.0), seconds(0.2));
-        assert_eq!(found(), Link::default().bytes_per_s, "the pool and the engine were slow");
+        assert_eq!(found(), (None, 1e7), "the pool and the engine were slow");
         meter.observe(&receipt(20_000_000, 0.1), seconds(2.0), seconds(1.9));
         meter.observe(&receipt(20_000_000, 0.1), seconds(200.0), seconds(200.0));
-        assert_eq!(found(), 1e7);
+        assert_eq!(found(), (Some(1e7), 1e7));
         meter.observe(&receipt(40_000_000, 1.8), seconds(2.0), seconds(0.2));
-        assert_eq!(found(), 2e7, "at least as fast");
+        assert_eq!(found(), (Some(1e7), 2e7), "at least as fast");
     }
 }

@@ -144,6 +144,14 @@ fn patterns_cost_more_than_comparisons() {
 }
 
 #[test]
+fn a_link_has_its_defaults_until_it_is_measured() {
+    let unknown = Link::default();
+    assert_eq!(Link::measured(None, None, 0.0), unknown);
+    assert_eq!(Link::measured(Some(5.0), Some(1e7), 2e7), Link { bytes_per_s: 2e7, latency_ns: 5.0 });
+    assert_eq!(Link::measured(None, Some(1e7), 1e6).bytes_per_s, 1e7);
+}
+
+#[test]
 fn an_estimate_reads_like_a_sentence() {
     let text = estimate(&grouped_by(1), &info(), remote(1e9), &Rates::default()).to_string();
     assert!(text.starts_with("push ") && text.ends_with(": push"), "{text}");
