@@ -6,13 +6,13 @@
 use crate::calls::Calls;
 use crate::convert::Scope;
 use crate::file::pool_table;
-use crate::statistics::Reading;
 use crate::table::{PoolTable, unqualified};
 use arrow_schema::DataType;
 use datafusion::common::DFSchema;
 use datafusion::logical_expr::logical_plan::{FetchType, SkipType};
 use datafusion::logical_expr::{self as logical, Expr as Logical, LogicalPlan};
 use farpool_model::{Aggregate, Answer, Expr, NamedExpr, OperatorAnswer, Output, Program, SortKey};
+use farpool_planner::reading::Reading;
 use farpool_planner::split;
 use farpool_statistics::StateForm;
 

@@ -5,12 +5,13 @@
 
 use crate::absorb::Outcome;
 use crate::convert::Scope;
-use crate::statistics::{Reading, Statistic, statistic_of};
+use crate::statistics::{Statistic, statistic_of};
 use arrow_schema::DataType;
 use datafusion::common::ScalarValue;
 use datafusion::logical_expr::expr::AggregateFunction as Call;
 use datafusion::logical_expr::{Expr as Logical, ExprSchemable};
 use farpool_model::{Accumulation, Aggregate, AggregateFunction, Expr, NullHandling, StateFunction};
+use farpool_planner::reading::Reading;
 use farpool_statistics::StateForm;
 
 /// The calls so far.

@@ -8,7 +8,6 @@
 
 use crate::error;
 use crate::file::{FileOpener, FileTable};
-use crate::joins::Sketches;
 use crate::table::PoolTable;
 use crate::views::{self, Reader};
 use async_trait::async_trait;
@@ -21,6 +20,7 @@ use datafusion::error::Result;
 use datafusion::execution::session_state::SessionState;
 use datafusion::logical_expr::TableType;
 use farpool_model::{ErrorKind, Relation, TableName, View};
+use farpool_planner::joins::sizes::Sketches;
 use farpool_transfer::{LinkMeter, Pool};
 use parking_lot::RwLock;
 use std::collections::{BTreeMap, HashMap};

@@ -6,7 +6,6 @@
 
 use crate::dynamic::KeyWatch;
 use crate::error;
-use crate::joins::Estimate;
 use crate::stats;
 use crate::table::PoolTable;
 use arrow_array::{RecordBatch, RecordBatchOptions};
@@ -33,6 +32,7 @@ use datafusion::physical_plan::{
 use farpool_model::{OperatorAnswer, Output, Prepared, Program, Receipt};
 use farpool_planner::cost;
 use farpool_planner::explain;
+use farpool_planner::joins::estimate::Estimate;
 use farpool_transfer::{BatchStream, Handle, ReceiptHandle, link};
 use futures::{StreamExt, TryStreamExt};
 use parking_lot::Mutex;
@@ -135,7 +135,7 @@ impl PoolExec {
 
     /// What it is guessed to give.
     pub(crate) fn estimated(&self) -> Estimate {
-        Estimate::of_program(&self.prepared.effective, &Arc::new(self.table.clone()))
+        Estimate::of_program(&self.prepared.effective, &self.table.source())
     }
 
     /// What the pool answered.

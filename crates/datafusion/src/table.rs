@@ -6,7 +6,6 @@
 
 use crate::convert::Scope;
 use crate::exec;
-use crate::joins::Sketches;
 use crate::sink::PoolSink;
 use crate::stats;
 use arrow_schema::SchemaRef;
@@ -25,6 +24,7 @@ use farpool_model::{
     Answer, Expr, LoadMode, NamedExpr, OperatorAnswer, Output, Program, TableInfo, TableName, cast, limits,
 };
 use farpool_planner::cost::{Link, Place};
+use farpool_planner::joins::sizes::{Sketches, Source};
 use farpool_planner::split::{self, Placed};
 use farpool_transfer::{LinkMeter, Pool};
 use std::sync::Arc;
@@ -104,8 +104,9 @@ impl PoolTable {
         self
     }
 
-    pub(crate) fn sketches(&self) -> &Arc<Sketches> {
-        &self.sketches
+    /// The table for estimates of joins.
+    pub(crate) fn source(&self) -> Source {
+        Source { info: Arc::clone(&self.info), sketches: Arc::clone(&self.sketches) }
     }
 
     /// The same table with a note of an operator above it that stays here.

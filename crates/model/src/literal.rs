@@ -5,6 +5,7 @@ use arrow_schema::DataType;
 use serde::{Deserialize, Serialize};
 use std::cmp::Ordering;
 use std::fmt;
+use std::hash::{Hash, Hasher};
 use std::sync::Arc;
 
 /// A value without its type.
@@ -25,11 +26,38 @@ pub enum Value {
 }
 
 /// A constant: a value together with its canonical type (see [`schema::canonical_type`]). Clones share the value: a
-/// condition has its constants several times once it is compiled.
-#[derive(Clone, Debug, PartialEq)]
+/// condition has its constants several times once it is compiled. Two constants are equal if they have the same type and
+/// value, floats to the last bit: an expression may tell 0.0 and -0.0 apart.
+#[derive(Clone, Debug)]
 pub struct Literal {
     value: Arc<Value>,
     data_type: DataType,
+}
+
+impl PartialEq for Literal {
+    fn eq(&self, other: &Self) -> bool {
+        let same_value = match (&*self.value, &*other.value) {
+            (Value::Float(a), Value::Float(b)) => a.to_bits() == b.to_bits(),
+            (a, b) => a == b,
+        };
+        same_value && self.data_type == other.data_type
+    }
+}
+
+impl Eq for Literal {}
+
+impl Hash for Literal {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        self.data_type.hash(state);
+        match &*self.value {
+            Value::Null => {}
+            Value::Bool(v) => v.hash(state),
+            Value::Int(v) => v.hash(state),
+            Value::Float(v) => v.to_bits().hash(state),
+            Value::Text(v) => v.hash(state),
+            Value::Bytes(v) => v.hash(state),
+        }
+    }
 }
 
 impl Literal {
@@ -200,6 +228,14 @@ mod tests {
         assert_eq!(show(Value::Text("it's".into()), DataType::Utf8View), "'it''s'");
         assert_eq!(show(Value::Bytes(vec![0, 255]), DataType::BinaryView), "X'00FF'");
         assert_eq!(show(Value::Null, DataType::Int8), "NULL");
+    }
+
+    #[test]
+    fn floats_are_the_same_constant_only_to_the_last_bit() {
+        let float = |v| Literal::new(Value::Float(v), DataType::Float64).unwrap();
+        assert_ne!(float(0.0), float(-0.0));
+        assert_eq!(float(f64::NAN), float(f64::NAN));
+        assert_ne!(float(1.0), Literal::new(Value::Float(1.0), DataType::Float32).unwrap());
     }
 
     #[test]

@@ -12,6 +12,9 @@
 //! Keys that are equal through others are one class: of `a = b` and `b = c`, `a` and `c` can be joined.
 //! Invariant: the tree that comes out joins every relation exactly once, each join on at least one class.
 
+pub mod estimate;
+pub mod sizes;
+
 use crate::estimate::distinct_met;
 
 /// Relations that are put in order; more would take too long, and their estimates mean nothing.

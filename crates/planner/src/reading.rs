@@ -1,61 +1,88 @@
-//! What is read from a state: the one place where answers are made of sketches and moments, so that they are
-//! the same whether the state came from a pool or was made here.
+//! Reads answers from states of sketches and moments. This is the one place that does, so that an answer is the
+//! same whether the state came from a pool or the engine made it.
 //!
-//! NULL where there is nothing to answer from: one row for a correlation or a sample's variance. NaN
-//! where there are rows but no answer, as for the correlation of a constant column.
+//! An answer is NULL where there is nothing to answer from, such as one row for a correlation or for a sample's
+//! variance. It is NaN where there are rows but no answer, as for the correlation of a constant column.
 
 use arrow_schema::{DataType, Field, Fields};
-use datafusion::common::ScalarValue;
-use datafusion::common::scalar::ScalarStructBuilder;
 use farpool_model::{Error, Literal, Result};
 use farpool_statistics::{Estimate, Form, Moments, Sketch, State};
 use std::sync::Arc;
 
 /// What is read from a state.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub(crate) enum Reading {
-    /// The state itself.
+pub enum Reading {
+    /// The encoded state itself.
     State,
-    /// How many values are distinct.
+    /// Number of distinct values.
     Distinct,
-    /// How often a value occurs.
-    Frequency(ScalarValue),
-    /// The most frequent values, so many, which are of this type.
+    /// Number of rows that have this value, which has the sketch's type.
+    Frequency(Literal),
+    /// The most frequent values, at most so many, of this type.
     Top(usize, DataType),
-    /// The second moment.
+    /// Second frequency moment: the sum of the squares of the values' frequencies.
     SecondMoment,
-    /// Something of a pair of columns.
+    /// A statistic of the two columns at these positions in the moments.
     Pair(PairReading, usize, usize),
-    /// The correlation of each pair of columns.
+    /// Correlation of each pair of columns.
     Correlations,
 }
 
-/// What is read of a pair of columns of moments; of one column, where both are the same.
+/// A statistic of a pair of columns, x the second of them and y the first; of one column, where both are the same.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(crate) enum PairReading {
+pub enum PairReading {
+    /// Number of rows in which neither is NULL.
     Count,
-    /// Of the second.
+    /// Mean of x.
     Mean,
+    /// Covariance of the rows as the whole population.
     CovariancePopulation,
+    /// Covariance of the rows as a sample.
     CovarianceSample,
+    /// Standard deviation of the rows as the whole population.
     DeviationPopulation,
+    /// Standard deviation of the rows as a sample.
     DeviationSample,
+    /// Pearson's correlation.
     Correlation,
+    /// Cosine similarity.
     Cosine,
-    /// Of the line that gives the first by the second, as are all that follow.
+    /// Slope of the least-squares line that gives y by x.
     Slope,
+    /// Intercept of that line.
     Intercept,
+    /// Square of the correlation: how well the line fits.
     R2,
+    /// Mean of x.
     AverageX,
+    /// Mean of y.
     AverageY,
+    /// Sum of the squared deviations of x.
     SquaresX,
+    /// Sum of the squared deviations of y.
     SquaresY,
+    /// Sum of the products of both deviations.
     Products,
+}
+
+/// An answer that was read from a state, of the type that [`Reading::data_type`] gives.
+#[derive(Clone, Debug, PartialEq)]
+pub enum ReadValue {
+    /// An encoded state.
+    State(Vec<u8>),
+    /// A number of rows or values.
+    Count(u64),
+    /// A number, or NULL.
+    Number(Option<f64>),
+    /// Frequent values, the most frequent first, each with the number of its rows.
+    Top(Vec<(Literal, u64)>),
+    /// Numbers of each pair of columns, row by row.
+    Matrix(Vec<Vec<Option<f64>>>),
 }
 
 impl Reading {
     /// The type of the answer.
-    pub(crate) fn data_type(&self) -> DataType {
+    pub fn data_type(&self) -> DataType {
         match self {
             Reading::State => DataType::BinaryView,
             Reading::Distinct | Reading::Frequency(_) | Reading::Pair(PairReading::Count, ..) => {
@@ -73,8 +100,9 @@ impl Reading {
         }
     }
 
-    /// What is read of a column pair, the other way around if `place` puts the columns elsewhere.
-    pub(crate) fn moved(self, place: &[usize]) -> Reading {
+    /// The same reading of moments that have the columns in another order: the column at `i` is at `place[i]` there.
+    #[must_use]
+    pub fn moved(self, place: &[usize]) -> Reading {
         match self {
             Reading::Pair(what, i, j) => Reading::Pair(what, place[i], place[j]),
             other => other,
@@ -85,17 +113,33 @@ impl Reading {
     ///
     /// # Errors
     /// `Invalid` when the state is not one that answers this.
-    pub(crate) fn read(&self, state: &State) -> Result<ScalarValue> {
+    pub fn read(&self, state: &State) -> Result<ReadValue> {
         Ok(match (self, state) {
-            (Reading::State, state) => ScalarValue::BinaryView(Some(state.to_bytes())),
-            (Reading::Distinct, State::Sketch(sketch)) => rounded(&distinct(sketch)?),
-            (Reading::Frequency(value), State::Sketch(sketch)) => rounded(&frequency(sketch, value)?),
-            (Reading::Top(count, of), State::Sketch(sketch)) => top(sketch, *count, of)?,
-            (Reading::SecondMoment, State::Sketch(sketch)) => {
-                ScalarValue::Float64(Some(second_moment(sketch)?.value))
+            (Reading::State, state) => ReadValue::State(state.to_bytes()),
+            (Reading::Distinct, State::Sketch(sketch)) => ReadValue::Count(rounded(&distinct(sketch)?)),
+            (Reading::Frequency(value), State::Sketch(sketch)) => {
+                ReadValue::Count(rounded(&frequency(sketch, value)?))
             }
-            (Reading::Pair(what, i, j), State::Moments(moments)) => what.read(moments, *i, *j)?,
-            (Reading::Correlations, State::Moments(moments)) => correlations(moments)?,
+            (Reading::Top(count, _), State::Sketch(sketch)) => {
+                let top = sketch.top(*count).into_iter();
+                ReadValue::Top(top.map(|(value, estimate)| (value, rounded(&estimate))).collect())
+            }
+            (Reading::SecondMoment, State::Sketch(sketch)) => {
+                ReadValue::Number(Some(second_moment(sketch)?.value))
+            }
+            (Reading::Pair(PairReading::Count, i, j), State::Moments(moments)) => {
+                check_columns(moments, *i, *j)?;
+                ReadValue::Count(moments.count(*i, *j))
+            }
+            (Reading::Pair(what, i, j), State::Moments(moments)) => {
+                check_columns(moments, *i, *j)?;
+                ReadValue::Number(what.read(moments, *i, *j))
+            }
+            (Reading::Correlations, State::Moments(moments)) => {
+                let columns = moments.columns();
+                let row = |i| (0..columns).map(|j| PairReading::Correlation.read(moments, i, j)).collect();
+                ReadValue::Matrix((0..columns).map(row).collect())
+            }
             (_, State::Sketch(_)) => {
                 return Err(Error::invalid("this is a state of sketches, not of moments"));
             }
@@ -107,17 +151,8 @@ impl Reading {
 }
 
 impl PairReading {
-    fn read(self, moments: &Moments, i: usize, j: usize) -> Result<ScalarValue> {
-        let columns = moments.columns();
-        if i >= columns || j >= columns {
-            let most = i.max(j) + 1;
-            return Err(Error::invalid(format!("there is no column {most}: the moments are of {columns}"))
-                .advise("columns of moments count from 1"));
-        }
+    fn read(self, moments: &Moments, i: usize, j: usize) -> Option<f64> {
         let count = moments.count(i, j);
-        if self == PairReading::Count {
-            return Ok(ScalarValue::UInt64(Some(count)));
-        }
         let covariance = |form| moments.covariance(i, j, form);
         let line = || moments.regression(i, j);
         // A line needs two rows, and two values of x.
@@ -140,39 +175,41 @@ impl PairReading {
             PairReading::SquaresY => (count > 0, line().syy),
             PairReading::Products => (count > 0, line().sxy),
         };
-        Ok(ScalarValue::Float64(known.then_some(value)))
+        known.then_some(value)
     }
 }
 
-fn correlations(moments: &Moments) -> Result<ScalarValue> {
+fn check_columns(moments: &Moments, i: usize, j: usize) -> Result<()> {
     let columns = moments.columns();
-    let row = |i: usize| {
-        let pairs = (0..columns).map(|j| PairReading::Correlation.read(moments, i, j));
-        let pairs = pairs.collect::<Result<Vec<_>>>()?;
-        Ok(ScalarValue::List(ScalarValue::new_list_nullable(&pairs, &DataType::Float64)))
-    };
-    let rows = (0..columns).map(row).collect::<Result<Vec<_>>>()?;
-    let of = DataType::List(Arc::new(Field::new_list_field(DataType::Float64, true)));
-    Ok(ScalarValue::List(ScalarValue::new_list_nullable(&rows, &of)))
+    if i < columns && j < columns {
+        return Ok(());
+    }
+    let most = i.max(j) + 1;
+    Err(Error::invalid(format!("there is no column {most}: the moments are of {columns}"))
+        .advise("columns of moments count from 1"))
 }
 
-/// How many values of the sketch are distinct.
-pub(super) fn distinct(sketch: &Sketch) -> Result<Estimate> {
+/// Number of distinct values.
+///
+/// # Errors
+/// `Invalid` when the sketch has no HyperLogLog.
+pub fn distinct(sketch: &Sketch) -> Result<Estimate> {
     sketch.distinct().ok_or_else(|| without("HyperLogLog", "distinct=14"))
 }
 
-/// How often `value` occurs, which is brought to the sketch's type.
-pub(super) fn frequency(sketch: &Sketch, value: &ScalarValue) -> Result<Estimate> {
-    let of = sketch.data_type();
-    let literal = value.cast_to(of).ok().and_then(|value| crate::literal::from_scalar(&value));
-    let literal = literal.ok_or_else(|| {
-        Error::invalid(format!("the sketch is of {of}, and {value} is no value of that type"))
-    })?;
-    sketch.frequency(&literal)?.ok_or_else(|| without("Count-Min", "frequency=6x13"))
+/// Number of rows that have `value`, which is of the sketch's type.
+///
+/// # Errors
+/// `Invalid` when the sketch has no Count-Min, or is of another type.
+pub fn frequency(sketch: &Sketch, value: &Literal) -> Result<Estimate> {
+    sketch.frequency(value)?.ok_or_else(|| without("Count-Min", "frequency=6x13"))
 }
 
-/// The second moment.
-pub(super) fn second_moment(sketch: &Sketch) -> Result<Estimate> {
+/// Second frequency moment.
+///
+/// # Errors
+/// `Invalid` when the sketch has no Fast-AGMS.
+pub fn second_moment(sketch: &Sketch) -> Result<Estimate> {
     sketch.second_moment().ok_or_else(|| without("Fast-AGMS", "second_moment=6x13"))
 }
 
@@ -181,31 +218,12 @@ fn without(what: &str, parameter: &str) -> Error {
         .advise(format!("make it with the parameter, as in sketch(x, '{parameter}')"))
 }
 
-fn rounded(estimate: &Estimate) -> ScalarValue {
-    ScalarValue::UInt64(Some(estimate.value.round().max(0.0) as u64))
+fn rounded(estimate: &Estimate) -> u64 {
+    estimate.value.round().max(0.0) as u64
 }
 
-fn frequent_fields(of: DataType) -> Fields {
+/// The fields of a frequent value of type `of` and of its count.
+pub fn frequent_fields(of: DataType) -> Fields {
     let of = Field::new("value", of, true);
     Fields::from(vec![of, Field::new("count", DataType::UInt64, true)])
-}
-
-fn top(sketch: &Sketch, count: usize, of: &DataType) -> Result<ScalarValue> {
-    let fields = frequent_fields(of.clone());
-    let entry = |(value, estimate): (Literal, Estimate)| {
-        let value = crate::literal::to_scalar(&value)
-            .ok_or_else(|| Error::internal(format!("a frequent value of type {}", value.data_type())))?;
-        struct_of(&fields, vec![value, rounded(&estimate)])
-    };
-    let entries = sketch.top(count).into_iter().map(entry).collect::<Result<Vec<_>>>()?;
-    Ok(ScalarValue::List(ScalarValue::new_list_nullable(&entries, &DataType::Struct(fields))))
-}
-
-/// A struct of these values.
-pub(super) fn struct_of(fields: &Fields, values: Vec<ScalarValue>) -> Result<ScalarValue> {
-    let mut builder = ScalarStructBuilder::new();
-    for (field, value) in fields.iter().zip(values) {
-        builder = builder.with_scalar(Arc::clone(field), value);
-    }
-    builder.build().map_err(crate::error::unwrap)
 }

@@ -49,7 +49,12 @@ impl LinkMeter {
 
     /// Returns `stream` unchanged, but measures it: when it ends, and `receipt` is there by then, the meter learns how
     /// long the program took since `start` and for how much of that time the reader waited for this stream.
-    pub fn measured(self: Arc<Self>, stream: BatchStream, receipt: ReceiptHandle, start: Instant) -> BatchStream {
+    pub fn measured(
+        self: Arc<Self>,
+        stream: BatchStream,
+        receipt: ReceiptHandle,
+        start: Instant,
+    ) -> BatchStream {
         let waited = start.elapsed();
         type State = (BatchStream, Arc<LinkMeter>, ReceiptHandle, Duration);
         let next = move |(mut stream, meter, receipt, waited): State| async move {

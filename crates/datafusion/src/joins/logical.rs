@@ -1,12 +1,12 @@
 //! Estimates of logical plans.
 
-use super::estimate::{Estimate, HERE_SELECTIVITY, Known};
+use super::kind;
 use crate::file::pool_table;
 use crate::table::unqualified;
 use datafusion::common::{Column, DFSchema};
 use datafusion::logical_expr::{Expr as Logical, Join, LogicalPlan, TableScan};
 use farpool_planner::estimate;
-use std::sync::Arc;
+use farpool_planner::joins::estimate::{Estimate, HERE_SELECTIVITY, Known};
 
 /// What is guessed of `plan`; `None` where a part of it says nothing.
 pub(super) fn of(plan: &LogicalPlan) -> Option<Estimate> {
@@ -45,12 +45,12 @@ fn of_join(join: &Join) -> Option<Estimate> {
         (known(&left, join.left.schema(), l), known(&right, join.right.schema(), r))
     };
     let keys: Vec<(Known, Known)> = join.on.iter().map(key).collect();
-    Some(Estimate::joined(left, right, &keys, join.join_type, join.filter.is_some()))
+    Some(Estimate::joined(left, right, &keys, kind(join.join_type), join.filter.is_some()))
 }
 
 fn of_scan(scan: &TableScan) -> Option<Estimate> {
     let Some((table, positions)) = pool_table(&scan.source) else { return of_other(scan) };
-    let table = Arc::new(table);
+    let source = table.source();
     let info = table.info();
     let sent = |filter: &Logical| table.place(&unqualified(filter)).sent;
     let shares =
@@ -58,7 +58,7 @@ fn of_scan(scan: &TableScan) -> Option<Estimate> {
     let all = info.rows as f64;
     let rows = (all * shares.product::<f64>()).max(1.0);
     let of = |position: usize| match positions.get(position).copied().flatten() {
-        Some(column) => Known::of_table(&table, column),
+        Some(column) => Known::of_table(&source, column),
         None => Known::new(all),
     };
     let every = || (0..positions.len()).collect();

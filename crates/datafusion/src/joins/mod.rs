@@ -1,22 +1,19 @@
 //! Puts the inner joins of a finished logical plan in an order that the tables' statistics suggest:
-//! DataFusion joins in the order of the statement. What is estimated of the parts of a plan is in
-//! [`estimate`]; the physical plan is estimated alike ([`physical`]), so that DataFusion builds on the side
-//! that was meant.
+//! DataFusion joins in the order of the statement. The planner crate makes the estimates; the physical plan
+//! is estimated by the same formulas ([`physical`]), so that DataFusion builds on the side that was meant.
 //!
 //! Invariant: the reordered part gives the same rows, columns and names as before. Only inner joins on
 //! equal keys change place; a condition over several relations is applied as soon as they are joined.
 
 mod collect;
-mod estimate;
 mod logical;
 mod physical;
-mod sizes;
 
 pub(crate) use collect::rules;
-pub(crate) use estimate::Estimate;
 pub(crate) use physical::{outcomes, registry};
-pub(crate) use sizes::Sketches;
 
+use crate::file::pool_table;
+use crate::table::PoolTable;
 use datafusion::common::tree_node::{Transformed, TreeNodeRecursion};
 use datafusion::common::{DFSchema, JoinType, NullEquality};
 use datafusion::error::Result;
@@ -24,17 +21,20 @@ use datafusion::logical_expr::utils::{conjunction, split_conjunction_owned};
 use datafusion::logical_expr::{Expr as Logical, LogicalPlan, LogicalPlanBuilder};
 use datafusion::optimizer::optimize_projections::OptimizeProjections;
 use datafusion::optimizer::{Optimizer, OptimizerContext};
-use estimate::Known;
 use farpool_model::limits;
+use farpool_planner::joins::estimate::{Estimate, JoinKind, Known};
+use farpool_planner::joins::sizes::{self, Origin};
 use farpool_planner::joins::{Matches, Relation, Tree, order};
-use sizes::Origin;
 use std::sync::Arc;
 
 /// Asks the pools for the sketches by which [`reorder`] tells how large the joins of `plan` are whose sides
 /// both repeat their keys.
 pub(crate) async fn prepare(plan: &LogicalPlan) -> Result<()> {
-    let mut wanted = Vec::new();
+    let (mut tables, mut wanted) = (Vec::new(), Vec::new());
     plan.apply_with_subqueries(|node| {
+        if let LogicalPlan::TableScan(scan) = node {
+            tables.extend(pool_table(&scan.source).map(|(table, _)| table));
+        }
         if let Some(joins) = Joins::of(node) {
             let estimates = joins.estimates();
             for (_, left, right) in joins.pairs(&estimates) {
@@ -43,8 +43,23 @@ pub(crate) async fn prepare(plan: &LogicalPlan) -> Result<()> {
         }
         Ok(TreeNodeRecursion::Continue)
     })?;
-    sizes::load(&wanted).await;
+    for table in tables {
+        learn(&table, &wanted).await;
+    }
     Ok(())
+}
+
+/// Asks the pool of `table` for the sketches of those columns among `wanted` that are of this table. Without an answer
+/// the estimates only stay rough.
+async fn learn(table: &PoolTable, wanted: &[Origin]) {
+    let source = table.source();
+    let columns = source.unknown(wanted);
+    if columns.is_empty() {
+        return;
+    }
+    if let Ok(statistics) = table.pool().statistics(&source.info.name, Some(&columns)).await {
+        source.learn(&columns, &statistics);
+    }
 }
 
 /// The plan with its joins in a better order, if there is one.
@@ -282,4 +297,20 @@ fn has_joins(plan: &LogicalPlan) -> bool {
 
 fn has_columns(schema: &DFSchema, expr: &Logical) -> bool {
     expr.column_refs().into_iter().all(|column| schema.has_column(column))
+}
+
+/// The planner's name for a kind of join.
+fn kind(join_type: JoinType) -> JoinKind {
+    match join_type {
+        JoinType::Inner => JoinKind::Inner,
+        JoinType::Left => JoinKind::Left,
+        JoinType::Right => JoinKind::Right,
+        JoinType::Full => JoinKind::Full,
+        JoinType::LeftSemi => JoinKind::LeftSemi,
+        JoinType::RightSemi => JoinKind::RightSemi,
+        JoinType::LeftAnti => JoinKind::LeftAnti,
+        JoinType::RightAnti => JoinKind::RightAnti,
+        JoinType::LeftMark => JoinKind::LeftMark,
+        JoinType::RightMark => JoinKind::RightMark,
+    }
 }

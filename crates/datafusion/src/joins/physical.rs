@@ -4,7 +4,7 @@
 //! Only the numbers of rows are told: bytes are known for some sides and not for others, and a comparison of
 //! the two kinds says nothing.
 
-use super::estimate::{Estimate, HERE_SELECTIVITY, Known};
+use super::kind;
 use crate::exec::PoolExec;
 use datafusion::common::stats::Precision;
 use datafusion::common::tree_node::{TreeNode, TreeNodeRecursion};
@@ -23,6 +23,7 @@ use datafusion::physical_plan::operator_statistics::{
 };
 use datafusion::physical_plan::projection::ProjectionExec;
 use datafusion::physical_plan::statistics::{StatisticsArgs, StatisticsContext};
+use farpool_planner::joins::estimate::{Estimate, HERE_SELECTIVITY, JoinKind, Known};
 use std::fmt::Write;
 use std::sync::Arc;
 
@@ -92,18 +93,18 @@ fn of(plan: &dyn ExecutionPlan, inputs: &[&Estimate]) -> Option<Estimate> {
         let &[left, right] = inputs else { return None };
         let keys: Vec<_> = join.on().iter().map(|(l, r)| (known(left, l), known(right, r))).collect();
         let filtered = join.filter().is_some();
-        let joined = Estimate::joined(left.clone(), right.clone(), &keys, *join.join_type(), filtered);
+        let joined = Estimate::joined(left.clone(), right.clone(), &keys, kind(*join.join_type()), filtered);
         return projected(joined, join.projection.as_deref());
     }
     if let Some(join) = plan.downcast_ref::<NestedLoopJoinExec>() {
         let &[left, right] = inputs else { return None };
         let filtered = join.filter().is_some();
-        let joined = Estimate::joined(left.clone(), right.clone(), &[], *join.join_type(), filtered);
+        let joined = Estimate::joined(left.clone(), right.clone(), &[], kind(*join.join_type()), filtered);
         return projected(joined, join.projection().as_deref());
     }
     if plan.downcast_ref::<CrossJoinExec>().is_some() {
         let &[left, right] = inputs else { return None };
-        return Some(Estimate::joined(left.clone(), right.clone(), &[], JoinType::Inner, false));
+        return Some(Estimate::joined(left.clone(), right.clone(), &[], JoinKind::Inner, false));
     }
     let &[input] = inputs else { return None };
     if let Some(aggregate) = plan.downcast_ref::<AggregateExec>() {

@@ -2,7 +2,7 @@
 //! own stages states travel as the bytes that they also have on the wire.
 
 use super::calls::Statistic;
-use super::reading::Reading;
+use super::values;
 use arrow_array::cast::AsArray;
 use arrow_array::{Array, ArrayRef, BinaryViewArray, BooleanArray, new_empty_array};
 use arrow_schema::DataType;
@@ -10,6 +10,7 @@ use datafusion::common::ScalarValue;
 use datafusion::error::Result;
 use datafusion::logical_expr::{Accumulator, EmitTo, GroupsAccumulator};
 use farpool_model::cast::u32_checked;
+use farpool_planner::reading::Reading;
 use farpool_statistics::{State, StateForm, States};
 use std::sync::Arc;
 
@@ -170,12 +171,12 @@ impl GroupsAccumulator for Groups {
 
     fn evaluate(&mut self, emit_to: EmitTo) -> Result<ArrayRef> {
         let (count, reading) = (self.emitted(emit_to), self.reading.clone());
-        self.read(count, true, &reading.data_type(), |state| reading.read(state))
+        self.read(count, true, &reading.data_type(), |state| values::read(&reading, state))
     }
 
     fn state(&mut self, emit_to: EmitTo) -> Result<Vec<ArrayRef>> {
         let count = self.emitted(emit_to);
-        let encoded = |state: &State| Reading::State.read(state);
+        let encoded = |state: &State| values::read(&Reading::State, state);
         Ok(vec![self.read(count, true, &DataType::BinaryView, encoded)?])
     }
 
@@ -227,12 +228,13 @@ impl Accumulator for Alone {
 
     fn evaluate(&mut self) -> Result<ScalarValue> {
         let reading = self.0.reading.clone();
-        let answer = self.0.read(1, false, &reading.data_type(), |state| reading.read(state))?;
+        let answer = self.0.read(1, false, &reading.data_type(), |state| values::read(&reading, state))?;
         ScalarValue::try_from_array(&answer, 0)
     }
 
     fn state(&mut self) -> Result<Vec<ScalarValue>> {
-        let encoded = self.0.read(1, false, &DataType::BinaryView, |state| Reading::State.read(state))?;
+        let encoded =
+            self.0.read(1, false, &DataType::BinaryView, |state| values::read(&Reading::State, state))?;
         Ok(vec![ScalarValue::try_from_array(&encoded, 0)?])
     }
 

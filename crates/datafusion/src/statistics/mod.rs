@@ -1,5 +1,5 @@
 //! Statistics in SQL: aggregates that make states of sketches and moments and read answers from them
-//! ([`calls`], [`reading`]), functions that read states ([`scalars`]), and correlations of ranks ([`ranks`]).
+//! ([`calls`], and the planner crate's `reading`), functions that read states ([`scalars`]), and correlations of ranks ([`ranks`]).
 //!
 //! Each works over any table. Where the table is a pool's, [`crate::absorb`] has the pool make the state and
 //! [`push`] reads the answer above it: the same code reads both, so that the answers are the same.
@@ -11,13 +11,12 @@ mod aggregates;
 mod calls;
 mod push;
 mod ranks;
-mod reading;
 mod scalars;
+mod values;
 
 pub(crate) use aggregates::{merger, statistic_of};
 pub(crate) use calls::Statistic;
 pub(crate) use push::{read_above, states_schema};
-pub(crate) use reading::Reading;
 
 use datafusion::execution::FunctionRegistry;
 use datafusion::logical_expr::AggregateUDF;

@@ -2,7 +2,7 @@
 //!
 //! Invariant: the finished plan has the schema of the piece that the program stands for.
 
-use super::reading::Reading;
+use super::values;
 use crate::absorb::Outcome;
 use arrow_array::{ArrayRef, cast::AsArray, new_empty_array};
 use arrow_schema::{DataType, Field, FieldRef};
@@ -13,6 +13,7 @@ use datafusion::logical_expr::{
     ColumnarValue, Expr, LogicalPlan, Projection, ReturnFieldArgs, ScalarFunctionArgs, ScalarUDF,
     ScalarUDFImpl, Signature, Volatility,
 };
+use farpool_planner::reading::Reading;
 use farpool_statistics::StateForm;
 use std::sync::Arc;
 
@@ -70,7 +71,10 @@ struct Read {
 impl Read {
     fn value(&self, states: &ArrayRef) -> farpool_model::Result<Vec<ScalarValue>> {
         let states = states.as_binary_view();
-        states.iter().map(|bytes| self.reading.read(&self.form.read(bytes.unwrap_or_default())?)).collect()
+        states
+            .iter()
+            .map(|bytes| values::read(&self.reading, &self.form.read(bytes.unwrap_or_default())?))
+            .collect()
     }
 }
 

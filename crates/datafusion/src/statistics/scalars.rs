@@ -2,7 +2,7 @@
 //! from 1. NULL of a NULL state.
 
 use super::calls::state_type;
-use super::reading::{PairReading, Reading, distinct, frequency, second_moment, struct_of};
+use super::values::{frequency_of, read, struct_of};
 use arrow_array::{Array, ArrayRef, cast::AsArray, new_empty_array};
 use arrow_schema::{DataType, Field, Fields};
 use datafusion::common::ScalarValue;
@@ -11,6 +11,7 @@ use datafusion::logical_expr::{
     ColumnarValue, ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl, Signature, Volatility,
 };
 use farpool_model::Error;
+use farpool_planner::reading::{PairReading, Reading, distinct, second_moment};
 use farpool_statistics::{Estimate, Sketch, State, StateForm};
 use std::sync::Arc;
 
@@ -180,7 +181,7 @@ impl Kind {
         match (self, arguments) {
             (Kind::Distinct, []) => estimate_of(&distinct(sketch()?)?),
             (Kind::SecondMoment, []) => estimate_of(&second_moment(sketch()?)?),
-            (Kind::Frequency, [value]) => estimate_of(&frequency(sketch()?, value)?),
+            (Kind::Frequency, [value]) => estimate_of(&frequency_of(sketch()?, value)?),
             (Kind::Summary, []) => summary(sketch()?),
             (Kind::Top, [ScalarValue::Int64(Some(count))]) => {
                 top(sketch()?, usize::try_from(*count).unwrap_or(0))
@@ -191,9 +192,9 @@ impl Kind {
                 let size = size.ok_or_else(|| Error::invalid("one of the states has no Fast-AGMS"))?;
                 estimate_of(&size)
             }
-            (Kind::One(what), [i]) => Reading::Pair(what, column(i)?, column(i)?).read(&state),
-            (Kind::Pair(what), [i, j]) => Reading::Pair(what, column(i)?, column(j)?).read(&state),
-            (Kind::Correlations, []) => Reading::Correlations.read(&state),
+            (Kind::One(what), [i]) => read(&Reading::Pair(what, column(i)?, column(i)?), &state),
+            (Kind::Pair(what), [i, j]) => read(&Reading::Pair(what, column(i)?, column(j)?), &state),
+            (Kind::Correlations, []) => read(&Reading::Correlations, &state),
             _ => Err(Error::invalid("an argument is NULL where a state or a number is wanted")),
         }
     }

@@ -8,33 +8,56 @@
 //!
 //! Invariant: estimates decide where work is done, never what comes out.
 
-use crate::joins::sizes::{self, Origin};
-use crate::table::PoolTable;
-use datafusion::common::JoinType;
+use super::sizes::{self, Origin, Source};
+use super::{Side, share, share_matched};
+use crate::estimate;
 use farpool_model::{Expr, NamedExpr, Output, Program};
-use farpool_planner::estimate;
-use farpool_planner::joins::{Side, share, share_matched};
-use std::sync::Arc;
 
-/// The share of rows that a condition lets pass which is applied here, of which nothing is known.
-pub(crate) const HERE_SELECTIVITY: f64 = 0.25;
+/// The share of rows that pass a condition of which nothing is known, because the engine applies it.
+pub const HERE_SELECTIVITY: f64 = 0.25;
 
 /// The share of rows that an anti-join keeps at least: nobody asks for rows without a match if there are none.
 const ANTI_SELECTIVITY_MIN: f64 = 0.1;
 
-/// See the file's comment.
+/// Which rows of its two sides a join gives.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum JoinKind {
+    /// Pairs that match.
+    Inner,
+    /// Pairs that match, and rows of the left side without a match.
+    Left,
+    /// Pairs that match, and rows of the right side without a match.
+    Right,
+    /// Pairs that match, and rows of either side without a match.
+    Full,
+    /// Rows of the left side with a match.
+    LeftSemi,
+    /// Rows of the right side with a match.
+    RightSemi,
+    /// Rows of the left side without a match.
+    LeftAnti,
+    /// Rows of the right side without a match.
+    RightAnti,
+    /// Rows of the left side, and whether each has a match.
+    LeftMark,
+    /// Rows of the right side, and whether each has a match.
+    RightMark,
+}
+
+/// Number of rows that a part of a plan gives, and what is known of its columns.
 #[derive(Clone, Debug)]
-pub(crate) struct Estimate {
+pub struct Estimate {
     /// Rows, at least 1.
     pub rows: f64,
     /// Rows without filters, of the largest table where several are joined.
     pub rows_unfiltered: f64,
+    /// The columns of the part, in order.
     pub columns: Vec<Known>,
 }
 
 /// What is known of a column.
 #[derive(Clone, Debug)]
-pub(crate) struct Known {
+pub struct Known {
     /// Distinct values before filters.
     pub distinct: f64,
     /// The column of a table whose values these are, each as often as there; then those that it was joined
@@ -43,14 +66,15 @@ pub(crate) struct Known {
 }
 
 impl Known {
+    /// A column with so many distinct values that comes from no table.
     pub fn new(distinct: f64) -> Self {
         Known { distinct, origins: Vec::new() }
     }
 
     /// A column of a table.
-    pub fn of_table(table: &Arc<PoolTable>, column: usize) -> Self {
-        let distinct = estimate::distinct_values(&Expr::Column(column), table.info());
-        Known { distinct, origins: vec![Origin { table: Arc::clone(table), column }] }
+    pub fn of_table(table: &Source, column: usize) -> Self {
+        let distinct = estimate::distinct_values(&Expr::Column(column), &table.info);
+        Known { distinct, origins: vec![Origin { table: table.clone(), column }] }
     }
 
     /// Notes that an inner join on `other` has made the two equal.
@@ -71,8 +95,8 @@ impl Estimate {
     }
 
     /// The result of a program.
-    pub fn of_program(program: &Program, table: &Arc<PoolTable>) -> Self {
-        let info = table.info();
+    pub fn of_program(program: &Program, table: &Source) -> Self {
+        let info = &*table.info;
         let column = |named: &NamedExpr| match named.expr {
             Expr::Column(index) => Known::of_table(table, index),
             ref other => Known::new(estimate::distinct_values(other, info)),
@@ -114,24 +138,24 @@ impl Estimate {
     }
 
     /// A join on pairs of `keys`; `filtered` if on a condition besides.
-    pub fn joined(left: Self, right: Self, keys: &[(Known, Known)], kind: JoinType, filtered: bool) -> Self {
+    pub fn joined(left: Self, right: Self, keys: &[(Known, Known)], kind: JoinKind, filtered: bool) -> Self {
         let here = if filtered { HERE_SELECTIVITY } else { 1.0 };
         let inner = (left.rows * right.rows * pairs_matched(keys, &left, &right) * here).max(1.0);
         let rows = match kind {
-            JoinType::Inner => inner,
-            JoinType::Left => inner.max(left.rows),
-            JoinType::Right => inner.max(right.rows),
-            JoinType::Full => inner.max(left.rows).max(right.rows),
-            JoinType::LeftSemi | JoinType::LeftAnti | JoinType::LeftMark => {
+            JoinKind::Inner => inner,
+            JoinKind::Left => inner.max(left.rows),
+            JoinKind::Right => inner.max(right.rows),
+            JoinKind::Full => inner.max(left.rows).max(right.rows),
+            JoinKind::LeftSemi | JoinKind::LeftAnti | JoinKind::LeftMark => {
                 return left.semi_joined(&right, keys.iter().map(|(l, r)| (l, r)), kind, here);
             }
-            JoinType::RightSemi | JoinType::RightAnti | JoinType::RightMark => {
+            JoinKind::RightSemi | JoinKind::RightAnti | JoinKind::RightMark => {
                 return right.semi_joined(&left, keys.iter().map(|(l, r)| (r, l)), kind, here);
             }
         };
         let rows_unfiltered = left.rows_unfiltered.max(right.rows_unfiltered);
         let mut columns = [left.columns, right.columns].concat();
-        if kind == JoinType::Inner {
+        if kind == JoinKind::Inner {
             for column in &mut columns {
                 keys.iter().for_each(|(l, r)| column.joined_to(l, r));
                 keys.iter().for_each(|(l, r)| column.joined_to(r, l));
@@ -144,7 +168,7 @@ impl Estimate {
         mut self,
         other: &Self,
         keys: impl Iterator<Item = (&'a Known, &'a Known)>,
-        kind: JoinType,
+        kind: JoinKind,
         here: f64,
     ) -> Self {
         let (ours, theirs): (Vec<&Known>, Vec<&Known>) = keys.unzip();
@@ -154,11 +178,11 @@ impl Estimate {
         let here = 1.0 - (1.0 - here).powf(each);
         let matched = share_matched(ours.distinct, theirs.distinct, other.rows) * here;
         match kind {
-            JoinType::LeftMark | JoinType::RightMark => {
+            JoinKind::LeftMark | JoinKind::RightMark => {
                 self.columns.push(Known::new(2.0));
                 self
             }
-            JoinType::LeftAnti | JoinType::RightAnti => {
+            JoinKind::LeftAnti | JoinKind::RightAnti => {
                 self.filtered((1.0 - matched).max(ANTI_SELECTIVITY_MIN))
             }
             _ => self.filtered(matched),
@@ -180,7 +204,7 @@ fn pairs_matched(keys: &[(Known, Known)], left: &Estimate, right: &Estimate) -> 
 fn side<'a>(estimate: &Estimate, keys: impl Iterator<Item = &'a Known> + Clone) -> Side {
     let mut all = keys.clone().map(|key| key.origins.as_slice());
     let first = all.next().unwrap_or_default();
-    let has_all = |table: &PoolTable| keys.clone().all(|key| key.origins.iter().any(|o| o.is_of(table)));
+    let has_all = |table: &Source| keys.clone().all(|key| key.origins.iter().any(|o| o.table.is(table)));
     let known = keys.clone().all(|key| !key.origins.is_empty());
     let apart = known && !first.iter().any(|origin| has_all(&origin.table));
     Side { rows: estimate.rows_unfiltered, apart }

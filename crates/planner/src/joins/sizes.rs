@@ -1,15 +1,14 @@
-//! How many pairs of rows two columns have in common, by the sketches that were gathered of them.
+//! How many pairs of rows two columns have in common, by the sketches of the two columns.
 //!
-//! Where a column has each value once, a join with it has as many rows as the other side, and there is nothing
-//! to ask. Where both sides repeat their values, a few frequent ones can make the join a thousand times as
-//! large as even values would: then the pool is asked for the sketches of these columns, once for a version whose
-//! profile is there.
+//! Where each value of a column is there once, a join with it has as many rows as the other side, and no sketch
+//! is needed. Where both sides repeat their values, a few frequent ones can make the join a thousand times as
+//! large as evenly spread values would: then the engine asks the pool for the sketches of these columns, once
+//! for each version of a table that has a profile.
 //!
-//! Invariant: a size is of the versions that the query reads; without sketches, there is none.
+//! Invariant: a size is that of the versions that the query reads; without sketches there is no size.
 
-use crate::table::PoolTable;
-use farpool_model::{TableName, Version};
-use farpool_planner::joins::Share;
+use super::Share;
+use farpool_model::{TableInfo, TableName, TableStatistics, Version};
 use farpool_statistics::Sketch;
 use parking_lot::Mutex;
 use std::collections::{BTreeSet, HashMap};
@@ -22,25 +21,36 @@ const REPEATS_FROM: f64 = 1.2;
 /// Pairs of rows below which a join takes a tenth of a second at most, even if all of them match.
 const PAIRS_MIN: f64 = 1e7;
 
-/// Sketches that are kept of a pool's tables, of some 100 KiB each; when there are more all are forgotten.
+/// Largest number of sketches of one pool that are kept, of some 100 KiB each; with more, all are forgotten.
 const KEPT_MAX: usize = 256;
+
+/// One version of a table of a pool. Clones are the same version.
+#[derive(Clone, Debug)]
+pub struct Source {
+    /// Description of the version.
+    pub info: Arc<TableInfo>,
+    /// Sketches that are known of the pool's tables.
+    pub sketches: Arc<Sketches>,
+}
 
 /// A column of a table.
 #[derive(Clone, Debug)]
-pub(crate) struct Origin {
-    pub table: Arc<PoolTable>,
+pub struct Origin {
+    /// The table.
+    pub table: Source,
+    /// Position of the column in the table's schema.
     pub column: usize,
 }
 
-/// The sketches of columns of a pool's tables.
+/// Sketches of columns of one pool's tables.
 #[derive(Debug, Default)]
-pub(crate) struct Sketches {
+pub struct Sketches {
     tables: Mutex<HashMap<TableName, (Version, Columns)>>,
-    /// What became of pairs, by the numbers of the sketches.
+    /// Shares that were computed before, by the numbers of the two sketches.
     shares: Mutex<HashMap<(u64, u64), Option<Share>>>,
 }
 
-/// By column; `None` where there is none.
+/// Sketches by position of the column; `None` for a column that the pool has no sketch of.
 type Columns = HashMap<usize, Option<Arc<Numbered>>>;
 
 #[derive(Debug)]
@@ -51,45 +61,20 @@ struct Numbered {
 
 static NUMBERS: AtomicU64 = AtomicU64::new(0);
 
-/// Whether a join of the two columns can be much larger than even values would make it.
-pub(crate) fn worth_asking(left: &Origin, right: &Origin, distinct: (f64, f64)) -> bool {
+/// Whether a join of the two columns, which have so many distinct values, can be much larger than evenly spread
+/// values would make it.
+pub fn worth_asking(left: &Origin, right: &Origin, distinct: (f64, f64)) -> bool {
     let (rows, others) = (left.rows(), right.rows());
     let repeats = rows > REPEATS_FROM * distinct.0 && others > REPEATS_FROM * distinct.1;
     repeats && rows * others >= PAIRS_MIN
 }
 
-/// Has the sketches of `columns` at hand. What keeps a pool from giving them only leaves estimates rough.
-pub(crate) async fn load(columns: &[Origin]) {
-    for origin in columns {
-        if origin.known().is_some() {
-            continue;
-        }
-        let table = &origin.table;
-        let of_table = columns.iter().filter(|other| other.is_of(table) && other.known().is_none());
-        let wanted: BTreeSet<usize> = of_table.map(|other| other.column).collect();
-        let wanted: Vec<usize> = wanted.into_iter().collect();
-        let statistics = table.pool().statistics(&table.info().name, Some(&wanted)).await;
-        let Ok(statistics) = statistics else { continue };
-        if statistics.table.version != table.info().version || statistics.table.rows_profiled.is_some() {
-            continue;
-        }
-        let read = wanted.into_iter().map(|column| {
-            let state = statistics.columns.get(column).and_then(|states| states.sketch.as_ref());
-            (column, state.and_then(|bytes| Sketch::from_bytes(bytes).ok()).map(numbered))
-        });
-        table.sketches().add(&table.info().name, table.info().version, read.collect());
-    }
-}
-
-fn numbered(sketch: Sketch) -> Arc<Numbered> {
-    Arc::new(Numbered { number: NUMBERS.fetch_add(1, Ordering::Relaxed), sketch })
-}
-
-/// The share of pairs of rows of the two tables that are equal in these columns, if sketches are at hand.
-pub(crate) fn share(left: &Origin, right: &Origin) -> Option<Share> {
+/// The share of pairs of rows of the two tables that are equal in these columns; `None` unless both sketches are
+/// known.
+pub fn share(left: &Origin, right: &Origin) -> Option<Share> {
     let (ours, theirs) = (left.known()??, right.known()??);
     let numbers = (ours.number, theirs.number);
-    let cache = left.table.sketches();
+    let cache = &left.table.sketches;
     if let Some(known) = cache.shares.lock().get(&numbers) {
         return *known;
     }
@@ -101,27 +86,53 @@ pub(crate) fn share(left: &Origin, right: &Origin) -> Option<Share> {
     share
 }
 
+impl Source {
+    /// Whether both are the same version of the same table.
+    pub fn is(&self, other: &Source) -> bool {
+        Arc::ptr_eq(&self.sketches, &other.sketches)
+            && (&self.info.name, self.info.version) == (&other.info.name, other.info.version)
+    }
+
+    /// Positions, in ascending order, of those columns among `wanted` that are of this table and that the pool was not
+    /// asked for yet.
+    pub fn unknown(&self, wanted: &[Origin]) -> Vec<usize> {
+        let unknown = wanted.iter().filter(|origin| origin.table.is(self) && origin.known().is_none());
+        let columns: BTreeSet<usize> = unknown.map(|origin| origin.column).collect();
+        columns.into_iter().collect()
+    }
+
+    /// Keeps the sketches of `columns` from what the pool answered about the table. Learns nothing from an answer about
+    /// another version, or about a part of the rows.
+    pub fn learn(&self, columns: &[usize], statistics: &TableStatistics) {
+        if statistics.table.version != self.info.version || statistics.table.rows_profiled.is_some() {
+            return;
+        }
+        let read = columns.iter().map(|&column| {
+            let state = statistics.columns.get(column).and_then(|states| states.sketch.as_ref());
+            (column, state.and_then(|bytes| Sketch::from_bytes(bytes).ok()).map(numbered))
+        });
+        self.sketches.add(&self.info.name, self.info.version, read.collect());
+    }
+}
+
+fn numbered(sketch: Sketch) -> Arc<Numbered> {
+    Arc::new(Numbered { number: NUMBERS.fetch_add(1, Ordering::Relaxed), sketch })
+}
+
 impl Origin {
     fn rows(&self) -> f64 {
-        self.table.info().rows as f64
+        self.table.info.rows as f64
     }
 
     /// Whether both are the same column.
     pub fn is(&self, other: &Origin) -> bool {
-        self.column == other.column && self.is_of(&other.table)
+        self.column == other.column && self.table.is(&other.table)
     }
 
-    /// Whether it is a column of this table.
-    pub fn is_of(&self, table: &PoolTable) -> bool {
-        let (ours, theirs) = (self.table.info(), table.info());
-        Arc::ptr_eq(self.table.sketches(), table.sketches())
-            && (&ours.name, ours.version) == (&theirs.name, theirs.version)
-    }
-
-    /// Whether it was asked for, and what came of it.
+    /// What the pool answered about the column; `None` if it was not asked.
     fn known(&self) -> Option<Option<Arc<Numbered>>> {
-        let info = self.table.info();
-        let tables = self.table.sketches().tables.lock();
+        let info = &self.table.info;
+        let tables = self.table.sketches.tables.lock();
         let (version, columns) = tables.get(&info.name)?;
         if *version == info.version { columns.get(&self.column).cloned() } else { None }
     }

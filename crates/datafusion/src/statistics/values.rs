@@ -1,0 +1,75 @@
+//! Answers that were read from states, as DataFusion's values.
+
+use arrow_schema::{DataType, Field, Fields};
+use datafusion::common::ScalarValue;
+use datafusion::common::scalar::ScalarStructBuilder;
+use farpool_model::{Error, Literal, Result};
+use farpool_planner::reading::{ReadValue, Reading, frequency, frequent_fields};
+use farpool_statistics::{Estimate, Sketch, State};
+use std::sync::Arc;
+
+/// The answer of `reading` from `state`.
+///
+/// # Errors
+/// `Invalid` when the state is not one that answers this.
+pub(super) fn read(reading: &Reading, state: &State) -> Result<ScalarValue> {
+    Ok(match reading.read(state)? {
+        ReadValue::State(bytes) => ScalarValue::BinaryView(Some(bytes)),
+        ReadValue::Count(count) => ScalarValue::UInt64(Some(count)),
+        ReadValue::Number(number) => ScalarValue::Float64(number),
+        ReadValue::Top(entries) => {
+            let Reading::Top(_, of) = reading else {
+                return Err(Error::internal("frequent values that were not asked for"));
+            };
+            let fields = frequent_fields(of.clone());
+            let entries = entries.iter().map(|(value, count)| frequent(&fields, value, *count));
+            let entries = entries.collect::<Result<Vec<_>>>()?;
+            ScalarValue::List(ScalarValue::new_list_nullable(&entries, &DataType::Struct(fields)))
+        }
+        ReadValue::Matrix(rows) => {
+            let row = |row: Vec<Option<f64>>| {
+                let numbers: Vec<ScalarValue> = row.into_iter().map(ScalarValue::Float64).collect();
+                ScalarValue::List(ScalarValue::new_list_nullable(&numbers, &DataType::Float64))
+            };
+            let rows: Vec<ScalarValue> = rows.into_iter().map(row).collect();
+            let of = DataType::List(Arc::new(Field::new_list_field(DataType::Float64, true)));
+            ScalarValue::List(ScalarValue::new_list_nullable(&rows, &of))
+        }
+    })
+}
+
+fn frequent(fields: &Fields, value: &Literal, count: u64) -> Result<ScalarValue> {
+    let value = crate::literal::to_scalar(value)
+        .ok_or_else(|| Error::internal(format!("a frequent value of type {}", value.data_type())))?;
+    struct_of(fields, vec![value, ScalarValue::UInt64(Some(count))])
+}
+
+/// Number of rows that have `value`, which is cast to the sketch's type.
+///
+/// # Errors
+/// `Invalid` when that cannot be done, or when the sketch does not tell.
+pub(super) fn frequency_of(sketch: &Sketch, value: &ScalarValue) -> Result<Estimate> {
+    frequency(sketch, &constant(value, sketch.data_type())?)
+}
+
+/// The constant that `value` is as one of the type `of` of a sketch.
+///
+/// # Errors
+/// `Invalid` when there is none.
+pub(super) fn constant(value: &ScalarValue, of: &DataType) -> Result<Literal> {
+    let literal = value.cast_to(of).ok().and_then(|value| crate::literal::from_scalar(&value));
+    literal
+        .ok_or_else(|| Error::invalid(format!("the sketch is of {of}, and {value} is no value of that type")))
+}
+
+/// A struct of these values.
+///
+/// # Errors
+/// `Internal` when they do not have the types of the fields.
+pub(super) fn struct_of(fields: &Fields, values: Vec<ScalarValue>) -> Result<ScalarValue> {
+    let mut builder = ScalarStructBuilder::new();
+    for (field, value) in fields.iter().zip(values) {
+        builder = builder.with_scalar(Arc::clone(field), value);
+    }
+    builder.build().map_err(crate::error::unwrap)
+}
