@@ -399,7 +399,7 @@ fn message_seeds() -> Vec<Vec<u8>> {
         Request::DropView { view: name(), tenant: None },
     ];
     let answer = OperatorAnswer {
-        name: "filter".into(),
+        operator: Operator::Filter,
         detail: "d".into(),
         answer: Answer::Superset,
         reason: Some("r".into()),

@@ -11,7 +11,7 @@ use arrow_schema::DataType;
 use datafusion::common::DFSchema;
 use datafusion::logical_expr::logical_plan::{FetchType, SkipType};
 use datafusion::logical_expr::{self as logical, Expr as Logical, LogicalPlan};
-use farpool_model::{Aggregate, Answer, Expr, NamedExpr, OperatorAnswer, Output, Program, SortKey};
+use farpool_model::{Aggregate, Answer, Expr, NamedExpr, Operator, OperatorAnswer, Output, Program, SortKey};
 use farpool_planner::reading::Reading;
 use farpool_planner::split;
 use farpool_statistics::StateForm;
@@ -56,9 +56,9 @@ pub(crate) enum Ends {
 }
 
 impl Ends {
-    fn because(name: &str, detail: impl Into<String>, reason: impl Into<String>) -> Self {
+    fn because(operator: Operator, detail: impl Into<String>, reason: impl Into<String>) -> Self {
         Ends::Because(Box::new(OperatorAnswer {
-            name: name.to_string(),
+            operator,
             detail: detail.into(),
             answer: Answer::Refused,
             reason: Some(reason.into()),
@@ -124,7 +124,7 @@ impl Piece {
     }
 
     fn sort_column(&mut self, expr: &Logical, schema: &DFSchema) -> Result<usize, Ends> {
-        let because = |reason: &str| Ends::because("top-k", expr.human_display().to_string(), reason);
+        let because = |reason: &str| Ends::because(Operator::TopK, expr.human_display().to_string(), reason);
         if let Logical::Column(column) = expr
             && let Some(place) = schema.maybe_index_of_column(column)
         {
@@ -209,7 +209,11 @@ impl Piece {
             let placed = split::place(part, &self.table.info().schema);
             if placed.answer != Answer::Exact {
                 let reason = placed.reason.unwrap_or_default();
-                return Err(Ends::because("filter", filter.predicate.human_display().to_string(), reason));
+                return Err(Ends::because(
+                    Operator::Filter,
+                    filter.predicate.human_display().to_string(),
+                    reason,
+                ));
             }
             self.filters.extend(placed.sent);
         }
@@ -224,7 +228,11 @@ impl Piece {
         let columns: Vec<Expr> = projection.expr.iter().map(|e| scope.value(e)).collect();
         if let Some(at) = columns.iter().position(|c| c.opaque_reason().is_some()) {
             let reason = columns[at].opaque_reason().unwrap_or_default();
-            return Err(Ends::because("project", projection.expr[at].human_display().to_string(), reason));
+            return Err(Ends::because(
+                Operator::Project,
+                projection.expr[at].human_display().to_string(),
+                reason,
+            ));
         }
         self.worth_a_node |= columns.iter().any(|c| !matches!(c, Expr::Column(_)));
         self.columns = columns;
@@ -249,13 +257,13 @@ impl Piece {
         }
         let named = |i: usize| aggregate.schema.field(i).name().clone();
         let shown = |e: &Logical| e.human_display().to_string();
-        let word = if aggregate.group_expr.is_empty() { "aggregate" } else { "group" };
+        let operator = if aggregate.group_expr.is_empty() { Operator::Aggregate } else { Operator::Group };
         let scope = self.scope(aggregate.input.schema());
         let mut keys = Vec::new();
         for (i, key) in aggregate.group_expr.iter().enumerate() {
             let expr = scope.value(key);
             if let Some(reason) = expr.opaque_reason() {
-                return Err(Ends::because(word, shown(key), reason));
+                return Err(Ends::because(operator, shown(key), reason));
             }
             keys.push(NamedExpr { name: named(i), expr });
         }
@@ -263,7 +271,7 @@ impl Piece {
         for (i, call) in aggregate.aggr_expr.iter().enumerate() {
             let field = aggregate.schema.field(keys.len() + i);
             if let Err(reason) = calls.add(call, field.name(), field.data_type()) {
-                return Err(Ends::because(word, shown(call), reason));
+                return Err(Ends::because(operator, shown(call), reason));
             }
         }
         let Calls { aggregates, outcomes, .. } = calls;

@@ -43,7 +43,7 @@ impl Finish {
         let version = prepared.effective.version;
         let expected = Program { output, version, order: Vec::new(), limit: None, ..program.clone() };
         let others = |a: &&farpool_model::OperatorAnswer| {
-            a.answer != Answer::Exact && !matches!(a.name.as_str(), "group" | "distinct" | "limit" | "top-k")
+            a.answer != Answer::Exact && !a.operator.is_grouping() && !a.operator.cuts_rows()
         };
         let is_as_expected = prepared.is_partial()
             && prepared.effective == expected

@@ -26,7 +26,7 @@ use datafusion::logical_expr::{
 };
 use datafusion::physical_plan::ExecutionPlan;
 use datafusion::physical_planner::{DefaultPhysicalPlanner, ExtensionPlanner, PhysicalPlanner};
-use farpool_model::{OperatorAnswer, Program};
+use farpool_model::{Operator, OperatorAnswer, Program};
 use farpool_planner::cost::{Estimate, Rates};
 use farpool_planner::split;
 use farpool_transfer::Handle;
@@ -200,7 +200,7 @@ async fn push(
     let stays = |reason: String| {
         let detail = plan.display().to_string();
         let answer = farpool_model::Answer::Refused;
-        Ok(Err(Some(OperatorAnswer { name: "program".to_string(), detail, answer, reason: Some(reason) })))
+        Ok(Err(Some(OperatorAnswer { operator: Operator::Program, detail, answer, reason: Some(reason) })))
     };
     let below = match (program_schema, piece.outcomes()) {
         (Err(error), _) => return stays(error.message),
@@ -244,7 +244,7 @@ fn finished(
     finish: &Finish,
     estimate: Estimate,
 ) -> Result<LogicalPlan> {
-    let limit = prepared.answers.iter().filter(|a| matches!(a.name.as_str(), "limit" | "top-k")).cloned();
+    let limit = prepared.answers.iter().filter(|a| a.operator.cuts_rows()).cloned();
     let table = piece.table.clone().with_kept(kept.iter().cloned().chain(limit));
     let schema = finish.parts_schema(whole)?;
     // Sent in the form of its parts, it gives rows of one schema whatever the pool answers then.

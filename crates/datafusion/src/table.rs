@@ -21,7 +21,8 @@ use datafusion::physical_plan::ExecutionPlan;
 use datafusion::physical_plan::filter::FilterExec;
 use datafusion::physical_plan::projection::ProjectionExec;
 use farpool_model::{
-    Answer, Expr, LoadMode, NamedExpr, OperatorAnswer, Output, Program, TableInfo, TableName, cast, limits,
+    Answer, Expr, LoadMode, NamedExpr, Operator, OperatorAnswer, Output, Program, TableInfo, TableName, cast,
+    limits,
 };
 use farpool_planner::cost::{Link, Place};
 use farpool_planner::joins::sizes::{Sketches, Source};
@@ -249,7 +250,7 @@ impl PoolTable {
 /// A note of a filter that is not decided at the pool.
 fn stays(filter: &Logical, placed: &Placed) -> Option<OperatorAnswer> {
     (placed.answer != Answer::Exact).then(|| OperatorAnswer {
-        name: "filter".to_string(),
+        operator: Operator::Filter,
         detail: filter.human_display().to_string(),
         answer: placed.answer,
         reason: placed.reason.clone(),

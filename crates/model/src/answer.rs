@@ -1,8 +1,10 @@
 //! What a node says about each operator of a program before it runs it (Ibex, section 5: hybrid execution).
 
-use crate::{Expr, Program, Version};
+use crate::{Error, Expr, Program, Result, Version};
 use arrow_schema::SchemaRef;
 use serde::{Deserialize, Serialize};
+use std::fmt;
+use std::str::FromStr;
 
 /// How far an operator is carried out at the node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
@@ -17,11 +19,96 @@ pub enum Answer {
     Refused,
 }
 
+/// A kind of operator of a program, as answers name it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Operator {
+    /// Reads columns of the table.
+    Scan,
+    /// Drops rows.
+    Filter,
+    /// Computes columns.
+    Project,
+    /// Aggregates all rows into one.
+    Aggregate,
+    /// Aggregates the rows of each group.
+    Group,
+    /// Gives each combination of keys once.
+    Distinct,
+    /// Cuts off after a number of rows.
+    Limit,
+    /// Keeps the first rows in an order.
+    TopK,
+    /// The whole program. A node never answers for it; an engine does when it decides against pushing.
+    Program,
+}
+
+impl Operator {
+    /// Every operator.
+    pub const ALL: [Operator; 9] = [
+        Operator::Scan,
+        Operator::Filter,
+        Operator::Project,
+        Operator::Aggregate,
+        Operator::Group,
+        Operator::Distinct,
+        Operator::Limit,
+        Operator::TopK,
+        Operator::Program,
+    ];
+
+    /// The name that a person and the wire give it.
+    pub fn name(self) -> &'static str {
+        match self {
+            Operator::Scan => "scan",
+            Operator::Filter => "filter",
+            Operator::Project => "project",
+            Operator::Aggregate => "aggregate",
+            Operator::Group => "group",
+            Operator::Distinct => "distinct",
+            Operator::Limit => "limit",
+            Operator::TopK => "top-k",
+            Operator::Program => "program",
+        }
+    }
+
+    /// Whether it makes one row of several.
+    pub fn folds_rows(self) -> bool {
+        self.is_grouping() || self == Operator::Aggregate
+    }
+
+    /// Whether it makes one row of each group of rows.
+    pub fn is_grouping(self) -> bool {
+        matches!(self, Operator::Group | Operator::Distinct)
+    }
+
+    /// Whether it comes last and lets only some of the rows through.
+    pub fn cuts_rows(self) -> bool {
+        matches!(self, Operator::Limit | Operator::TopK)
+    }
+}
+
+impl fmt::Display for Operator {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(self.name())
+    }
+}
+
+impl FromStr for Operator {
+    type Err = Error;
+
+    fn from_str(text: &str) -> Result<Self> {
+        let found = Operator::ALL.into_iter().find(|operator| operator.name() == text);
+        found.ok_or_else(|| Error::corrupt(format!("there is no operator {text:?}")))
+    }
+}
+
 /// The answer for one operator.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct OperatorAnswer {
-    /// The operator: `scan`, `filter`, `project`, `aggregate`, `group`, `distinct`, `limit`, `top-k`.
-    pub name: String,
+    /// The operator.
+    #[serde(rename = "name")]
+    pub operator: Operator,
     /// What it works on, as SQL would write it.
     pub detail: String,
     /// How far it is carried out.
@@ -64,9 +151,20 @@ impl Prepared {
 
     /// Whether the result may have several rows for a group, which the host has to merge.
     pub fn is_partial(&self) -> bool {
-        let merges = |a: &OperatorAnswer| {
-            a.answer == Answer::Superset && matches!(a.name.as_str(), "group" | "distinct")
-        };
-        self.answers.iter().any(merges)
+        self.answers.iter().any(|a| a.answer == Answer::Superset && a.operator.is_grouping())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_operator_is_found_by_its_name() {
+        for operator in Operator::ALL {
+            assert_eq!(operator.name().parse::<Operator>().unwrap(), operator);
+        }
+        assert_eq!("sort".parse::<Operator>().unwrap_err().kind, crate::ErrorKind::Corrupt);
+        assert_eq!(format!("{:<8}|", Operator::TopK), "top-k   |");
     }
 }

@@ -42,7 +42,7 @@ mod tests;
 
 pub use aggregate::{Accumulation, Aggregate, AggregateFunction, BitOp, Fold, Pick, StateFunction};
 pub use alter::{Altered, TableChange, alter};
-pub use answer::{Answer, OperatorAnswer, Prepared};
+pub use answer::{Answer, Operator, OperatorAnswer, Prepared};
 pub use brief::brief;
 pub use clock::Clock;
 pub use error::{Error, ErrorKind, Result};

@@ -107,9 +107,9 @@ fn weakened(
 ) -> Result<Prepared> {
     let mut answers = prepared.answers.clone();
     for operator in &mut answers {
-        let (answer, reason) = match operator.name.as_str() {
-            "group" | "distinct" | "aggregate" => (answer, reason),
-            "limit" | "top-k" => (Answer::Refused, "it comes after an operator that the host does"),
+        let (answer, reason) = match operator.operator {
+            folds if folds.folds_rows() => (answer, reason),
+            cuts if cuts.cuts_rows() => (Answer::Refused, "it comes after an operator that the host does"),
             _ => continue,
         };
         (operator.answer, operator.reason) = (answer, Some(reason.to_string()));

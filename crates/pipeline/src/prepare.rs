@@ -11,8 +11,8 @@
 
 use arrow_schema::{DataType, Schema, SchemaRef};
 use farpool_model::{
-    Aggregate, Answer, Error, Expr, Facts, NamedExpr, OperatorAnswer, Output, Prepared, Program, Result,
-    SortKey, Version, Weakened, brief, weaken,
+    Aggregate, Answer, Error, Expr, Facts, NamedExpr, Operator, OperatorAnswer, Output, Prepared, Program,
+    Result, SortKey, Version, Weakened, brief, weaken,
 };
 use std::collections::BTreeSet;
 use std::fmt;
@@ -41,7 +41,7 @@ pub fn prepare(program: &Program, table_schema: &SchemaRef, version: Version) ->
         limit: limit.effective,
     };
     let schema = effective.result_schema(table_schema)?;
-    let scan = answer("scan", scan_detail(program, &effective, table_schema), None);
+    let scan = answer(Operator::Scan, scan_detail(program, &effective, table_schema), None);
     let answers =
         std::iter::once(scan).chain(filter.answer).chain(output.answer).chain(limit.answer).collect();
     Ok(Prepared { version, answers, effective, schema })
@@ -95,7 +95,7 @@ impl FilterPart {
             .map(|reason| (if effective.is_some() { Answer::Superset } else { Answer::Refused }, reason));
         let host_columns = refusal.is_some().then_some(columns);
         let detail = brief(filter.display(table_schema));
-        Ok(FilterPart { effective, answer: Some(answer("filter", detail, refusal)), host_columns })
+        Ok(FilterPart { effective, answer: Some(answer(Operator::Filter, detail, refusal)), host_columns })
     }
 
     fn is_exact(&self) -> bool {
@@ -218,18 +218,18 @@ fn output_answer(
             // Plain columns are part of the scan, unless there is something to say about them.
             let plain = columns.iter().all(|c| matches!(c.expr, Expr::Column(_)));
             let detail = brief(listed(columns.iter().map(|c| c.expr.display(table_schema))));
-            (!plain || refusal.is_some()).then(|| answer("project", detail, refusal))
+            (!plain || refusal.is_some()).then(|| answer(Operator::Project, detail, refusal))
         }
         Output::Aggregate { keys, aggregates } => {
-            let name = match (keys.is_empty(), aggregates.is_empty()) {
-                (true, _) => "aggregate",
-                (false, true) => "distinct",
-                (false, false) => "group",
+            let operator = match (keys.is_empty(), aggregates.is_empty()) {
+                (true, _) => Operator::Aggregate,
+                (false, true) => Operator::Distinct,
+                (false, false) => Operator::Group,
             };
             let separator = if keys.is_empty() || aggregates.is_empty() { "" } else { ": " };
             let keys = listed(keys.iter().map(|k| k.expr.display(table_schema)));
             let functions = listed(aggregates.iter().map(|a| a.display(table_schema)));
-            Some(answer(name, brief(format_args!("{keys}{separator}{functions}")), refusal))
+            Some(answer(operator, brief(format_args!("{keys}{separator}{functions}")), refusal))
         }
     }
 }
@@ -258,17 +258,17 @@ impl LimitPart {
             None
         };
         let refusal = reason.map(|reason| (Answer::Refused, reason.to_string()));
-        let (name, detail) = match program.order.as_slice() {
-            [] => ("limit", limit.to_string()),
+        let (operator, detail) = match program.order.as_slice() {
+            [] => (Operator::Limit, limit.to_string()),
             order => (
-                "top-k",
+                Operator::TopK,
                 brief(format_args!("{limit} by {}", order_detail(order, &program.output, table_schema))),
             ),
         };
         LimitPart {
             effective: reason.is_none().then_some(limit),
             order: if reason.is_none() { program.order.clone() } else { Vec::new() },
-            answer: Some(answer(name, detail, refusal)),
+            answer: Some(answer(operator, detail, refusal)),
         }
     }
 }
@@ -298,12 +298,12 @@ fn listed<T: fmt::Display>(parts: impl Iterator<Item = T> + Clone) -> impl fmt::
     })
 }
 
-fn answer(name: &str, detail: String, refusal: Option<(Answer, String)>) -> OperatorAnswer {
+fn answer(operator: Operator, detail: String, refusal: Option<(Answer, String)>) -> OperatorAnswer {
     let (answer, reason) = match refusal {
         None => (Answer::Exact, None),
         Some((answer, reason)) => (answer, Some(brief(reason))),
     };
-    OperatorAnswer { name: name.to_string(), detail, answer, reason }
+    OperatorAnswer { operator, detail, answer, reason }
 }
 
 #[cfg(test)]

@@ -75,7 +75,7 @@ fn operator_line(text: &mut String, operator: &OperatorAnswer) {
         Answer::Superset => "superset",
         Answer::Refused => "refused",
     };
-    let _ = write!(text, "  {:<10} {answer:<9} {}", operator.name, operator.detail);
+    let _ = write!(text, "  {:<10} {answer:<9} {}", operator.operator, operator.detail);
     if let Some(reason) = &operator.reason {
         let _ = write!(text, " ({reason})");
     }

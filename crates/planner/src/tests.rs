@@ -7,7 +7,7 @@ use crate::split::{self, place};
 use arrow_schema::{DataType, Field, Schema};
 use farpool_model::{
     Aggregate, AggregateFunction, Answer, ArithmeticOp, ColumnStatistics, CompareOp, Expr, Literal,
-    NamedExpr, OperatorAnswer, Output, Prepared, Program, TableInfo, TableName, Value, Version,
+    NamedExpr, Operator, OperatorAnswer, Output, Prepared, Program, TableInfo, TableName, Value, Version,
 };
 use proptest::prelude::*;
 use std::sync::Arc;
@@ -178,8 +178,8 @@ fn values_that_grow_are_computed_late() {
 fn an_explanation_has_a_line_for_each_operator() {
     let half = compare(0, CompareOp::LtEq, int(500));
     let effective = program(Some(half), by_word());
-    let answer = |name: &str, detail: &str, answer, reason: Option<&str>| OperatorAnswer {
-        name: name.into(),
+    let answer = |operator, detail: &str, answer, reason: Option<&str>| OperatorAnswer {
+        operator,
         detail: detail.into(),
         answer,
         reason: reason.map(Into::into),
@@ -187,13 +187,13 @@ fn an_explanation_has_a_line_for_each_operator() {
     let prepared = Prepared {
         version: Version(1),
         answers: vec![
-            answer("filter", "id <= 500", Answer::Exact, None),
-            answer("group", "word: sum(id)", Answer::Exact, None),
+            answer(Operator::Filter, "id <= 500", Answer::Exact, None),
+            answer(Operator::Group, "word: sum(id)", Answer::Exact, None),
         ],
         schema: effective.result_schema(&info().schema).unwrap(),
         effective,
     };
-    let kept = [answer("group", "median(id)", Answer::Refused, Some("median has no operator"))];
+    let kept = [answer(Operator::Group, "median(id)", Answer::Refused, Some("median has no operator"))];
     let text = crate::explain::explain("embedded", &prepared, &kept, &info());
     let expected = "t v1 at embedded: 1000 rows, about 500 pass, about 4 leave\n\
         \x20 filter     exact     id <= 500\n\

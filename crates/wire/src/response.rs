@@ -306,7 +306,7 @@ fn write_answer(answer: &OperatorAnswer) -> proto::OperatorAnswer {
         Answer::Refused => proto::Answer::Refused,
     };
     proto::OperatorAnswer {
-        name: answer.name.clone(),
+        name: answer.operator.name().to_string(),
         detail: answer.detail.clone(),
         answer: number.into(),
         reason: answer.reason.clone(),
@@ -348,7 +348,8 @@ fn read_answer(answer: proto::OperatorAnswer) -> Result<OperatorAnswer> {
             return Err(Error::corrupt(format!("answer {} does not exist", answer.answer)));
         }
     };
-    Ok(OperatorAnswer { name: answer.name, detail: answer.detail, answer: kind, reason: answer.reason })
+    let operator = answer.name.parse()?;
+    Ok(OperatorAnswer { operator, detail: answer.detail, answer: kind, reason: answer.reason })
 }
 
 fn write_receipt(receipt: &Receipt) -> proto::Receipt {

@@ -294,7 +294,7 @@ fn prepared() -> Prepared {
     let filter = Expr::compare(CompareOp::Lt, Expr::Column(0), Expr::Column(0));
     let effective = Program { filter: Some(filter), ..Program::scan(name("t"), &schema(), &[2]) };
     let answer = |answer, reason: Option<&str>| OperatorAnswer {
-        name: "filter".into(),
+        operator: Operator::Filter,
         detail: "a < a".into(),
         answer,
         reason: reason.map(str::to_string),

@@ -74,8 +74,8 @@ impl Fake {
         }
         let mut effective = program.clone();
         let mut answers = Vec::new();
-        let mut answer = |name: &str, detail: String, answer, reason: Option<String>| {
-            answers.push(OperatorAnswer { name: name.into(), detail, answer, reason });
+        let mut answer = |operator, detail: String, answer, reason: Option<String>| {
+            answers.push(OperatorAnswer { operator, detail, answer, reason });
         };
         if let Some(filter) = &program.filter {
             let detail = filter.display(&info.schema).to_string();
@@ -85,26 +85,30 @@ impl Fake {
             };
             effective.filter = match weakened {
                 Weakened::Exact(expr) => {
-                    answer("filter", detail, Answer::Exact, None);
+                    answer(farpool_model::Operator::Filter, detail, Answer::Exact, None);
                     Some(expr)
                 }
                 Weakened::Superset(expr, reason) => {
-                    answer("filter", detail, Answer::Superset, Some(reason));
+                    answer(farpool_model::Operator::Filter, detail, Answer::Superset, Some(reason));
                     Some(expr)
                 }
                 Weakened::Refused(reason) => {
-                    answer("filter", detail, Answer::Refused, Some(reason));
+                    answer(farpool_model::Operator::Filter, detail, Answer::Refused, Some(reason));
                     None
                 }
             };
         }
         if let Output::Aggregate { keys, .. } = &program.output {
-            let name = if keys.is_empty() { "aggregate" } else { "group" };
+            let operator = if keys.is_empty() {
+                farpool_model::Operator::Aggregate
+            } else {
+                farpool_model::Operator::Group
+            };
             let (how, reason) = match self.refuses_aggregation {
                 true => (Answer::Refused, Some("no aggregation here".to_string())),
                 false => (Answer::Exact, None),
             };
-            answer(name, String::new(), how, reason);
+            answer(operator, String::new(), how, reason);
         }
         let schema = effective.result_schema(&info.schema)?;
         Ok(Prepared { version: info.version, answers, effective, schema })

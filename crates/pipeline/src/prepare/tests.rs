@@ -68,7 +68,7 @@ fn sum_by_a() -> Output {
 #[track_caller]
 fn check(program: &Program, answers: &str, effective: (Option<Expr>, Output, Option<u64>)) -> Prepared {
     let prepared = prepare(program, &schema(), Version(7)).unwrap();
-    let shown = prepared.answers.iter().map(|a| format!("{} {:?}", a.name, a.answer).to_lowercase());
+    let shown = prepared.answers.iter().map(|a| format!("{} {:?}", a.operator, a.answer).to_lowercase());
     assert_eq!(shown.collect::<Vec<_>>().join(", "), answers);
     let expected =
         Program { filter: effective.0, output: effective.1, limit: effective.2, ..program.clone() };
@@ -121,7 +121,7 @@ fn an_order_goes_with_its_limit() {
         (top(rows(&[0, 1]), Some(limits::TOP_ROWS_MAX as u64 + 1)), "scan exact, top-k refused"),
     ] {
         let prepared = prepare(&program, &schema(), Version(7)).unwrap();
-        let shown = prepared.answers.iter().map(|a| format!("{} {:?}", a.name, a.answer).to_lowercase());
+        let shown = prepared.answers.iter().map(|a| format!("{} {:?}", a.operator, a.answer).to_lowercase());
         assert_eq!(shown.collect::<Vec<_>>().join(", "), answers);
         assert!(prepared.effective.order.is_empty() && prepared.effective.limit.is_none());
     }

@@ -59,7 +59,10 @@ impl Changing {
         let prepared = program.prepared();
         if let Some(answer) = prepared.answers.iter().find(|answer| answer.answer != Answer::Exact) {
             let reason = answer.reason.as_deref().unwrap_or("no reason is known");
-            return Err(Error::invalid(format!("rows cannot be changed here: {}: {reason}", answer.name)));
+            return Err(Error::invalid(format!(
+                "rows cannot be changed here: {}: {reason}",
+                answer.operator
+            )));
         }
         let Program { output: Output::Rows(outputs), order, limit: None, .. } = &prepared.effective else {
             return Err(Error::invalid("a change is made of rows, of all that pass"));
