@@ -8,6 +8,7 @@
 use crate::{literal, prefix};
 use arrow_schema::{DataType, Schema, TimeUnit};
 use datafusion::common::DFSchema;
+use datafusion::functions::regex::regexplike::RegexpLikeFunc;
 use datafusion::logical_expr::expr::{Between, Case, InList, Like, ScalarFunction};
 use datafusion::logical_expr::{BinaryExpr, Expr as Logical, ExprSchemable, Operator};
 use farpool_model::{ArithmeticOp, CompareOp, Expr, Literal, Pattern, Value, schema};
@@ -96,7 +97,7 @@ impl Scope<'_> {
             Logical::Between(between) => self.between(between),
             Logical::InList(list) => self.in_list(list, evaluated),
             Logical::Like(like) => self.like(like, evaluated),
-            Logical::ScalarFunction(call) if call.name() == "regexp_like" => {
+            Logical::ScalarFunction(call) if call.func.inner().is::<RegexpLikeFunc>() => {
                 self.regexp_like(call, evaluated)
             }
             Logical::Case(case) => self.case(case),

@@ -181,14 +181,28 @@ fn from_schema(error: &SchemaError) -> Error {
     }
 }
 
+/// The name of the table that a statement reads and that does not exist, if that is the error.
+pub(crate) fn missing_table(error: &DataFusionError) -> Option<&str> {
+    match error {
+        DataFusionError::Plan(message) => table_not_found(message),
+        DataFusionError::Context(_, inner) | DataFusionError::Diagnostic(_, inner) => missing_table(inner),
+        DataFusionError::Shared(inner) => missing_table(inner),
+        DataFusionError::Collection(errors) => missing_table(errors.first()?),
+        _ => None,
+    }
+}
+
+/// The table in DataFusion's message that it does not exist. There is no other sign of this error.
+fn table_not_found(message: &str) -> Option<&str> {
+    let named = |before: &str, after: &str| message.strip_prefix(before)?.strip_suffix(after);
+    let name = named("table '", "' not found").or_else(|| named("Table '", "' doesn't exist."))?;
+    // The session's own catalog is where names without a qualifier are looked up.
+    Some(name.trim_start_matches("session.public."))
+}
+
 fn plan(message: String) -> Error {
-    let named = |before: &str, after: &str| {
-        let name = message.strip_prefix(before)?.strip_suffix(after)?;
-        // The session's own catalog is where names without a qualifier are looked up.
-        Some(Error::not_found(format!("there is no table {}", name.trim_start_matches("session.public."))))
-    };
-    if let Some(error) = named("table '", "' not found").or_else(|| named("Table '", "' doesn't exist.")) {
-        return error;
+    if let Some(name) = table_not_found(&message) {
+        return Error::not_found(format!("there is no table {name}"));
     }
     let message = message.replace("While expanding wildcard, ", "");
     let message = message.split(", currently only").next().unwrap_or(&message);

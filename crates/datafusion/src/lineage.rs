@@ -20,23 +20,18 @@ use datafusion::error::Result;
 use datafusion::physical_expr::expressions::Column;
 use datafusion::physical_optimizer::PhysicalOptimizerRule;
 use datafusion::physical_plan::aggregates::AggregateExec;
+use datafusion::physical_plan::buffer::BufferExec;
+use datafusion::physical_plan::coalesce_partitions::CoalescePartitionsExec;
+use datafusion::physical_plan::coop::CooperativeExec;
+use datafusion::physical_plan::filter::FilterExec;
 use datafusion::physical_plan::joins::HashJoinExec;
 use datafusion::physical_plan::projection::ProjectionExec;
+use datafusion::physical_plan::repartition::RepartitionExec;
+use datafusion::physical_plan::sorts::sort::SortExec;
+use datafusion::physical_plan::sorts::sort_preserving_merge::SortPreservingMergeExec;
 use datafusion::physical_plan::{ExecutionPlan, ExecutionPlanProperties, PhysicalExpr};
 use std::collections::BTreeSet;
 use std::sync::Arc;
-
-/// Operators that let filters pass and leave the names of columns as they are.
-const PASSING: [&str; 8] = [
-    "RepartitionExec",
-    "CoalescePartitionsExec",
-    "CoalesceBatchesExec",
-    "CooperativeExec",
-    "SortExec",
-    "SortPreservingMergeExec",
-    "FilterExec",
-    "BufferExec",
-];
 
 /// The rule.
 #[derive(Debug)]
@@ -163,7 +158,18 @@ fn names_above(
         };
         return (!hidden.is_some_and(|side| Arc::ptr_eq(side, input))).then(|| names.clone());
     }
-    PASSING.contains(&node.name()).then(|| names.clone())
+    keeps_names(node).then(|| names.clone())
+}
+
+/// Whether the operator lets filters pass and leaves the names of columns as they are.
+fn keeps_names(node: &Arc<dyn ExecutionPlan>) -> bool {
+    node.is::<RepartitionExec>()
+        || node.is::<CoalescePartitionsExec>()
+        || node.is::<CooperativeExec>()
+        || node.is::<SortExec>()
+        || node.is::<SortPreservingMergeExec>()
+        || node.is::<FilterExec>()
+        || node.is::<BufferExec>()
 }
 
 fn ambiguous(schema: &Schema, names: &BTreeSet<String>) -> bool {

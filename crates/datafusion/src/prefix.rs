@@ -4,6 +4,8 @@
 //! Invariant: the pattern is true, false and NULL where the comparison is.
 
 use datafusion::common::ScalarValue;
+use datafusion::functions::unicode::left::LeftFunc;
+use datafusion::functions::unicode::substr::SubstrFunc;
 use datafusion::logical_expr::Expr as Logical;
 use farpool_model::{CompareOp, Expr, Literal, Value};
 
@@ -14,9 +16,12 @@ pub(crate) fn beginning(expr: &Logical) -> Option<(&Logical, usize)> {
         Logical::Literal(ScalarValue::Int64(Some(n)), _) => usize::try_from(*n).ok(),
         _ => None,
     };
-    match (call.func.name(), call.args.as_slice()) {
-        ("substr", [string, from, chars]) if count(from) == Some(1) => Some((string, count(chars)?)),
-        ("left", [string, chars]) => Some((string, count(chars)?)),
+    let function = call.func.inner();
+    match call.args.as_slice() {
+        [string, from, chars] if function.is::<SubstrFunc>() && count(from) == Some(1) => {
+            Some((string, count(chars)?))
+        }
+        [string, chars] if function.is::<LeftFunc>() => Some((string, count(chars)?)),
         _ => None,
     }
 }

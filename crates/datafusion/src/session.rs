@@ -177,8 +177,12 @@ impl Session {
         match outcome {
             Ok(planned) => Ok(planned),
             Err(error) => {
+                let missing = error::missing_table(&error).map(str::to_string);
                 let error = error::in_statement(error, &statement.text, statement.line);
-                Err(error::lasting(self.with_close_names(error).await))
+                Err(error::lasting(match missing {
+                    Some(name) => self.with_close_names(error, &name).await,
+                    None => error,
+                }))
             }
         }
     }
@@ -281,7 +285,7 @@ impl Session {
             None if altered.if_exists => Command::Change(Change::Nothing),
             None => {
                 let error = Error::not_found(format!("there is no table {reference} in a pool"));
-                return Err(error::wrap(error));
+                return Err(error::wrap(self.with_close_names(error, &reference.to_string()).await));
             }
         }))
     }
@@ -388,18 +392,14 @@ impl Session {
         found.map_err(error::wrap)
     }
 
-    /// Names tables that look like the one that is not there.
-    async fn with_close_names(&self, error: Error) -> Error {
-        let wanted = error.message.strip_prefix("there is no table ");
-        let Some(wanted) = wanted.and_then(|rest| rest.split([' ', '\n']).next()).map(str::to_string) else {
-            return error;
-        };
+    /// Advises the tables whose names look like `wanted`, which does not exist.
+    async fn with_close_names(&self, error: Error, wanted: &str) -> Error {
         let Ok(names) = self.home.all_names().await else { return error };
         let names: Vec<&str> = names.iter().map(String::as_str).collect();
         if names.is_empty() {
             return error.advise("the pool has no tables yet");
         }
-        crate::names::advise(error, &wanted, &names)
+        crate::names::advise(error, wanted, &names)
     }
 }
 

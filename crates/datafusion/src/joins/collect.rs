@@ -13,9 +13,11 @@ use datafusion::common::tree_node::{Transformed, TransformedResult, TreeNode};
 use datafusion::config::ConfigOptions;
 use datafusion::error::Result;
 use datafusion::physical_optimizer::PhysicalOptimizerRule;
+use datafusion::physical_optimizer::join_selection::JoinSelection;
 use datafusion::physical_optimizer::optimizer::PhysicalOptimizer;
 use datafusion::physical_plan::ExecutionPlan;
 use datafusion::physical_plan::joins::{HashJoinExec, PartitionMode};
+use std::any::Any;
 use std::sync::Arc;
 
 /// Rows that one thread builds on, divided by the threads that could do it together. On two cores TPC-H's Q3
@@ -26,8 +28,12 @@ const COLLECTED_ROWS: usize = 512 << 10;
 /// DataFusion's rules, this one after that which chooses the sides of joins.
 pub(crate) fn rules() -> Vec<Arc<dyn PhysicalOptimizerRule + Send + Sync>> {
     let mut rules = PhysicalOptimizer::new().rules;
-    let chosen = rules.iter().position(|rule| rule.name() == "join_selection");
-    debug_assert!(chosen.is_some(), "DataFusion has renamed its rule");
+    let chooses = |rule: &Arc<dyn PhysicalOptimizerRule + Send + Sync>| {
+        let rule: &dyn Any = &**rule;
+        rule.is::<JoinSelection>()
+    };
+    let chosen = rules.iter().position(chooses);
+    debug_assert!(chosen.is_some(), "DataFusion chooses the sides of joins elsewhere");
     rules.insert(chosen.map_or(0, |place| place + 1), Arc::new(CollectedJoins));
     rules
 }
