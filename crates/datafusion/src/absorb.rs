@@ -7,34 +7,36 @@ use crate::calls::Calls;
 use crate::convert::Scope;
 use crate::file::pool_table;
 use crate::table::{PoolTable, unqualified};
-use arrow_schema::DataType;
+use arrow_schema::{DataType, FieldRef};
 use datafusion::common::DFSchema;
 use datafusion::logical_expr::logical_plan::{FetchType, SkipType};
 use datafusion::logical_expr::{self as logical, Expr as Logical, LogicalPlan};
-use farpool_model::{Aggregate, Answer, Expr, NamedExpr, Operator, OperatorAnswer, Output, Program, SortKey};
+use farpool_model::compose::{Allowance, FromRefusal, Refusal, Slot, Stack};
+use farpool_model::{Answer, Expr, Operator, OperatorAnswer, Program, SortKey, limits};
 use farpool_planner::reading::Reading;
 use farpool_planner::split;
 use farpool_statistics::StateForm;
 
-/// A piece of a plan that a program can say.
+/// Bytes of expressions that may be made on the way to one program: enough for many projections of wide tables, too few
+/// for a column that doubles in each of them.
+const MADE_BYTES_MAX: usize = 4 * limits::EXPR_BYTES_MAX;
+
+/// A piece of a plan that a program can express.
 pub(crate) struct Piece {
     pub table: PoolTable,
-    filters: Vec<Expr>,
-    /// What each column of the piece is, over the table; of an aggregation, of its input.
-    columns: Vec<Expr>,
+    stack: Stack,
     aggregation: Option<Aggregation>,
-    order: Vec<SortKey>,
-    limit: Option<u64>,
+    allowance: Allowance,
     /// Whether it is more than what a scan does by itself.
     pub worth_a_node: bool,
 }
 
 /// The grouping or aggregation that a piece ends with.
 struct Aggregation {
-    keys: Vec<NamedExpr>,
-    /// Those of the program.
-    aggregates: Vec<Aggregate>,
-    /// For each aggregate of the piece what it is of those.
+    keys: usize,
+    /// Number of aggregates of the program.
+    aggregates: usize,
+    /// For each aggregate of the piece what it is of those of the program.
     outcomes: Vec<Outcome>,
 }
 
@@ -47,12 +49,19 @@ pub(crate) struct Outcome {
     pub reading: Option<(StateForm, Reading)>,
 }
 
-/// Why a node is not a part of a program.
+/// Why a node of the plan is not a part of a program.
 pub(crate) enum Ends {
     /// There is no table of a pool below, or the node is nothing that a program could have.
     Silently,
     /// It could be, but for this.
     Because(Box<OperatorAnswer>),
+}
+
+/// What a program cannot have where it stands is planned as if there were no pool.
+impl FromRefusal for Ends {
+    fn from_refusal(_: Refusal) -> Self {
+        Ends::Silently
+    }
 }
 
 impl Ends {
@@ -80,29 +89,17 @@ impl Piece {
         }
     }
 
-    /// The program; its columns are named as those of `schema`, the schema of the piece.
-    pub(crate) fn program(&self, schema: &DFSchema) -> Program {
+    /// The program; its columns are named as those of `schema`, the schema of the piece, if it is one of rows.
+    ///
+    /// # Errors
+    /// Why a node of the plan cannot be part of a program.
+    pub(crate) fn program(&self, schema: &DFSchema) -> farpool_model::Result<Program> {
         let name = |i: usize| schema.field(i).name().clone();
-        let output = match &self.aggregation {
-            Some(Aggregation { keys, aggregates, .. }) => {
-                Output::Aggregate { keys: keys.clone(), aggregates: aggregates.clone() }
-            }
-            None => Output::Rows(
-                self.columns
-                    .iter()
-                    .enumerate()
-                    .map(|(i, expr)| NamedExpr { name: name(i), expr: expr.clone() })
-                    .collect(),
-            ),
-        };
-        Program {
-            table: self.table.info().name.clone(),
-            version: Some(self.table.info().version),
-            filter: split::conjunction(self.filters.iter().cloned()),
-            output,
-            order: self.order.clone(),
-            limit: self.limit,
-        }
+        // The aggregates of the program need not be those of the piece.
+        let names = self.stack.columns().map(|columns| (0..columns.len()).map(name).collect());
+        let info = self.table.info();
+        let program = self.stack.clone().program(info.name.clone(), Some(info.version), names)?;
+        Ok(Program { filter: split::conjunction(program.filter), ..program })
     }
 
     /// How many keys there are, and what the aggregates of the piece are of those of the program, where these
@@ -110,14 +107,14 @@ impl Piece {
     pub(crate) fn outcomes(&self) -> Option<(usize, &[Outcome])> {
         let Aggregation { keys, aggregates, outcomes } = self.aggregation.as_ref()?;
         let same = |(i, outcome): (usize, &Outcome)| outcome.aggregate == i && outcome.reading.is_none();
-        let is_same = outcomes.len() == aggregates.len() && outcomes.iter().enumerate().all(same);
-        (!is_same).then_some((keys.len(), outcomes))
+        let is_same = outcomes.len() == *aggregates && outcomes.iter().enumerate().all(same);
+        (!is_same).then_some((*keys, outcomes))
     }
 
     /// Where in the program, for a piece whose schema is `schema`, the columns are that `exprs` are. What is not there yet
     /// is added at the end, if the piece is one of rows.
     pub(crate) fn sort_columns(&mut self, exprs: &[Logical], schema: &DFSchema) -> Result<Vec<usize>, Ends> {
-        if self.limit.is_some() || exprs.is_empty() {
+        if self.stack.is_cut() || exprs.is_empty() {
             return Err(Ends::Silently);
         }
         exprs.iter().map(|expr| self.sort_column(expr, schema)).collect()
@@ -130,40 +127,41 @@ impl Piece {
         {
             return self.place_in_program(place).ok_or_else(|| because("it is read from a state of groups"));
         }
-        if self.aggregation.is_some() {
-            return Err(because("it is computed of groups"));
-        }
-        let named = &self.columns[..schema.fields().len()];
-        let wanted = Scope { table: &self.table.info().schema, input: schema, columns: named }.value(expr);
+        let columns = self.stack.columns().ok_or_else(|| because("it is computed of groups"))?;
+        let named = &columns[..schema.fields().len()];
+        let wanted = scope(&self.table, &self.allowance, schema, named).value(expr);
         if let Some(reason) = wanted.opaque_reason() {
             return Err(because(reason));
         }
-        let known = self.columns.iter().position(|column| *column == wanted);
-        Ok(known.unwrap_or_else(|| {
-            self.columns.push(wanted);
-            self.columns.len() - 1
-        }))
+        if let Some(place) = self.stack.place_of(&wanted) {
+            return Ok(place);
+        }
+        self.stack.append(|_| Ok::<_, Ends>(vec![Slot::new("", wanted)]))?;
+        Ok(self.stack.width() - 1)
     }
 
     /// Where in the program a column of the piece is; `None` when it is made here.
     fn place_in_program(&self, place: usize) -> Option<usize> {
         let Some(Aggregation { keys, outcomes, .. }) = &self.aggregation else { return Some(place) };
-        match place.checked_sub(keys.len()) {
+        match place.checked_sub(*keys) {
             None => Some(place),
-            Some(i) => outcomes[i].reading.is_none().then_some(keys.len() + outcomes[i].aggregate),
+            Some(i) => outcomes[i].reading.is_none().then_some(keys + outcomes[i].aggregate),
         }
     }
 
     /// Lets only the first `limit` rows in this order through.
-    pub(crate) fn order(&mut self, order: Vec<SortKey>, limit: u64) {
-        (self.order, self.limit, self.worth_a_node) = (order, Some(limit), true);
+    pub(crate) fn order(&mut self, order: Vec<SortKey>, limit: u64) -> Result<(), Ends> {
+        self.stack.sort(|_| Ok::<_, Ends>(order))?;
+        self.stack.fetch(limit);
+        self.worth_a_node = true;
+        Ok(())
     }
 
     /// The types of the columns of rows from this one on.
     pub(crate) fn types_from(&self, first: usize) -> Vec<DataType> {
         let schema = &self.table.info().schema;
-        let columns = if self.aggregation.is_some() { &[] } else { self.columns.get(first..).unwrap_or(&[]) };
-        columns.iter().filter_map(|column| column.data_type(schema).ok()).collect()
+        let columns = self.stack.columns().and_then(|columns| columns.get(first..)).unwrap_or_default();
+        columns.iter().filter_map(|column| column.expr().data_type(schema).ok()).collect()
     }
 
     fn scan(scan: &logical::TableScan) -> Result<Self, Ends> {
@@ -171,71 +169,66 @@ impl Piece {
         if !table.pushdown() {
             return Err(Ends::Silently);
         }
-        let mut filters = Vec::new();
+        let columns = match &scan.projection {
+            Some(projection) => projection.iter().map(|&i| positions.get(i).copied().flatten()).collect(),
+            None => positions.iter().copied().collect::<Option<Vec<usize>>>(),
+        };
+        let columns = columns.ok_or(Ends::Silently)?;
+        let column = |i: usize| Slot::new(table.info().schema.field(i).name(), Expr::Column(i));
+        let mut stack = Stack::scan(columns.into_iter().map(column).collect());
         for filter in &scan.filters {
             let placed = table.place(&unqualified(filter));
             if placed.answer != Answer::Exact {
                 return Err(Ends::Silently);
             }
-            filters.extend(placed.sent);
+            if let Some(sent) = placed.sent {
+                stack.filter(|_| Ok::<_, Ends>(sent))?;
+            }
         }
-        let columns = match &scan.projection {
-            Some(projection) => projection.iter().map(|&i| positions.get(i).copied().flatten()).collect(),
-            None => positions.iter().copied().collect::<Option<Vec<usize>>>(),
-        };
-        let columns = columns.ok_or(Ends::Silently)?.into_iter().map(Expr::Column).collect();
-        let limit = scan.fetch.map(farpool_model::cast::u64_from);
-        Ok(Piece {
-            table,
-            filters,
-            columns,
-            aggregation: None,
-            order: Vec::new(),
-            limit,
-            worth_a_node: false,
-        })
-    }
-
-    fn scope<'a>(&'a self, input: &'a DFSchema) -> Scope<'a> {
-        Scope { table: &self.table.info().schema, input, columns: &self.columns }
+        if let Some(fetch) = scan.fetch {
+            stack.fetch(farpool_model::cast::u64_from(fetch));
+        }
+        let allowance = Allowance::new(MADE_BYTES_MAX);
+        Ok(Piece { table, stack, aggregation: None, allowance, worth_a_node: false })
     }
 
     fn filter(mut self, filter: &logical::Filter) -> Result<Self, Ends> {
-        if self.aggregation.is_some() || self.limit.is_some() {
-            return Err(Ends::Silently);
-        }
-        let condition = self.scope(filter.input.schema()).condition(&filter.predicate);
-        for part in split::conjuncts(condition) {
-            let placed = split::place(part, &self.table.info().schema);
-            if placed.answer != Answer::Exact {
-                let reason = placed.reason.unwrap_or_default();
-                return Err(Ends::because(
-                    Operator::Filter,
-                    filter.predicate.human_display().to_string(),
-                    reason,
-                ));
-            }
-            self.filters.extend(placed.sent);
-        }
+        let (table, allowance) = (&self.table, &self.allowance);
+        self.stack.filter(|columns| {
+            let scope = scope(table, allowance, filter.input.schema(), columns);
+            let exact = |part| {
+                let placed = split::place(part, &table.info().schema);
+                placed.sent.filter(|_| placed.answer == Answer::Exact).ok_or_else(|| {
+                    let shown = filter.predicate.human_display().to_string();
+                    Ends::because(Operator::Filter, shown, placed.reason.unwrap_or_default())
+                })
+            };
+            let parts = split::conjuncts(scope.condition(&filter.predicate)).into_iter().map(exact);
+            split::conjunction(parts.collect::<Result<Vec<Expr>, Ends>>()?).ok_or(Ends::Silently)
+        })?;
         Ok(self)
     }
 
     fn project(mut self, projection: &logical::Projection) -> Result<Self, Ends> {
-        if self.aggregation.is_some() {
-            return Err(Ends::Silently);
-        }
-        let scope = self.scope(projection.input.schema());
-        let columns: Vec<Expr> = projection.expr.iter().map(|e| scope.value(e)).collect();
-        if let Some(at) = columns.iter().position(|c| c.opaque_reason().is_some()) {
-            let reason = columns[at].opaque_reason().unwrap_or_default();
-            return Err(Ends::because(
-                Operator::Project,
-                projection.expr[at].human_display().to_string(),
-                reason,
-            ));
-        }
-        self.worth_a_node |= columns.iter().any(|c| !matches!(c, Expr::Column(_)));
-        self.columns = columns;
+        let (table, allowance) = (&self.table, &self.allowance);
+        let width = self.stack.width();
+        let mut computes = false;
+        self.stack.append(|columns| {
+            let scope = scope(table, allowance, projection.input.schema(), columns);
+            let column = |(expr, field): (&Logical, &FieldRef)| {
+                let value = scope.value(expr);
+                if let Some(reason) = value.opaque_reason() {
+                    let shown = expr.human_display().to_string();
+                    return Err(Ends::because(Operator::Project, shown, reason));
+                }
+                computes |= !matches!(value, Expr::Column(_));
+                Ok(Slot::new(field.name(), value))
+            };
+            projection.expr.iter().zip(projection.schema.fields()).map(column).collect()
+        })?;
+        let made: Vec<usize> = (width..self.stack.width()).collect();
+        self.stack.select(&made, allowance).map_err(|_| Ends::Silently)?;
+        self.worth_a_node |= computes;
         Ok(self)
     }
 
@@ -245,41 +238,56 @@ impl Piece {
         else {
             return Err(Ends::Silently);
         };
-        let fetch = farpool_model::cast::u64_from(fetch);
-        self.limit = Some(self.limit.map_or(fetch, |limit| limit.min(fetch)));
+        self.stack.fetch(farpool_model::cast::u64_from(fetch));
         self.worth_a_node = true;
         Ok(self)
     }
 
     fn aggregate(mut self, aggregate: &logical::Aggregate) -> Result<Self, Ends> {
-        if self.aggregation.is_some() || self.limit.is_some() {
-            return Err(Ends::Silently);
-        }
-        let named = |i: usize| aggregate.schema.field(i).name().clone();
-        let shown = |e: &Logical| e.human_display().to_string();
-        let operator = if aggregate.group_expr.is_empty() { Operator::Aggregate } else { Operator::Group };
-        let scope = self.scope(aggregate.input.schema());
-        let mut keys = Vec::new();
-        for (i, key) in aggregate.group_expr.iter().enumerate() {
-            let expr = scope.value(key);
-            if let Some(reason) = expr.opaque_reason() {
-                return Err(Ends::because(operator, shown(key), reason));
-            }
-            keys.push(NamedExpr { name: named(i), expr });
-        }
-        let mut calls = Calls { scope, aggregates: Vec::new(), outcomes: Vec::new() };
-        for (i, call) in aggregate.aggr_expr.iter().enumerate() {
-            let field = aggregate.schema.field(keys.len() + i);
-            if let Err(reason) = calls.add(call, field.name(), field.data_type()) {
-                return Err(Ends::because(operator, shown(call), reason));
-            }
-        }
-        let Calls { aggregates, outcomes, .. } = calls;
-        if keys.is_empty() && aggregates.is_empty() {
-            return Err(Ends::Silently);
-        }
-        self.aggregation = Some(Aggregation { keys, aggregates, outcomes });
+        let (table, allowance) = (&self.table, &self.allowance);
+        let mut aggregation = None;
+        self.stack.aggregate(|columns| {
+            let scope = scope(table, allowance, aggregate.input.schema(), columns);
+            let (keys, Calls { aggregates, outcomes, .. }) = grouping(aggregate, scope)?;
+            aggregation = Some(Aggregation { keys: keys.len(), aggregates: aggregates.len(), outcomes });
+            Ok::<_, Ends>((keys, aggregates))
+        })?;
+        self.aggregation = aggregation;
         self.worth_a_node = true;
         Ok(self)
     }
+}
+
+fn scope<'a>(
+    table: &'a PoolTable,
+    allowance: &'a Allowance,
+    input: &'a DFSchema,
+    columns: &'a [Slot],
+) -> Scope<'a> {
+    Scope { table: &table.info().schema, input, columns, allowance }
+}
+
+/// The keys of the program that aggregates what is in `scope`, and the calls of its aggregates.
+fn grouping<'a>(aggregate: &logical::Aggregate, scope: Scope<'a>) -> Result<(Vec<Slot>, Calls<'a>), Ends> {
+    let shown = |e: &Logical| e.human_display().to_string();
+    let operator = if aggregate.group_expr.is_empty() { Operator::Aggregate } else { Operator::Group };
+    let mut keys = Vec::new();
+    for (i, key) in aggregate.group_expr.iter().enumerate() {
+        let expr = scope.value(key);
+        if let Some(reason) = expr.opaque_reason() {
+            return Err(Ends::because(operator, shown(key), reason));
+        }
+        keys.push(Slot::new(aggregate.schema.field(i).name(), expr));
+    }
+    let mut calls = Calls { scope, aggregates: Vec::new(), outcomes: Vec::new() };
+    for (i, call) in aggregate.aggr_expr.iter().enumerate() {
+        let field = aggregate.schema.field(keys.len() + i);
+        if let Err(reason) = calls.add(call, field.name(), field.data_type()) {
+            return Err(Ends::because(operator, shown(call), reason));
+        }
+    }
+    if keys.is_empty() && calls.aggregates.is_empty() {
+        return Err(Ends::Silently);
+    }
+    Ok((keys, calls))
 }

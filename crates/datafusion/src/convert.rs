@@ -11,6 +11,7 @@ use datafusion::common::DFSchema;
 use datafusion::functions::regex::regexplike::RegexpLikeFunc;
 use datafusion::logical_expr::expr::{Between, Case, InList, Like, ScalarFunction};
 use datafusion::logical_expr::{BinaryExpr, Expr as Logical, ExprSchemable, Operator};
+use farpool_model::compose::{Allowance, Slot};
 use farpool_model::{ArithmeticOp, CompareOp, Expr, Literal, Pattern, Value, schema};
 
 /// Where the columns of an expression come from.
@@ -20,7 +21,9 @@ pub(crate) struct Scope<'a> {
     /// What the expression's columns are resolved in.
     pub input: &'a DFSchema,
     /// What each column of `input` is, over the table.
-    pub columns: &'a [Expr],
+    pub columns: &'a [Slot],
+    /// Bounds the expressions that are made.
+    pub allowance: &'a Allowance,
 }
 
 /// Whether an expression is evaluated on every row that reaches it.
@@ -76,7 +79,9 @@ impl Scope<'_> {
         match expr {
             Logical::Alias(alias) => same(&alias.expr),
             Logical::Column(column) => match self.input.maybe_index_of_column(column) {
-                Some(index) => self.columns[index].clone(),
+                Some(index) => self.columns[index]
+                    .copied(0, self.allowance)
+                    .unwrap_or_else(|error| opaque(error.message)),
                 None => opaque(format!("column {column} is not of this table")),
             },
             Logical::Literal(scalar, _) => match literal::from_scalar(scalar) {

@@ -55,7 +55,7 @@ impl<'a> SortedPiece<'a> {
             descending: !key.asc,
             nulls_first: key.nulls_first,
         };
-        piece.order(sort.expr.iter().zip(places).map(key).collect(), fetch);
+        piece.order(sort.expr.iter().zip(places).map(key).collect(), fetch)?;
         let schema = extended(base.schema(), &piece).map_err(|_| Ends::Silently)?;
         Ok(SortedPiece { piece, base, depth, schema })
     }

@@ -195,14 +195,16 @@ async fn push(
     context: Context<'_>,
 ) -> Result<Replacement> {
     let info = piece.table.info();
-    let program = piece.program(schema);
-    let program_schema = program.result_schema(&info.schema);
     let stays = |reason: String| {
         let detail = plan.display().to_string();
         let answer = farpool_model::Answer::Refused;
         Ok(Err(Some(OperatorAnswer { operator: Operator::Program, detail, answer, reason: Some(reason) })))
     };
-    let below = match (program_schema, piece.outcomes()) {
+    let program = match piece.program(schema) {
+        Ok(program) => program,
+        Err(error) => return stays(error.message),
+    };
+    let below = match (program.result_schema(&info.schema), piece.outcomes()) {
         (Err(error), _) => return stays(error.message),
         (Ok(states), Some(_)) => &states_schema(&states)?,
         (Ok(_), None) => schema,

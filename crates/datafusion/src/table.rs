@@ -20,6 +20,7 @@ use datafusion::logical_expr::{Expr as Logical, TableProviderFilterPushDown, Tab
 use datafusion::physical_plan::ExecutionPlan;
 use datafusion::physical_plan::filter::FilterExec;
 use datafusion::physical_plan::projection::ProjectionExec;
+use farpool_model::compose::{Allowance, Slot};
 use farpool_model::{
     Answer, Expr, LoadMode, NamedExpr, Operator, OperatorAnswer, Output, Program, TableInfo, TableName, cast,
     limits,
@@ -132,9 +133,12 @@ impl PoolTable {
 
     /// Where a filter without qualifiers is decided.
     pub(crate) fn place(&self, filter: &Logical) -> Placed {
-        let all: Vec<Expr> = (0..self.info.schema.fields().len()).map(Expr::Column).collect();
-        let scope = Scope { table: &self.info.schema, input: &self.columns, columns: &all };
-        split::place(scope.condition(filter), &self.info.schema)
+        let schema = &self.info.schema;
+        let column = |i: usize| Slot::new("", Expr::Column(i));
+        let columns: Vec<Slot> = (0..schema.fields().len()).map(column).collect();
+        let allowance = Allowance::default();
+        let scope = Scope { table: schema, input: &self.columns, columns: &columns, allowance: &allowance };
+        split::place(scope.condition(filter), schema)
     }
 
     /// The program that gives `columns` of the rows that pass `filter`.

@@ -11,6 +11,7 @@ pub mod answer;
 mod brief;
 pub mod cast;
 mod clock;
+pub mod compose;
 pub mod cpu;
 pub mod error;
 pub mod expr;

@@ -115,5 +115,5 @@ fn is_assigned(name: &str, expr: &Expr) -> bool {
 /// The program that gives all rows of the plan, whatever it costs; `None` if there is none, or programs are not wanted.
 fn program_for(state: &SessionState, plan: &LogicalPlan) -> Result<Option<Program>> {
     let optimized = state.optimize(plan)?;
-    Ok(Piece::read(&optimized).ok().map(|piece| piece.program(optimized.schema())))
+    Ok(Piece::read(&optimized).ok().and_then(|piece| piece.program(optimized.schema()).ok()))
 }

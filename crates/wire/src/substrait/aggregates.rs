@@ -1,11 +1,11 @@
 //! The keys and measures of an aggregation. What a measure asks that is not done here makes it opaque: the
 //! node then refuses the aggregation and the rest of the plan still runs.
 
-use super::decode::{check_width, not_done};
-use super::expressions::{Reader, Slot};
+use super::expressions::Reader;
 use super::{functions, proto, read, types};
 use arrow_schema::DataType;
 use bytes::Bytes;
+use farpool_model::compose::{Budget, Slot, check_width, not_done};
 use farpool_model::{
     Aggregate, AggregateFunction, Error, Expr, Result, SketchParameters, StateFunction, limits,
 };

@@ -1,15 +1,14 @@
-//! Plans to programs: relations over one table, composed from the table outwards.
+//! Plans to programs: relations over one table, read from the table outwards. The model composes them.
 
 use super::aggregates::{grouping_expressions, measure};
 use super::encode::TABLE_VERSION_TYPE;
-use super::expressions::{Extensions, Reader, Slot};
+use super::expressions::{Extensions, Reader};
 use super::proto::{self, PlanRelType, ReadType, RelType, RexType};
 use super::{order, read, size, types};
 use arrow_schema::{DataType, Schema, SchemaRef};
 use bytes::Bytes;
-use farpool_model::{
-    Aggregate, Error, Expr, NamedExpr, Output, Program, Result, SortKey, TableName, Value, Version, limits,
-};
+use farpool_model::compose::{Refusal, Slot, Stack, check_width, not_done};
+use farpool_model::{Error, Expr, Program, Result, TableName, Value, Version, limits};
 use std::collections::HashMap;
 
 /// The program of a plan over one table. `schema_of` gives the canonical schema of a table.
@@ -67,11 +66,11 @@ pub fn decode_program_within(
     let (table, version) = table_of(&read_rel)?;
     let schema = schema_of(&table)?;
     let reader = Reader::new(&extensions, &schema, bytes_to_read, holds);
-    let mut scan = Scan::read(&reader, &read_rel)?;
+    let mut scan = Scan::read(reader, &read_rel)?;
     for relation in relations.into_iter().rev() {
-        scan.apply(&reader, relation)?;
+        scan.apply(relation)?;
     }
-    scan.program(table, version, names)
+    scan.stack.program(table, version, names)
 }
 
 fn relation_of(bytes: &Bytes) -> Result<RelType> {
@@ -105,16 +104,10 @@ fn input_of(relation: &RelType) -> Result<Option<Bytes>> {
     Err(not_done(what))
 }
 
-pub(super) fn not_done(what: &str) -> Error {
-    Error::invalid(format!("{what} is not done at the memory node")).advise(
-        "send the part of the plan that reads one table: filter, project, aggregate, sort with a limit",
-    )
-}
-
 /// An enhancement changes what a plan means, so one that is not known cannot be passed over.
 fn refuse_enhancement(extension: Option<&proto::AdvancedExtension>) -> Result<()> {
     match extension.and_then(|e| e.enhancement.as_ref()) {
-        Some(any) => Err(not_done(&format!("the enhancement {:?}", any.type_url))),
+        Some(any) => Err(not_done(format!("the enhancement {:?}", any.type_url))),
         None => Ok(()),
     }
 }
@@ -145,102 +138,71 @@ fn table_of(read_rel: &proto::ReadRel) -> Result<(TableName, Option<Version>)> {
     Ok((TableName::new(name.clone())?, version))
 }
 
-/// The program so far, from the table outwards.
-struct Scan {
-    filters: Vec<Expr>,
-    stage: Stage,
-    order: Vec<SortKey>,
-    limit: Option<u64>,
+/// The relations that are read so far, from the table outwards.
+struct Scan<'a> {
+    reader: Reader<'a>,
+    stack: Stack,
 }
 
-/// What a relation gives.
-enum Stage {
-    Rows(Vec<Slot>),
-    Aggregate { keys: Vec<Slot>, aggregates: Vec<Aggregate> },
-}
-
-impl Scan {
-    fn read(reader: &Reader, relation: &proto::ReadRel) -> Result<Self> {
+impl<'a> Scan<'a> {
+    fn read(reader: Reader<'a>, relation: &proto::ReadRel) -> Result<Self> {
         refuse_enhancement(relation.advanced_extension.as_ref())?;
-        let columns = base_columns(reader, relation.base_schema.as_ref())?;
+        let stack = Stack::scan(base_columns(&reader, relation.base_schema.as_ref())?);
+        let mut scan = Scan { reader, stack };
         // The filter sees the whole table, before the mask.
-        let filter =
-            relation.filter.as_ref().map(|filter| reader.expression(filter, &columns)).transpose()?;
-        let mut scan = Scan {
-            filters: filter.into_iter().collect(),
-            stage: Stage::Rows(columns),
-            order: Vec::new(),
-            limit: None,
-        };
+        if let Some(filter) = &relation.filter {
+            scan.stack.filter(|columns| scan.reader.expression(filter, columns))?;
+        }
         if let Some(select) = relation.projection.as_ref().and_then(|mask| mask.select.as_ref()) {
             let places = select.struct_items.iter().map(|item| item.field).collect::<Vec<_>>();
-            scan.emit(reader, &places)?;
+            scan.emit(&places)?;
         }
-        scan.finish(reader, relation.common.as_ref())?;
+        scan.finish(relation.common.as_ref())?;
         Ok(scan)
     }
 
-    fn apply(&mut self, reader: &Reader, relation: RelType) -> Result<()> {
+    fn apply(&mut self, relation: RelType) -> Result<()> {
         let (common, extension) = match relation {
             RelType::Filter(filter) => {
-                self.filter(reader, &filter)?;
+                self.stack.filter(|columns| self.reader.expression(&filter.condition, columns))?;
                 (filter.common, filter.advanced_extension)
             }
             RelType::Project(project) => {
-                let mapped = self.project(reader, &project)?;
+                let mapped = self.project(&project)?;
                 let common =
                     project.common.map(|c| if mapped { proto::RelCommon { emit: None, ..c } } else { c });
                 (common, project.advanced_extension)
             }
             RelType::Aggregate(aggregate) => {
-                self.aggregate(reader, &aggregate)?;
+                self.aggregate(&aggregate)?;
                 (aggregate.common, aggregate.advanced_extension)
             }
             RelType::Fetch(fetch) => {
-                self.fetch(reader, &fetch)?;
+                self.fetch(&fetch)?;
                 (fetch.common, fetch.advanced_extension)
             }
             RelType::Sort(sort) => {
-                self.sort(reader, &sort)?;
+                self.stack.sort(|input| order::keys(&self.reader, &sort, input))?;
                 (sort.common, sort.advanced_extension)
             }
             _ => return Err(Error::invalid("a table is read at the bottom of a plan only")),
         };
         refuse_enhancement(extension.as_ref())?;
-        self.finish(reader, common.as_ref())
-    }
-
-    fn filter(&mut self, reader: &Reader, filter: &proto::FilterRel) -> Result<()> {
-        if self.is_cut() {
-            return Err(not_done("a filter after a sort or a limit"));
-        }
-        match &self.stage {
-            Stage::Rows(columns) => self.filters.push(reader.expression(&filter.condition, columns)?),
-            Stage::Aggregate { .. } => return Err(not_done("a filter of aggregates (HAVING)")),
-        }
-        Ok(())
+        self.finish(common.as_ref())
     }
 
     /// Appends the columns of a projection; true when its mapping has been applied already.
-    fn project(&mut self, reader: &Reader, project: &proto::ProjectRel) -> Result<bool> {
-        if let Stage::Rows(columns) = &mut self.stage {
-            let mut made = Vec::with_capacity(project.expressions.len().min(limits::COLUMNS_MAX));
-            for expression in &project.expressions {
-                check_width(columns.len() + made.len() + 1)?;
-                let expr = reader.expression(expression, columns)?;
-                let name = reader.reference(expression)?.and_then(|place| columns.get(place));
-                let name = name.map_or_else(|| format!("column_{}", made.len()), |slot| slot.name.clone());
-                made.push(Slot::new(name, expr));
-            }
-            columns.extend(made);
+    fn project(&mut self, project: &proto::ProjectRel) -> Result<bool> {
+        if self.stack.columns().is_some() {
+            self.stack.append(|columns| computed(&self.reader, project, columns))?;
             return Ok(false);
         }
         // Above an aggregation, columns may be given again or left out, but not computed with.
-        let mut places: Vec<i32> = (0..self.width() as i32).collect();
+        let mut places: Vec<i32> = (0..self.stack.width() as i32).collect();
         for expression in &project.expressions {
             check_width(places.len() + 1)?;
-            let place = reader.reference(expression)?.and_then(|place| i32::try_from(place).ok());
-            places.push(place.ok_or_else(|| not_done("computing with aggregates"))?);
+            let place = self.reader.reference(expression)?.and_then(|place| i32::try_from(place).ok());
+            places.push(place.ok_or_else(|| Refusal::ComputesWithAggregates.into_error())?);
         }
         let mapping = project.common.as_ref().and_then(|common| common.emit.as_ref());
         let chosen = match mapping {
@@ -253,51 +215,29 @@ impl Scan {
                     .collect::<Result<Vec<i32>>>()?
             }
         };
-        self.emit(reader, &chosen).map(|()| true)
+        self.emit(&chosen).map(|()| true)
     }
 
-    fn aggregate(&mut self, reader: &Reader, relation: &proto::AggregateRel) -> Result<()> {
-        if self.is_cut() {
-            return Err(not_done("an aggregation after a sort or a limit"));
-        }
-        let Stage::Rows(columns) = &self.stage else {
-            return Err(not_done("an aggregation of aggregates"));
-        };
-        check_width(relation.measures.len())?;
-        let keys = grouping_expressions(relation)?;
-        check_width(keys.len() + relation.measures.len())?;
-        let key = |bytes: &Bytes| {
-            let name = reader.reference(bytes)?.and_then(|place| columns.get(place));
-            let name = name.map_or_else(|| "key".to_string(), |slot| slot.name.clone());
-            Ok(Slot::new(name, reader.expression(bytes, columns)?))
-        };
-        let keys = keys.iter().map(key).collect::<Result<Vec<_>>>()?;
-        let aggregates = relation.measures.iter().map(|bytes| measure(reader, &read(bytes)?, columns));
-        let aggregates = aggregates.collect::<Result<Vec<_>>>()?;
-        self.stage = Stage::Aggregate { keys, aggregates };
-        Ok(())
+    fn aggregate(&mut self, relation: &proto::AggregateRel) -> Result<()> {
+        let reader = &self.reader;
+        self.stack.aggregate(|columns| {
+            check_width(relation.measures.len())?;
+            let keys = grouping_expressions(relation)?;
+            check_width(keys.len() + relation.measures.len())?;
+            let key = |bytes: &Bytes| {
+                let name = reader.reference(bytes)?.and_then(|place| columns.get(place));
+                let name = name.map_or("key", |slot| slot.name());
+                Ok(Slot::new(name, reader.expression(bytes, columns)?))
+            };
+            let keys = keys.iter().map(key).collect::<Result<Vec<_>>>()?;
+            let measures = relation.measures.iter().map(|bytes| measure(reader, &read(bytes)?, columns));
+            Ok((keys, measures.collect::<Result<Vec<_>>>()?))
+        })
     }
 
-    fn sort(&mut self, reader: &Reader, sort: &proto::SortRel) -> Result<()> {
-        if self.is_cut() {
-            return Err(not_done("a sort after another or after a limit"));
-        }
-        let rows = match &self.stage {
-            Stage::Rows(columns) => Some(columns.as_slice()),
-            Stage::Aggregate { .. } => None,
-        };
-        self.order = order::keys(reader, sort, rows, self.width())?;
-        Ok(())
-    }
-
-    /// Whether some rows are not wanted any more, which is decided last.
-    fn is_cut(&self) -> bool {
-        self.limit.is_some() || !self.order.is_empty()
-    }
-
-    fn fetch(&mut self, reader: &Reader, fetch: &proto::FetchRel) -> Result<()> {
+    fn fetch(&mut self, fetch: &proto::FetchRel) -> Result<()> {
         let constant = |expression: &Option<Bytes>, plain: Option<i64>| match expression {
-            Some(bytes) => count_of(reader, bytes),
+            Some(bytes) => count_of(&self.reader, bytes),
             None => Ok(plain),
         };
         if constant(&fetch.offset_expr, fetch.offset)?.unwrap_or(0) != 0 {
@@ -309,112 +249,48 @@ impl Scan {
             Some(count) => u64::try_from(count)
                 .map_err(|_| Error::invalid(format!("a limit of {count} rows makes no sense")))?,
         };
-        self.limit = Some(self.limit.map_or(count, |limit| limit.min(count)));
+        self.stack.fetch(count);
         Ok(())
     }
 
     /// Applies what all relations have in common: which columns go on.
-    fn finish(&mut self, reader: &Reader, common: Option<&proto::RelCommon>) -> Result<()> {
+    fn finish(&mut self, common: Option<&proto::RelCommon>) -> Result<()> {
         let Some(common) = common else { return Ok(()) };
         refuse_enhancement(common.advanced_extension.as_ref())?;
         match &common.emit {
-            Some(emit) => self.emit(reader, &emit.output_mapping),
+            Some(emit) => self.emit(&emit.output_mapping),
             None => Ok(()),
         }
     }
 
-    fn width(&self) -> usize {
-        match &self.stage {
-            Stage::Rows(columns) => columns.len(),
-            Stage::Aggregate { keys, aggregates } => keys.len() + aggregates.len(),
-        }
-    }
-
     /// Keeps the columns at these places, in this order.
-    fn emit(&mut self, reader: &Reader, places: &[i32]) -> Result<()> {
+    fn emit(&mut self, places: &[i32]) -> Result<()> {
         check_width(places.len())?;
-        let width = self.width();
+        let width = self.stack.width();
         let place = |place: &i32| {
             let found = usize::try_from(*place).ok().filter(|place| *place < width);
             found.ok_or_else(|| no_column(*place, width))
         };
         let places = places.iter().map(place).collect::<Result<Vec<usize>>>()?;
-        let same = |a: usize, b: usize| match &self.stage {
-            Stage::Rows(columns) => columns[a].expr == columns[b].expr,
-            Stage::Aggregate { .. } => false,
-        };
-        self.order = order::moved(&self.order, &places, same)?;
-        match &mut self.stage {
-            Stage::Rows(columns) => {
-                reader.charge(places.iter().map(|place| columns[*place].bytes()).sum())?;
-                *columns = places.into_iter().map(|place| columns[place].clone()).collect();
-            }
-            Stage::Aggregate { keys, aggregates } => {
-                let (first, rest) = places.split_at(places.len().min(keys.len()));
-                let mut sorted = first.to_vec();
-                sorted.sort_unstable();
-                if !sorted.iter().copied().eq(0..keys.len()) || rest.iter().any(|place| *place < keys.len()) {
-                    return Err(not_done("another order of columns than keys, then aggregates,"));
-                }
-                let of = |place: &usize| &aggregates[place - keys.len()];
-                reader.charge(rest.iter().map(|place| aggregate_bytes(of(place))).sum())?;
-                let chosen = rest.iter().map(|place| of(place).clone()).collect();
-                *keys = first.iter().map(|place| keys[*place].clone()).collect();
-                *aggregates = chosen;
-            }
-        }
-        Ok(())
-    }
-
-    fn program(
-        self,
-        table: TableName,
-        version: Option<Version>,
-        names: Option<Vec<String>>,
-    ) -> Result<Program> {
-        if let Some(names) = names.as_ref().filter(|names| names.len() != self.width()) {
-            return Err(Error::invalid(format!(
-                "the plan has {} columns, but {} names for them",
-                self.width(),
-                names.len()
-            )));
-        }
-        if !self.order.is_empty() && self.limit.is_none() {
-            return Err(not_done("a sort without a limit"));
-        }
-        let mut names = names.into_iter().flatten();
-        let mut named = |slot: Slot| NamedExpr { name: names.next().unwrap_or(slot.name), expr: slot.expr };
-        let output = match self.stage {
-            Stage::Rows(columns) => Output::Rows(columns.into_iter().map(named).collect()),
-            Stage::Aggregate { keys, mut aggregates } => {
-                let keys = keys.into_iter().map(&mut named).collect();
-                for aggregate in &mut aggregates {
-                    if let Some(name) = names.next() {
-                        aggregate.name = name;
-                    }
-                }
-                Output::Aggregate { keys, aggregates }
-            }
-        };
-        let filter = Expr::all(self.filters);
-        Ok(Program { table, version, filter, output, order: self.order, limit: self.limit })
+        self.stack.select(&places, &self.reader)
     }
 }
 
-pub(super) fn check_width(columns: usize) -> Result<()> {
-    // A projection gives its input's columns and its own before a mapping chooses among them.
-    if columns > 2 * limits::COLUMNS_MAX {
-        return Err(Error::over_limit(format!("a relation may have {} columns", 2 * limits::COLUMNS_MAX)));
+/// The columns that a projection adds to `columns`, those of its input.
+fn computed(reader: &Reader, project: &proto::ProjectRel, columns: &[Slot]) -> Result<Vec<Slot>> {
+    let mut made = Vec::with_capacity(project.expressions.len().min(limits::COLUMNS_MAX));
+    for expression in &project.expressions {
+        check_width(columns.len() + made.len() + 1)?;
+        let expr = reader.expression(expression, columns)?;
+        let name = reader.reference(expression)?.and_then(|place| columns.get(place));
+        let name = name.map_or_else(|| format!("column_{}", made.len()), |slot| slot.name().to_string());
+        made.push(Slot::new(name, expr));
     }
-    Ok(())
+    Ok(made)
 }
 
 fn no_column(place: i32, width: usize) -> Error {
     Error::invalid(format!("the plan refers to column {place} of a relation that has {width}"))
-}
-
-fn aggregate_bytes(aggregate: &Aggregate) -> usize {
-    limits::EXPR_NODE_BYTES + aggregate.inputs().map(Expr::bytes).sum::<usize>()
 }
 
 /// The columns of the table in the order of the plan's own idea of its schema, matched by name.

@@ -1,5 +1,5 @@
 //! Expressions of a plan, over the columns of whatever relation they stand in, to expressions over the
-//! columns of the table: references are replaced by what they refer to.
+//! columns of the table: references are replaced by what they refer to ([`Slot`]).
 //!
 //! Invariant: nesting and bytes are counted before anything is decoded deeper or copied, so that a plan of
 //! projections that double one another, or that refer to a long constant over and over, is refused instead of
@@ -11,6 +11,7 @@ use super::read;
 use super::types::{self, TypeNames};
 use arrow_schema::{DataType, Schema};
 use bytes::Bytes;
+use farpool_model::compose::{Allowance, Budget, Slot, check_depth};
 use farpool_model::{CompareOp, Error, Expr, KeyFilter, KeySet, Literal, Pattern, Result, Value, limits};
 use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
@@ -24,21 +25,12 @@ pub(super) struct Extensions {
     types: TypeNames,
 }
 
-/// A column of a relation: its expression over the table.
-#[derive(Clone)]
-pub(super) struct Slot {
-    pub(super) name: String,
-    pub(super) expr: Expr,
-    depth: usize,
-    bytes: usize,
-}
-
 /// Reads the expressions of one plan.
 pub(super) struct Reader<'a> {
     extensions: &'a Extensions,
     schema: &'a Schema,
-    /// Bytes of expressions that may still be made.
-    bytes_left: Cell<usize>,
+    /// Bounds the expressions that are made.
+    allowance: Allowance,
     /// What became of the patterns so far, and bytes of further ones.
     patterns: RefCell<HashMap<(String, bool), Result<Pattern, String>>>,
     pattern_bytes_left: Cell<usize>,
@@ -100,17 +92,6 @@ impl Extensions {
     }
 }
 
-impl Slot {
-    pub(super) fn new(name: impl Into<String>, expr: Expr) -> Self {
-        Slot { name: name.into(), depth: depth_of(&expr), bytes: expr.bytes(), expr }
-    }
-
-    /// The bytes of its expression.
-    pub(super) fn bytes(&self) -> usize {
-        self.bytes
-    }
-}
-
 /// A name that is quoted for each use of it.
 fn short(name: &str) -> Result<&str> {
     if name.len() <= limits::NAME_BYTES_MAX {
@@ -123,8 +104,12 @@ fn short(name: &str) -> Result<&str> {
     )))
 }
 
-fn depth_of(expr: &Expr) -> usize {
-    expr.children().into_iter().map(|child| 1 + depth_of(child)).max().unwrap_or(0)
+/// Counts bytes of expressions that are about to be made.
+impl Budget for Reader<'_> {
+    fn charge(&self, bytes: usize) -> Result<()> {
+        self.allowance.charge(bytes)?;
+        self.hold(bytes)
+    }
 }
 
 impl<'a> Reader<'a> {
@@ -138,7 +123,7 @@ impl<'a> Reader<'a> {
         Reader {
             extensions,
             schema,
-            bytes_left: Cell::new(limits::PLAN_EXPR_BYTES_MAX),
+            allowance: Allowance::default(),
             patterns: RefCell::default(),
             pattern_bytes_left: Cell::new(limits::PATTERNS_BYTES_MAX),
             bytes_held: Cell::new(bytes_held),
@@ -165,19 +150,6 @@ impl<'a> Reader<'a> {
             Some(RexType::Selection(reference)) => Ok(field(&reference)),
             _ => Ok(None),
         }
-    }
-
-    /// Counts bytes of expressions that are about to be made.
-    pub(super) fn charge(&self, bytes: usize) -> Result<()> {
-        let left = self.bytes_left.get().checked_sub(bytes);
-        self.bytes_left.set(left.ok_or_else(|| {
-            Error::over_limit(format!(
-                "the expressions of a plan may take {} bytes, these take more",
-                limits::EXPR_BYTES_MAX
-            ))
-            .advise("split the query, or use fewer and shorter constants")
-        })?);
-        self.hold(bytes)
     }
 
     /// Tells of bytes that are there in all their forms from now on.
@@ -226,9 +198,7 @@ impl<'a> Reader<'a> {
                 columns.len()
             )));
         };
-        check_depth(depth + slot.depth)?;
-        self.charge(slot.bytes)?;
-        Ok(slot.expr.clone())
+        slot.copied(depth, self)
     }
 
     fn call(&self, call: &proto::ScalarFunction, columns: &[Slot], depth: usize) -> Result<Expr> {
@@ -476,16 +446,6 @@ fn field(reference: &proto::FieldReference) -> Option<usize> {
         }
         _ => None,
     }
-}
-
-fn check_depth(depth: usize) -> Result<()> {
-    if depth > limits::EXPR_DEPTH_MAX {
-        return Err(Error::over_limit(format!(
-            "an expression may be nested {} levels deep",
-            limits::EXPR_DEPTH_MAX
-        )));
-    }
-    Ok(())
 }
 
 /// Something that has no meaning here, of which it is not known what it reads.

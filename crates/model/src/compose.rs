@@ -1,0 +1,394 @@
+//! Composes relations that stand one upon another over a table into one [`Program`]: filters, projections, an
+//! aggregation, a sort and a limit.
+//!
+//! The expressions of a relation refer to the columns of its input; those of a program refer to columns of the
+//! table. A [`Slot`] says what a column of a relation is over the table, and whoever reads the expressions of a
+//! plan puts a copy of it in the place of each reference ([`Slot::copied`]).
+//!
+//! Invariant: the size of a copy is charged to a [`Budget`] before it is made. A plan of projections that double
+//! one another is therefore refused instead of growing without bound.
+
+use crate::{
+    Aggregate, Error, Expr, NamedExpr, Output, Program, Result, SortKey, TableName, Version, facts, limits,
+};
+use std::fmt;
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+
+/// Columns that a relation may have on the way: a projection gives its input's columns and its own before some of
+/// them are chosen.
+const WIDTH_MAX: usize = 2 * limits::COLUMNS_MAX;
+
+/// Bounds the bytes of the expressions that are made for one program.
+pub trait Budget {
+    /// Takes `bytes` before expressions of this size are made.
+    ///
+    /// # Errors
+    /// `OverLimit` when there are not so many left.
+    fn charge(&self, bytes: usize) -> Result<()>;
+}
+
+/// The budget of one program.
+#[derive(Debug)]
+pub struct Allowance(AtomicUsize);
+
+impl Allowance {
+    /// A budget of `bytes`.
+    pub fn new(bytes: usize) -> Self {
+        Allowance(AtomicUsize::new(bytes))
+    }
+}
+
+impl Default for Allowance {
+    /// Enough for the expressions of a program, and for as many again that projections carry along and drop.
+    fn default() -> Self {
+        Allowance::new(2 * limits::EXPR_BYTES_MAX)
+    }
+}
+
+impl Budget for Allowance {
+    fn charge(&self, bytes: usize) -> Result<()> {
+        let charged = self.0.fetch_update(Relaxed, Relaxed, |left| left.checked_sub(bytes));
+        charged.map(|_| ()).map_err(|_| {
+            Error::over_limit(format!(
+                "the expressions of a plan may take {} bytes, these take more",
+                limits::EXPR_BYTES_MAX
+            ))
+            .advise("split the query, or use fewer and shorter constants")
+        })
+    }
+}
+
+/// A column of a relation: its name, and its expression over the table.
+#[derive(Clone, Debug)]
+pub struct Slot {
+    name: String,
+    expr: Expr,
+    depth: usize,
+    bytes: usize,
+}
+
+impl Slot {
+    /// The column that `expr` over the table makes.
+    pub fn new(name: impl Into<String>, expr: Expr) -> Self {
+        Slot { name: name.into(), depth: depth_of(&expr), bytes: expr.bytes(), expr }
+    }
+
+    /// The column's name.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// The column's expression over the table.
+    pub fn expr(&self) -> &Expr {
+        &self.expr
+    }
+
+    /// A copy of the expression, for a reference to the column that is nested `depth` levels deep.
+    ///
+    /// # Errors
+    /// `OverLimit` when the result would be nested too deeply, and what `budget` returns.
+    pub fn copied(&self, depth: usize, budget: &impl Budget) -> Result<Expr> {
+        check_depth(depth + self.depth)?;
+        budget.charge(self.bytes)?;
+        Ok(self.expr.clone())
+    }
+
+    fn named(self, name: Option<String>) -> NamedExpr {
+        NamedExpr { name: name.unwrap_or(self.name), expr: self.expr }
+    }
+}
+
+fn depth_of(expr: &Expr) -> usize {
+    expr.children().into_iter().map(|child| 1 + depth_of(child)).max().unwrap_or(0)
+}
+
+/// Checks that an expression may have a node nested `depth` levels deep.
+///
+/// # Errors
+/// `OverLimit` when it may not.
+pub fn check_depth(depth: usize) -> Result<()> {
+    if depth > limits::EXPR_DEPTH_MAX { Err(facts::too_deep()) } else { Ok(()) }
+}
+
+/// Checks that a relation may have so many columns.
+///
+/// # Errors
+/// `OverLimit` when it may not.
+pub fn check_width(columns: usize) -> Result<()> {
+    if columns <= WIDTH_MAX {
+        return Ok(());
+    }
+    Err(Error::over_limit(format!("a relation may have {WIDTH_MAX} columns")))
+}
+
+/// Why a relation, where it stands, is no part of a program.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Refusal {
+    /// A filter above a sort or a limit.
+    FilterAfterCut,
+    /// A filter above an aggregation.
+    FilterOfAggregates,
+    /// A projection that computes with aggregates.
+    ComputesWithAggregates,
+    /// A projection above an aggregation that mixes keys and aggregates, or leaves out keys.
+    ReordersKeys,
+    /// A projection that leaves out a column that rows are sorted by.
+    DropsSortKey,
+    /// An aggregation above a sort or a limit.
+    AggregationAfterCut,
+    /// An aggregation above another.
+    AggregationOfAggregates,
+    /// A sort above another sort or a limit.
+    SortAfterCut,
+    /// A sort by an expression that is no column of its input.
+    SortByOther,
+    /// A sort that keeps all rows: a program says which rows leave, not in which order.
+    SortWithoutLimit,
+}
+
+impl fmt::Display for Refusal {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Refusal::FilterAfterCut => "a filter after a sort or a limit",
+            Refusal::FilterOfAggregates => "a filter of aggregates (HAVING)",
+            Refusal::ComputesWithAggregates => "computing with aggregates",
+            Refusal::ReordersKeys => "another order of columns than keys, then aggregates,",
+            Refusal::DropsSortKey => "leaving out a column that rows are sorted by",
+            Refusal::AggregationAfterCut => "an aggregation after a sort or a limit",
+            Refusal::AggregationOfAggregates => "an aggregation of aggregates",
+            Refusal::SortAfterCut => "a sort after another or after a limit",
+            Refusal::SortByOther => "a sort by something that is no column of the result",
+            Refusal::SortWithoutLimit => "a sort without a limit",
+        })
+    }
+}
+
+impl Refusal {
+    /// The error for whoever sent the plan.
+    pub fn into_error(self) -> Error {
+        not_done(self)
+    }
+}
+
+/// What whoever composes a program makes of a refusal. (An `impl From<Refusal> for Error` would leave the compiler
+/// without the one error type that it infers for `?`.)
+pub trait FromRefusal {
+    /// What is returned because of `refusal`.
+    fn from_refusal(refusal: Refusal) -> Self;
+}
+
+impl FromRefusal for Error {
+    fn from_refusal(refusal: Refusal) -> Self {
+        refusal.into_error()
+    }
+}
+
+/// The error for a part of a plan that no program can express.
+pub fn not_done(what: impl fmt::Display) -> Error {
+    Error::invalid(format!("{what} is not done at the memory node")).advise(
+        "send the part of the plan that reads one table: filter, project, aggregate, sort with a limit",
+    )
+}
+
+/// Relations one upon another, from the table up to the one that was added last.
+#[derive(Clone, Debug)]
+pub struct Stack {
+    filters: Vec<Expr>,
+    top: Top,
+    order: Vec<SortKey>,
+    limit: Option<u64>,
+}
+
+/// What the topmost relation gives.
+#[derive(Clone, Debug)]
+enum Top {
+    Rows(Vec<Slot>),
+    Aggregate { keys: Vec<Slot>, aggregates: Vec<Aggregate> },
+}
+
+impl Stack {
+    /// All rows of a table; `columns` are those that the relation above refers to.
+    pub fn scan(columns: Vec<Slot>) -> Self {
+        Stack { filters: Vec::new(), top: Top::Rows(columns), order: Vec::new(), limit: None }
+    }
+
+    /// Number of columns of the topmost relation.
+    pub fn width(&self) -> usize {
+        match &self.top {
+            Top::Rows(columns) => columns.len(),
+            Top::Aggregate { keys, aggregates } => keys.len() + aggregates.len(),
+        }
+    }
+
+    /// The columns of the topmost relation; `None` above an aggregation.
+    pub fn columns(&self) -> Option<&[Slot]> {
+        match &self.top {
+            Top::Rows(columns) => Some(columns),
+            Top::Aggregate { .. } => None,
+        }
+    }
+
+    /// Whether some rows are left out by a sort with a limit, or a limit. A program does this last.
+    pub fn is_cut(&self) -> bool {
+        self.limit.is_some() || !self.order.is_empty()
+    }
+
+    /// The position of the column that has this expression over the table.
+    pub fn place_of(&self, expr: &Expr) -> Option<usize> {
+        self.columns()?.iter().position(|slot| slot.expr == *expr)
+    }
+
+    /// Adds a filter. `condition` gives its expression over the table, from the columns of its input.
+    ///
+    /// # Errors
+    /// A [`Refusal`], or what `condition` returns.
+    pub fn filter<E: FromRefusal>(
+        &mut self,
+        condition: impl FnOnce(&[Slot]) -> Result<Expr, E>,
+    ) -> Result<(), E> {
+        if self.is_cut() {
+            return Err(E::from_refusal(Refusal::FilterAfterCut));
+        }
+        let columns = self.columns().ok_or_else(|| E::from_refusal(Refusal::FilterOfAggregates))?;
+        let condition = condition(columns)?;
+        self.filters.push(condition);
+        Ok(())
+    }
+
+    /// Adds a projection that gives the columns of its input and, after them, those that `made` gives.
+    ///
+    /// # Errors
+    /// A [`Refusal`], or what `made` returns.
+    pub fn append<E: FromRefusal>(
+        &mut self,
+        made: impl FnOnce(&[Slot]) -> Result<Vec<Slot>, E>,
+    ) -> Result<(), E> {
+        let Top::Rows(columns) = &mut self.top else {
+            return Err(E::from_refusal(Refusal::ComputesWithAggregates));
+        };
+        let made = made(columns)?;
+        columns.extend(made);
+        Ok(())
+    }
+
+    /// Adds a projection that gives the columns of its input at `places`, in this order. All of them are below
+    /// [`Stack::width`].
+    ///
+    /// # Errors
+    /// A [`Refusal`]; `OverLimit` for too many columns; what `budget` returns.
+    pub fn select(&mut self, places: &[usize], budget: &impl Budget) -> Result<()> {
+        check_width(places.len())?;
+        let order = self.order.iter().map(|key| self.moved(key, places)).collect::<Result<_, Refusal>>();
+        self.order = order.map_err(Refusal::into_error)?;
+        match &mut self.top {
+            Top::Rows(columns) => {
+                budget.charge(places.iter().map(|place| columns[*place].bytes).sum())?;
+                *columns = places.iter().map(|place| columns[*place].clone()).collect();
+            }
+            Top::Aggregate { keys, aggregates } => {
+                let (first, rest) = places.split_at(places.len().min(keys.len()));
+                let mut sorted = first.to_vec();
+                sorted.sort_unstable();
+                if !sorted.iter().copied().eq(0..keys.len()) || rest.iter().any(|place| *place < keys.len()) {
+                    return Err(Refusal::ReordersKeys.into_error());
+                }
+                let of = |place: &usize| &aggregates[place - keys.len()];
+                budget.charge(rest.iter().map(|place| aggregate_bytes(of(place))).sum())?;
+                let chosen = rest.iter().map(|place| of(place).clone()).collect();
+                *keys = first.iter().map(|place| keys[*place].clone()).collect();
+                *aggregates = chosen;
+            }
+        }
+        Ok(())
+    }
+
+    /// The sort key when only the columns at `places` go on. A column with the same values serves as well: a projection
+    /// gives its input's columns again before it leaves out the first ones.
+    fn moved(&self, key: &SortKey, places: &[usize]) -> Result<SortKey, Refusal> {
+        let same = |place: usize| match &self.top {
+            Top::Rows(columns) => columns[place].expr == columns[key.column].expr,
+            Top::Aggregate { .. } => false,
+        };
+        let column = places.iter().position(|place| *place == key.column || same(*place));
+        Ok(SortKey { column: column.ok_or(Refusal::DropsSortKey)?, ..*key })
+    }
+
+    /// Adds an aggregation. `made` gives its keys and its aggregates over the table, from the columns of its input.
+    ///
+    /// # Errors
+    /// A [`Refusal`], or what `made` returns.
+    pub fn aggregate<E: FromRefusal>(
+        &mut self,
+        made: impl FnOnce(&[Slot]) -> Result<(Vec<Slot>, Vec<Aggregate>), E>,
+    ) -> Result<(), E> {
+        if self.is_cut() {
+            return Err(E::from_refusal(Refusal::AggregationAfterCut));
+        }
+        let columns = self.columns().ok_or_else(|| E::from_refusal(Refusal::AggregationOfAggregates))?;
+        let (keys, aggregates) = made(columns)?;
+        self.top = Top::Aggregate { keys, aggregates };
+        Ok(())
+    }
+
+    /// Adds a sort. `keys` gives its keys, which name columns of its input.
+    ///
+    /// # Errors
+    /// A [`Refusal`], or what `keys` returns.
+    pub fn sort<E: FromRefusal>(
+        &mut self,
+        keys: impl FnOnce(&Self) -> Result<Vec<SortKey>, E>,
+    ) -> Result<(), E> {
+        if self.is_cut() {
+            return Err(E::from_refusal(Refusal::SortAfterCut));
+        }
+        self.order = keys(self)?;
+        Ok(())
+    }
+
+    /// Adds a limit of `rows` rows.
+    pub fn fetch(&mut self, rows: u64) {
+        self.limit = Some(self.limit.map_or(rows, |limit| limit.min(rows)));
+    }
+
+    /// The program. Its columns are called `names`, or as the relations called them if there are none.
+    ///
+    /// # Errors
+    /// A [`Refusal`]; `Invalid` when there are not as many names as columns.
+    pub fn program(
+        self,
+        table: TableName,
+        version: Option<Version>,
+        names: Option<Vec<String>>,
+    ) -> Result<Program> {
+        if let Some(names) = names.as_ref().filter(|names| names.len() != self.width()) {
+            let (width, named) = (self.width(), names.len());
+            return Err(Error::invalid(format!("the plan has {width} columns, but {named} names for them")));
+        }
+        if !self.order.is_empty() && self.limit.is_none() {
+            return Err(Refusal::SortWithoutLimit.into_error());
+        }
+        let mut names = names.into_iter().flatten();
+        let output = match self.top {
+            Top::Rows(columns) => {
+                Output::Rows(columns.into_iter().map(|slot| slot.named(names.next())).collect())
+            }
+            Top::Aggregate { keys, aggregates } => {
+                let keys = keys.into_iter().map(|slot| slot.named(names.next())).collect();
+                let named = |aggregate: Aggregate| {
+                    let name = names.next().unwrap_or(aggregate.name);
+                    Aggregate { name, ..aggregate }
+                };
+                Output::Aggregate { keys, aggregates: aggregates.into_iter().map(named).collect() }
+            }
+        };
+        let filter = Expr::all(self.filters);
+        Ok(Program { table, version, filter, output, order: self.order, limit: self.limit })
+    }
+}
+
+fn aggregate_bytes(aggregate: &Aggregate) -> usize {
+    limits::EXPR_NODE_BYTES + aggregate.inputs().map(Expr::bytes).sum::<usize>()
+}
+
+#[cfg(test)]
+mod tests;
