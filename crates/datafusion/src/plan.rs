@@ -9,7 +9,7 @@
 use crate::absorb::{Ends, Piece};
 use crate::exec::PoolExec;
 use crate::file::with_kept;
-use crate::finish::Finish;
+use crate::finish;
 use crate::order::SortedPiece;
 use crate::statistics::{read_above, states_schema};
 use crate::table::PoolTable;
@@ -28,6 +28,7 @@ use datafusion::physical_plan::ExecutionPlan;
 use datafusion::physical_planner::{DefaultPhysicalPlanner, ExtensionPlanner, PhysicalPlanner};
 use farpool_model::{Operator, OperatorAnswer, Program};
 use farpool_planner::cost::{Estimate, Rates};
+use farpool_planner::finish::Finish;
 use farpool_planner::split;
 use farpool_transfer::Handle;
 use futures::future::BoxFuture;
@@ -248,11 +249,11 @@ fn finished(
 ) -> Result<LogicalPlan> {
     let limit = prepared.answers.iter().filter(|a| a.operator.cuts_rows()).cloned();
     let table = piece.table.clone().with_kept(kept.iter().cloned().chain(limit));
-    let schema = finish.parts_schema(whole)?;
+    let schema = finish::parts_schema(finish, whole)?;
     // Sent in the form of its parts, it gives rows of one schema whatever the pool answers then.
     let program = prepared.effective.clone();
     let node = Arc::new(Pushed { table, program, prepared, schema, estimate });
-    finish.above(LogicalPlan::Extension(Extension { node }), whole)
+    finish::above(finish, LogicalPlan::Extension(Extension { node }), whole)
 }
 
 /// A piece of a plan that has become a program.

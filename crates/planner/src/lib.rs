@@ -10,6 +10,7 @@
 pub mod cost;
 pub mod estimate;
 pub mod explain;
+pub mod finish;
 pub mod joins;
 pub mod reading;
 pub mod split;

@@ -1,0 +1,153 @@
+//! Finishes groupings that a pool gives in parts: the plan above the program that merges the parts of each
+//! group with DataFusion's aggregates. The planner crate says which ones, and what the merged values become.
+//!
+//! Invariant: the finished plan has the schema of the piece that it stands for, and gives the same rows as a
+//! pool that answers `exact`.
+
+use crate::statistics::merger;
+use arrow_schema::{DataType, Field, FieldRef};
+use datafusion::common::{Column, DFSchema, DFSchemaRef, TableReference};
+use datafusion::error::{DataFusionError, Result};
+use datafusion::functions_aggregate::{bit_and_or_xor, min_max, sum};
+use datafusion::logical_expr::expr::{AggregateFunction, ScalarFunction};
+use datafusion::logical_expr::{
+    self as logical, AggregateUDF, ColumnarValue, Expr, LogicalPlan, ReturnFieldArgs, ScalarFunctionArgs,
+    ScalarUDF, ScalarUDFImpl, Signature, Volatility,
+};
+use farpool_model::{BitOp, Fold, Pick};
+use farpool_planner::finish::{Finish, PartMerge, Step};
+use std::sync::Arc;
+
+/// The schema of the parts, for a piece of the plan with schema `of`.
+///
+/// # Errors
+/// Fails only on a bug in this crate.
+pub(crate) fn parts_schema(finish: &Finish, of: &DFSchema) -> Result<DFSchemaRef> {
+    let keys = of.fields().iter().take(finish.keys()).map(|f| (f.data_type().clone(), f.is_nullable()));
+    let field = |(i, (data_type, nullable)): (usize, (DataType, bool))| {
+        (None::<TableReference>, Arc::new(Field::new(format!("part{i}"), data_type, nullable)))
+    };
+    let fields = keys.chain(finish.parts()).enumerate().map(field).collect();
+    Ok(Arc::new(DFSchema::new_with_metadata(fields, std::collections::HashMap::new())?))
+}
+
+/// The plan that finishes `parts`, in place of a piece with schema `of`.
+///
+/// # Errors
+/// Fails only on a bug in this crate.
+pub(crate) fn above(finish: &Finish, parts: LogicalPlan, of: &DFSchemaRef) -> Result<LogicalPlan> {
+    let column = |i: usize| Expr::Column(Column::new_unqualified(format!("part{i}")));
+    let keys: Vec<Expr> = (0..finish.keys()).map(column).collect();
+    let calls = finish.calls().into_iter().map(|call| {
+        let value = column(finish.keys() + call.part);
+        let value = match call.before {
+            Some(step) => {
+                let made = Arc::new(Field::new("order", DataType::Int64, true));
+                Finishing::call(step, vec![value], &made)
+            }
+            None => value,
+        };
+        let function = aggregate(call.merge);
+        let call = AggregateFunction::new_udf(function, vec![value], false, None, Vec::new(), None);
+        Expr::AggregateFunction(call)
+    });
+    let merged = logical::Aggregate::try_new(Arc::new(parts), keys, calls.collect())?;
+    let outputs = outputs(finish, &merged.schema, of);
+    let merged = Arc::new(LogicalPlan::Aggregate(merged));
+    let whole =
+        LogicalPlan::Projection(logical::Projection::try_new_with_schema(outputs, merged, Arc::clone(of))?);
+    match finish.limit() {
+        None => Ok(whole),
+        Some(limit) => {
+            let rows = farpool_model::cast::usize_saturating(limit);
+            logical::LogicalPlanBuilder::from(whole).limit(0, Some(rows))?.build()
+        }
+    }
+}
+
+/// DataFusion's aggregate that merges parts. That of any value ignores NULLs, as the least one does.
+fn aggregate(merge: PartMerge) -> Arc<AggregateUDF> {
+    match merge {
+        PartMerge::Sum => sum::sum_udaf(),
+        PartMerge::Fold(Fold::Pick(Pick::Least | Pick::Any)) => min_max::min_udaf(),
+        PartMerge::Fold(Fold::Pick(Pick::Greatest)) => min_max::max_udaf(),
+        PartMerge::Fold(Fold::Bits(BitOp::And)) => bit_and_or_xor::bit_and_udaf(),
+        PartMerge::Fold(Fold::Bits(BitOp::Or)) => bit_and_or_xor::bit_or_udaf(),
+        PartMerge::Fold(Fold::Bits(BitOp::Xor)) => bit_and_or_xor::bit_xor_udaf(),
+        PartMerge::State(form) => merger(form),
+    }
+}
+
+/// The columns of `of`, from those of the merging aggregation.
+fn outputs(finish: &Finish, merged: &DFSchema, of: &DFSchema) -> Vec<Expr> {
+    let mut columns = merged.iter().map(|(qualifier, field)| {
+        let name = field.name().clone();
+        (Expr::Column(Column::new(qualifier.cloned(), name)), field.data_type().clone())
+    });
+    let mut next = || columns.next().expect("each column of the plan is made of some");
+    let mut outputs = Vec::with_capacity(of.fields().len());
+    for (i, (qualifier, field)) in of.iter().enumerate() {
+        let (value, data_type) = next();
+        let merge = i.checked_sub(finish.keys()).map(|aggregate| finish.merges()[aggregate]);
+        let value = match merge.and_then(|merge| Step::after(merge, &data_type, field.data_type())) {
+            Some(step) => {
+                let mut arguments = vec![value];
+                arguments.resize_with(step.arguments(), || next().0);
+                Finishing::call(step, arguments, field)
+            }
+            None => value,
+        };
+        outputs.push(value.alias_qualified(qualifier.cloned(), field.name().clone()));
+    }
+    outputs
+}
+
+/// A step as a function, which only plans made here call.
+#[derive(Debug, PartialEq, Eq, Hash)]
+struct Finishing {
+    step: Step,
+    result: FieldRef,
+    signature: Signature,
+}
+
+impl Finishing {
+    fn call(step: Step, arguments: Vec<Expr>, result: &FieldRef) -> Expr {
+        let signature = Signature::any(arguments.len(), Volatility::Immutable);
+        let function = ScalarUDF::from(Finishing { step, result: Arc::clone(result), signature });
+        Expr::ScalarFunction(ScalarFunction::new_udf(Arc::new(function), arguments))
+    }
+}
+
+impl ScalarUDFImpl for Finishing {
+    fn name(&self) -> &str {
+        match self.step {
+            Step::Count => "merged_count",
+            Step::Sum => "merged_sum",
+            Step::Mean => "merged_mean",
+            Step::Order => "order_of_float",
+            Step::Float => "float_of_order",
+        }
+    }
+
+    fn signature(&self) -> &Signature {
+        &self.signature
+    }
+
+    fn return_type(&self, _: &[DataType]) -> Result<DataType> {
+        Ok(self.result.data_type().clone())
+    }
+
+    fn return_field_from_args(&self, _: ReturnFieldArgs<'_>) -> Result<FieldRef> {
+        Ok(Arc::clone(&self.result))
+    }
+
+    fn invoke_with_args(&self, arguments: ScalarFunctionArgs) -> Result<ColumnarValue> {
+        let arrays = ColumnarValue::values_to_arrays(&arguments.args)?;
+        let value = self.step.apply(&arrays, &self.result).map_err(crate::error::wrap)?;
+        if value.data_type() != self.result.data_type() {
+            let types = format!("{} where {} is wanted", value.data_type(), self.result.data_type());
+            return Err(DataFusionError::Internal(types));
+        }
+        Ok(ColumnarValue::Array(value))
+    }
+}
