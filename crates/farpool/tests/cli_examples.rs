@@ -30,3 +30,17 @@ fn the_remote_example_speaks_to_a_node() {
     let out = example("remote", &[&server.url, text(&file)]);
     assert!(out.contains("1234 rows") && out.contains("crossed the network"), "{out}");
 }
+
+#[test]
+fn the_example_of_another_engine_runs_plans_in_process_and_at_a_node() {
+    let embedded = example("engine", &[]);
+    assert!(embedded.contains("group     superset"), "{embedded}");
+    let server = Server::start(&[]);
+    let remote = example("engine", &[&server.url]);
+    assert!(remote.contains("group     exact"), "{remote}");
+    for out in [&embedded, &remote] {
+        assert!(out.contains("project   refused  ") && out.contains("20000 rows"), "{out}");
+    }
+    // Merged groups come in the order of their keys.
+    assert!(embedded.contains("| 0        | 4     | 167.40 | 41.850000 |"), "{embedded}");
+}
