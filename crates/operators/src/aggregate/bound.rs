@@ -3,7 +3,7 @@
 //! Invariant: what is given is never less than what [`super::general::Partial::bytes`] can come to, so that
 //! an aggregation with a bound below its budget never has to let go of groups early.
 
-use super::compile::{Accumulator, Aggregation, Key, Kind, StateOf};
+use super::aggregation::{Accumulator, Aggregation, Key, Kind, StateOf};
 use super::radix::Shape;
 use crate::evaluate::Compiled;
 use crate::group::Groups;

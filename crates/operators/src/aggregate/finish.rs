@@ -1,6 +1,6 @@
 //! From accumulators to results.
 
-use super::compile::{AggregateResult, Aggregation};
+use super::aggregation::{AggregateResult, Aggregation};
 use super::store::{Store, Sums};
 use crate::evaluate::array_of_ints;
 use arrow_array::{

@@ -1,9 +1,9 @@
 //! Aggregation of decoded arrays: the way that everything can go, and the plain twin of the fused way.
 
-use super::compile::{Aggregation, Condition, StateOf};
-use super::counted::{Counted, Counts};
-use super::fused::Fused;
+use super::aggregation::{Aggregation, Condition, StateOf};
+use super::dense::Fused;
 use super::mixed::Mixed;
+use super::mixed::{Counted, Counts};
 use super::radix::Radix;
 use super::spill::{Leaving, Spill};
 use super::store::{Input, Store};

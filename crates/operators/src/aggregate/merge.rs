@@ -4,18 +4,14 @@
 //! so that as many threads as there are may merge; few groups are not worth splitting. A lone partial has
 //! each group once and needs no table.
 
-use super::compile::Aggregation;
+use super::aggregation::Aggregation;
 use super::general::Partial;
+use super::give::{give, partitions};
 use super::radix::Partitions;
-use super::store::Store;
 use super::whole::WholeTables;
-use crate::failure;
-use crate::group::Groups;
 use crate::project::Emit;
-use arrow_array::RecordBatch;
+use farpool_model::Result;
 use farpool_model::cast::u32_checked;
-use farpool_model::{Result, limits};
-use std::ops::ControlFlow;
 
 /// Groups of one task, about: merging them takes about a millisecond.
 const GROUPS_PER_TASK: usize = 8 << 10;
@@ -109,38 +105,4 @@ impl Merging {
         let _ = give(aggregation, &merged.groups, &merged.stores, &all, emit)?;
         Ok(())
     }
-}
-
-/// The groups of a partial by the top bits of their hash, for `tasks` tasks, a power of two.
-pub(super) fn partitions(groups: &Groups, tasks: usize) -> Vec<Vec<u32>> {
-    let all = 0..u32_checked(groups.len());
-    if tasks == 1 {
-        return vec![all.collect()];
-    }
-    let mut partitions = vec![Vec::with_capacity(groups.len() / tasks * 9 / 8); tasks];
-    let shift = u64::BITS - tasks.trailing_zeros();
-    all.for_each(|group| partitions[(groups.hash(group) >> shift) as usize].push(group));
-    partitions
-}
-
-/// Lets the groups `wanted` go; breaks off when `emit` does.
-///
-/// # Errors
-/// `Invalid` when a sum does not fit its type.
-pub(super) fn give(
-    aggregation: &Aggregation,
-    groups: &Groups,
-    stores: &[Store],
-    wanted: &[u32],
-    emit: &mut Emit<'_>,
-) -> Result<ControlFlow<()>> {
-    for wanted in wanted.chunks(limits::BATCH_ROWS) {
-        let mut arrays = groups.keys(wanted)?;
-        arrays.extend(aggregation.finish(stores, wanted)?);
-        let batch = RecordBatch::try_new(aggregation.schema.clone(), arrays).map_err(failure::of_kernel)?;
-        if emit(batch).is_break() {
-            return Ok(ControlFlow::Break(()));
-        }
-    }
-    Ok(ControlFlow::Continue(()))
 }

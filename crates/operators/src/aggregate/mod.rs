@@ -23,24 +23,24 @@
 //! A worker whose groups outgrow its memory lets them go as they are ([`spill`]): whoever gets the result
 //! then has to merge them, and has been told so before.
 
+mod aggregation;
 mod bound;
-mod compile;
-mod counted;
+mod dense;
 mod finish;
 mod floats;
 mod fold;
 mod fused;
 mod general;
-mod keys;
+mod give;
 mod merge;
 mod mixed;
-mod packed;
 mod radix;
 mod spill;
 mod store;
+mod valid;
 mod whole;
 mod zones;
 
-pub(crate) use compile::Aggregation;
+pub(crate) use aggregation::Aggregation;
 pub(crate) use general::{Memo, Partial, Passed};
 pub(crate) use merge::Merging;

@@ -9,9 +9,9 @@
 //! Invariant: the partial results and single rows that leave, merged by key (counts and sums by adding,
 //! values by folding), are the result.
 
-use super::compile::Aggregation;
+use super::aggregation::Aggregation;
 use super::general::Partial;
-use super::merge::give;
+use super::give::give;
 use super::radix::Radix;
 use super::store::Store;
 use crate::failure;
@@ -134,7 +134,7 @@ impl Aggregation {
     pub(super) fn bypass(&self, group: &RowGroup, selection: &Selection, emit: &mut Emit<'_>) -> Result<()> {
         let frame = selection.frame(group, &self.columns)?;
         let rows: Vec<u32> = (0..u32_checked(selection.count)).collect();
-        let key = |key: &super::compile::Key| key.compiled.array(&frame).map(|array| one_zero(&array));
+        let key = |key: &super::aggregation::Key| key.compiled.array(&frame).map(|array| one_zero(&array));
         let mut arrays = self.keys.iter().map(key).collect::<Result<Vec<ArrayRef>>>()?;
         let mut stores = self.stores();
         stores.iter_mut().for_each(|store| store.resize(selection.count));

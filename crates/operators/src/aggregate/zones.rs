@@ -1,7 +1,7 @@
 //! What needs no row: counts and picks of a row group that passes as a whole, from its zone maps; and
 //! DISTINCT once every key that the zone maps allow has been seen.
 
-use super::compile::{Accumulator, Aggregation, Kind};
+use super::aggregation::{Accumulator, Aggregation, Kind};
 use super::general::{Partial, Passed};
 use farpool_columns::RowGroup;
 use farpool_model::cast::u64_from;

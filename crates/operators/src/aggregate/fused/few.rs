@@ -8,10 +8,10 @@
 //! distances over all rows fit below the count. Numbers of groups are bytes then.
 
 use super::ROWS_AT_A_TIME;
-use super::bind::Fused;
-use super::measures::SumOf;
 use super::tables::SumTables;
-use crate::aggregate::keys::{DenseKeys, KeyBuffers};
+use crate::aggregate::dense::Fused;
+use crate::aggregate::dense::SumOf;
+use crate::aggregate::dense::{DenseKeys, KeyBuffers};
 use crate::lanes::{LaneBuffers, RowSet};
 use farpool_columns::{Integers, Kernel, Level, Simd};
 use farpool_model::{Result, limits};

@@ -10,10 +10,7 @@
 //!
 //! NULLs, conditions of `FILTER (WHERE …)` and unselected rows are masks: a masked value adds 0.
 
-mod bind;
 mod few;
-mod masks;
-mod measures;
 mod run;
 mod tables;
 mod totals;
@@ -23,6 +20,3 @@ pub(super) const DOMAIN_MAX: usize = 4096;
 
 /// Rows that are computed at a time: about ten buffers of them stay within the L2 cache.
 pub(super) const ROWS_AT_A_TIME: usize = 2048;
-
-pub(super) use bind::Fused;
-pub(super) use measures::{Extent, Measures, Source, SumOf};

@@ -1,13 +1,13 @@
 //! One row group through the fused way.
 
 use super::ROWS_AT_A_TIME;
-use super::bind::Fused;
 use super::few::FewSums;
-use super::masks::{masked, ones};
-use super::measures::{Source, SumOf};
 use super::tables::{FoldTable, SumTables};
+use crate::aggregate::dense::Fused;
+use crate::aggregate::dense::KeyBuffers;
+use crate::aggregate::dense::{Source, SumOf};
+use crate::aggregate::dense::{masked, ones};
 use crate::aggregate::general::Partial;
-use crate::aggregate::keys::KeyBuffers;
 use crate::aggregate::whole::WholeTable;
 use crate::bits;
 use crate::lanes::{LaneBuffers, LaneId, RowSet};

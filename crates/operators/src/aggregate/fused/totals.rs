@@ -2,9 +2,9 @@
 //!
 //! Eligible are row groups where every sum is of a packed column as it lies, under whatever mask.
 
-use super::bind::Fused;
-use super::measures::SumOf;
 use super::tables::SumTables;
+use crate::aggregate::dense::Fused;
+use crate::aggregate::dense::SumOf;
 use crate::bits;
 use crate::lanes::LaneBuffers;
 use crate::selection::Selection;

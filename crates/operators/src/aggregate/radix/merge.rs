@@ -2,19 +2,16 @@
 
 use super::part::Part;
 use super::records::Records;
-use super::{PARTITIONS, Radix, Shape};
-use crate::aggregate::compile::Aggregation;
+use super::shape::{PARTITIONS, Shape};
+use super::worker::Radix;
+use crate::aggregate::aggregation::Aggregation;
 use crate::aggregate::general::Partial;
-use crate::aggregate::merge::partitions;
+use crate::aggregate::give::{Batches, partitions};
 use crate::aggregate::store::Store;
-use crate::failure;
 use crate::group::Groups;
 use crate::project::Emit;
-use arrow_array::RecordBatch;
-use arrow_select::concat::concat_batches;
-use farpool_model::{Result, limits};
+use farpool_model::Result;
 use parking_lot::Mutex;
-use std::ops::ControlFlow;
 
 /// Records and groups of one task, about: grouping them takes half a millisecond.
 const RECORDS_PER_TASK: usize = 8 << 10;
@@ -107,47 +104,5 @@ impl Partitions {
             merged.add_records(shape, records, partition)?;
         }
         Ok(merged)
-    }
-}
-
-/// Batches of a few rows, which wait for others: each that leaves costs a message.
-#[derive(Default)]
-pub(super) struct Batches {
-    held: Vec<RecordBatch>,
-    rows: usize,
-    error: Option<farpool_model::Error>,
-}
-
-impl Batches {
-    /// Takes a batch; lets those that wait go if they are many.
-    pub(super) fn add(&mut self, batch: RecordBatch, emit: &mut Emit<'_>) -> ControlFlow<()> {
-        if self.rows + batch.num_rows() > limits::BATCH_ROWS && self.flush(emit).is_break() {
-            return ControlFlow::Break(());
-        }
-        self.rows += batch.num_rows();
-        self.held.push(batch);
-        ControlFlow::Continue(())
-    }
-
-    /// Lets the last go.
-    ///
-    /// # Errors
-    /// None but defects.
-    pub(super) fn finish(mut self, emit: &mut Emit<'_>) -> Result<()> {
-        // There is nothing more to break off.
-        let _ = self.flush(emit);
-        self.error.map_or(Ok(()), Err)
-    }
-
-    fn flush(&mut self, emit: &mut Emit<'_>) -> ControlFlow<()> {
-        self.rows = 0;
-        let Some(first) = self.held.first() else { return ControlFlow::Continue(()) };
-        match concat_batches(&first.schema(), &std::mem::take(&mut self.held)) {
-            Ok(batch) => emit(batch),
-            Err(error) => {
-                self.error = Some(failure::of_kernel(error));
-                ControlFlow::Break(())
-            }
-        }
     }
 }

@@ -2,8 +2,8 @@
 
 use super::records::Records;
 use super::shape::Shape;
-use crate::aggregate::compile::Aggregation;
-use crate::aggregate::merge::give;
+use crate::aggregate::aggregation::Aggregation;
+use crate::aggregate::give::give;
 use crate::aggregate::store::Store;
 use crate::bits;
 use crate::group::Groups;

@@ -4,7 +4,7 @@
 //! words. The records of a partition lie in chunks of one large vector, in the order in which they came, but
 //! for those that are too long for a chunk. Skew does no harm: a partition takes as many chunks as it needs.
 
-use super::{PARTITION_BITS, PARTITIONS};
+use super::shape::{PARTITION_BITS, PARTITIONS};
 use crate::group::{HashKey, Rows};
 use farpool_columns::working;
 use std::ops::Range;

@@ -1,8 +1,9 @@
 //! From the lanes of a batch to records.
 
-use super::{Keys, Radix, Shape};
-use crate::aggregate::compile::Aggregation;
-use crate::aggregate::mixed::valid_bits;
+use super::shape::Shape;
+use super::worker::{Keys, Radix};
+use crate::aggregate::aggregation::Aggregation;
+use crate::aggregate::valid::valid_bits;
 use crate::bits;
 use crate::lanes::{BoundLanes, LaneBuffers, RowSet};
 use farpool_columns::RowGroup;

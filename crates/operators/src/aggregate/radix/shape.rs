@@ -1,9 +1,15 @@
 //! Which aggregations go the radix way, and what their records look like.
 
-use super::PARTITIONS;
-use crate::aggregate::compile::{Accumulator, Aggregation, Kind};
+use crate::aggregate::aggregation::{Accumulator, Aggregation, Kind};
 use crate::group::HashKey;
 use crate::lanes::LaneId;
+
+/// Bits of the hash that name a partition: a million groups make partitions that fit the L2 cache, and the
+/// places where 256 partitions are written fit the L1 cache.
+pub(super) const PARTITION_BITS: u32 = 8;
+
+/// Partitions.
+pub(crate) const PARTITIONS: usize = 1 << PARTITION_BITS;
 
 /// Bytes of the records of one worker. With less, tables of groups are fetched into the caches more often
 /// than rows pay for; more leaves the caches that cores share.

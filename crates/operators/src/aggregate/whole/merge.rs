@@ -1,9 +1,9 @@
 //! From the arrays of all workers to the result, a range of group numbers at a time.
 
+use super::fit::{Form, Whole};
 use super::table::WholeTable;
-use super::{Form, Whole};
-use crate::aggregate::compile::{Aggregation, Kind};
-use crate::aggregate::fused::Source;
+use crate::aggregate::aggregation::{Aggregation, Kind};
+use crate::aggregate::dense::Source;
 use crate::aggregate::store::Store;
 use crate::failure;
 use crate::project::Emit;

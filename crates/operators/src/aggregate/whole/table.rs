@@ -1,6 +1,6 @@
 //! What one worker holds: a few words per group, or a bit.
 
-use super::{Form, Whole};
+use super::fit::{Form, Whole};
 use crate::bits;
 use farpool_columns::working;
 use farpool_model::{BitOp, Fold, Pick};

@@ -3,15 +3,20 @@
 //! Keys with a domain that is not much larger than the row group get their group through a table from dense
 //! number to group, so that the hash table is asked once per key and row group; other keys that are packed go
 //! to the hash table as one integer, the rest as rows of words, made of lanes and decoded arrays. Once there are
-//! many groups, rows are set aside ([`super::radix`]) instead. Arguments on lanes are not decoded.
+//! many groups, rows are set aside ([`crate::aggregate::radix`]) instead. Arguments on lanes are not decoded.
 
-use super::compile::{Accumulator, Aggregation, Key, Kind};
-use super::counted::Counted;
-use super::general::{Memo, Partial};
-use super::keys::{DenseKeys, KeyBuffers};
-use super::packed::PackedKeys;
-use super::radix::{Keys, Radix};
-use super::store::Input;
+mod counted;
+mod packed;
+
+pub(super) use counted::{Counted, Counts};
+pub(super) use packed::packing;
+
+use crate::aggregate::aggregation::{Accumulator, Aggregation, Key, Kind};
+use crate::aggregate::dense::{DenseKeys, KeyBuffers};
+use crate::aggregate::general::{Memo, Partial};
+use crate::aggregate::radix::{Keys, Radix};
+use crate::aggregate::store::Input;
+use crate::aggregate::valid::valid_bits;
 use crate::bits;
 use crate::evaluate::Frame;
 use crate::group::{KeyValues, Rows};
@@ -22,6 +27,7 @@ use arrow_array::BooleanArray;
 use arrow_buffer::NullBuffer;
 use farpool_columns::RowGroup;
 use farpool_model::Result;
+use packed::PackedKeys;
 use std::collections::BTreeSet;
 
 /// Dense numbers per row of the row group up to which a table from number to group pays.
@@ -40,7 +46,7 @@ const UNKNOWN: u32 = u32::MAX;
 const ASKED: u32 = u32::MAX - 1;
 
 /// An aggregation bound to one row group.
-pub(super) struct Mixed<'a> {
+pub(crate) struct Mixed<'a> {
     aggregation: &'a Aggregation,
     group: &'a RowGroup,
     lanes: BoundLanes<'a>,
@@ -75,7 +81,7 @@ impl<'a> Mixed<'a> {
     ///
     /// # Errors
     /// Fails only on a bug in this crate.
-    pub(super) fn bind(
+    pub(crate) fn bind(
         aggregation: &'a Aggregation,
         group: &'a RowGroup,
         memo: &mut Memo,
@@ -149,7 +155,7 @@ impl<'a> Mixed<'a> {
     ///
     /// # Errors
     /// `Invalid` when an expression fails on one of them.
-    pub(super) fn add(
+    pub(crate) fn add(
         &mut self,
         selection: &Selection,
         buffers: &mut LaneBuffers,
@@ -220,7 +226,7 @@ impl<'a> Mixed<'a> {
     ///
     /// # Errors
     /// `OverLimit` for more rows than a sketch counts.
-    pub(super) fn finish(
+    pub(crate) fn finish(
         self,
         batches: &mut Batches<'_>,
         memo: &mut Memo,
@@ -375,27 +381,4 @@ fn key_values<'v>(
         KeySource::Array => Ok(KeyValues::Array(key.compiled.array(frame)?)),
     };
     aggregation.keys.iter().zip(sources).map(values).collect()
-}
-
-/// A bit per row where none of `columns` is NULL; `None` when that is everywhere.
-pub(super) fn valid_bits(group: &RowGroup, columns: &[usize], rows: RowSet<'_>) -> Option<Vec<u64>> {
-    let mut all: Option<Vec<u64>> = None;
-    for column in columns {
-        let chunk = &group.chunks[*column];
-        let valid = match rows {
-            _ if chunk.null_count() == 0 => None,
-            RowSet::Range(start, end) => chunk.validity(start..end).map(|v| bits::of_buffer(&v)),
-            RowSet::Rows(rows) => chunk
-                .validity(0..chunk.rows())
-                .map(|v| bits::collect(rows.len(), |i| v.value(rows[i] as usize))),
-        };
-        all = match (all, valid) {
-            (Some(mut all), Some(valid)) => {
-                bits::and(&mut all, &valid);
-                Some(all)
-            }
-            (all, valid) => all.or(valid),
-        };
-    }
-    all
 }

@@ -2,7 +2,7 @@
 //! accumulator is made of.
 
 use super::masks::Mask;
-use crate::aggregate::compile::{Accumulator, Aggregation, Kind};
+use crate::aggregate::aggregation::{Accumulator, Aggregation, Kind};
 use crate::lanes::LaneId;
 use farpool_model::Fold;
 

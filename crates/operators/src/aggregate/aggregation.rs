@@ -1,7 +1,7 @@
 //! The keys, arguments, filters and accumulators of an aggregation, each distinct one once.
 
 use super::bound;
-use super::packed;
+use super::mixed::packing;
 use super::radix::Shape;
 use super::store::Store;
 use super::whole::{self, Whole};
@@ -199,7 +199,7 @@ impl Aggregation {
             self.whole = Whole::fit(self, groups, bytes_max);
         }
         if self.paths.fused && self.whole.is_none() {
-            self.packing = packed::packing(self, groups)?.map(Arc::new);
+            self.packing = packing(self, groups)?.map(Arc::new);
             self.set_aside(groups, bytes_max);
         }
         self.bytes_bound = match &self.whole {

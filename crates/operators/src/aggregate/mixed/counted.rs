@@ -2,8 +2,8 @@
 //!
 //! Invariant: the state is the same as if the values had been decoded.
 
-use super::compile::{Aggregation, StateOf};
-use super::store::Store;
+use crate::aggregate::aggregation::{Aggregation, StateOf};
+use crate::aggregate::store::Store;
 use crate::evaluate::array_of_ints;
 use crate::lanes::RowSet;
 use arrow_array::{ArrayRef, BooleanArray};
@@ -14,7 +14,7 @@ use farpool_model::{Result, StateFunction, schema};
 const VALUES_PER_ROW_MAX: (usize, usize) = (1, 4);
 
 /// A column of a row group whose values are counted.
-pub(super) struct Counted<'a> {
+pub(crate) struct Counted<'a> {
     chunk: &'a Chunk,
     codes: Integers<'a>,
     /// The values of a dictionary; `None` if the codes are the values.
@@ -33,7 +33,7 @@ pub(crate) struct Counts {
 
 impl<'a> Counted<'a> {
     /// The counts for `state` over `group`; `None` when it does not pay or is no sketch of a column.
-    pub(super) fn bind(aggregation: &Aggregation, state: &StateOf, group: &'a RowGroup) -> Option<Self> {
+    pub(crate) fn bind(aggregation: &Aggregation, state: &StateOf, group: &'a RowGroup) -> Option<Self> {
         let (StateFunction::Sketch(_), [argument]) = (state.function, state.arguments.as_slice()) else {
             return None;
         };
@@ -51,17 +51,17 @@ impl<'a> Counted<'a> {
     }
 
     /// Goes on from `counts`, those of this column that an earlier step left.
-    pub(super) fn resume(&mut self, counts: Counts) {
+    pub(crate) fn resume(&mut self, counts: Counts) {
         self.counts = counts;
     }
 
     /// What was counted, for a later step.
-    pub(super) fn into_counts(self) -> Counts {
+    pub(crate) fn into_counts(self) -> Counts {
         self.counts
     }
 
     /// Counts the rows that `mask` lets pass.
-    pub(super) fn add(&mut self, rows: RowSet<'_>, mask: Option<&BooleanArray>) {
+    pub(crate) fn add(&mut self, rows: RowSet<'_>, mask: Option<&BooleanArray>) {
         match rows {
             RowSet::Range(start, end) => self.codes.unpack(start..end, &mut self.unpacked),
             RowSet::Rows(rows) => self.codes.gather(rows, &mut self.unpacked),
@@ -92,7 +92,7 @@ impl<'a> Counted<'a> {
     ///
     /// # Errors
     /// `OverLimit` for more rows than a sketch counts.
-    pub(super) fn finish(self, store: &mut Store) -> Result<()> {
+    pub(crate) fn finish(self, store: &mut Store) -> Result<()> {
         let (first, last) = (self.codes.min(), self.codes.max());
         let Counts { of_codes, nulls } = self.counts;
         let (values, counts) = match self.values {

@@ -1,9 +1,9 @@
 //! Whether a row group is eligible, and what is computed for it.
 
-use super::DOMAIN_MAX;
+use super::keys::DenseKeys;
 use super::measures::{Extent, Measures};
-use crate::aggregate::compile::{Aggregation, Condition};
-use crate::aggregate::keys::DenseKeys;
+use crate::aggregate::aggregation::{Aggregation, Condition};
+use crate::aggregate::fused::DOMAIN_MAX;
 use crate::aggregate::whole::Whole;
 use crate::group::Packing;
 use crate::lanes::{BoundLanes, LaneId};
@@ -15,14 +15,14 @@ use std::borrow::Cow;
 
 /// An aggregation bound to one row group.
 pub(crate) struct Fused<'a> {
-    pub(super) group: &'a RowGroup,
-    pub(super) lanes: BoundLanes<'a>,
-    pub(super) keys: DenseKeys<'a>,
-    pub(super) packing: Option<&'a Packing>,
-    pub(super) conditions: Vec<BoundFilter<'a>>,
-    pub(super) measures: Cow<'a, Measures>,
+    pub(crate) group: &'a RowGroup,
+    pub(crate) lanes: BoundLanes<'a>,
+    pub(crate) keys: DenseKeys<'a>,
+    pub(crate) packing: Option<&'a Packing>,
+    pub(crate) conditions: Vec<BoundFilter<'a>>,
+    pub(crate) measures: Cow<'a, Measures>,
     /// The lanes that measures and keys are made of, where they hold.
-    pub(super) wanted: Vec<LaneId>,
+    pub(crate) wanted: Vec<LaneId>,
 }
 
 impl<'a> Fused<'a> {

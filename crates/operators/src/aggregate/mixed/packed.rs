@@ -1,8 +1,8 @@
 //! Whether keys are packed, and the packed keys of the rows of one row group.
 
-use super::compile::{Aggregation, Key};
-use super::mixed::valid_bits;
-use super::whole::{bounds_of, nullable};
+use crate::aggregate::aggregation::{Aggregation, Key};
+use crate::aggregate::valid::valid_bits;
+use crate::aggregate::whole::{bounds_of, nullable};
 use crate::bits;
 use crate::evaluate::Frame;
 use crate::group::{KeyBounds, Packing, TextCodes, lanes_of_array, text_bytes};
@@ -19,7 +19,7 @@ use std::sync::Arc;
 const ROWS_PER_TEXT_MIN: usize = 32;
 
 /// The keys of an aggregation that are packed, bound to a row group.
-pub(super) struct PackedKeys<'a> {
+pub(crate) struct PackedKeys<'a> {
     packing: &'a Packing,
     keys: Vec<(&'a Key, Source<'a>)>,
     codes: Vec<i64>,
@@ -45,7 +45,7 @@ impl<'a> PackedKeys<'a> {
     ///
     /// # Errors
     /// None but defects.
-    pub(super) fn bind(
+    pub(crate) fn bind(
         aggregation: &'a Aggregation,
         lanes: &BoundLanes<'a>,
         group: &'a RowGroup,
@@ -58,7 +58,7 @@ impl<'a> PackedKeys<'a> {
     }
 
     /// The lanes that keys are read from.
-    pub(super) fn lanes(&self) -> impl Iterator<Item = LaneId> + '_ {
+    pub(crate) fn lanes(&self) -> impl Iterator<Item = LaneId> + '_ {
         self.keys.iter().filter_map(|(_, source)| match source {
             Source::Lane(lane) => Some(*lane),
             _ => None,
@@ -66,7 +66,7 @@ impl<'a> PackedKeys<'a> {
     }
 
     /// The columns that keys are computed from.
-    pub(super) fn decoded(&self) -> impl Iterator<Item = usize> + '_ {
+    pub(crate) fn decoded(&self) -> impl Iterator<Item = usize> + '_ {
         let computed = self.keys.iter().filter(|(_, source)| matches!(source, Source::Computed));
         computed.flat_map(|(key, _)| key.compiled.columns().iter().copied())
     }
@@ -75,7 +75,7 @@ impl<'a> PackedKeys<'a> {
     ///
     /// # Errors
     /// None but defects.
-    pub(super) fn codes(
+    pub(crate) fn codes(
         &mut self,
         group: &RowGroup,
         rows: RowSet<'_>,
@@ -154,7 +154,7 @@ fn source_of<'a>(
 ///
 /// # Errors
 /// None but defects.
-pub(super) fn packing(aggregation: &Aggregation, groups: &[&RowGroup]) -> Result<Option<Packing>> {
+pub(crate) fn packing(aggregation: &Aggregation, groups: &[&RowGroup]) -> Result<Option<Packing>> {
     let intervals = aggregation.lanes.intervals(|column| bounds_of(groups, column));
     let mut known = Vec::with_capacity(aggregation.keys.len());
     for key in &aggregation.keys {

@@ -2,7 +2,7 @@
 //!
 //! The codes are those of one row group, or, within [`KeyFrame`]s, those of a whole table.
 
-use super::compile::Key;
+use crate::aggregate::aggregation::Key;
 use crate::evaluate::array_of_ints;
 use crate::failure;
 use crate::group::{Groups, Packing};
@@ -19,25 +19,25 @@ use std::cell::OnceCell;
 use std::ops::Range;
 
 /// The keys of one row group.
-pub(super) struct DenseKeys<'a> {
+pub(crate) struct DenseKeys<'a> {
     keys: Vec<DenseKey<'a>>,
     /// The product of the keys' domains.
-    pub(super) domain: usize,
+    pub(crate) domain: usize,
     /// The group of a row whose codes are all 0.
     base: u32,
 }
 
 /// The codes of a key over a whole table.
 #[derive(Clone, Debug)]
-pub(super) struct KeyFrame {
+pub(crate) struct KeyFrame {
     /// The value of code 0.
-    pub(super) min: i64,
+    pub(crate) min: i64,
     /// Codes that there are; the last one stands for NULL if the key can be NULL.
-    pub(super) domain: usize,
+    pub(crate) domain: usize,
     /// What one step of this key's code adds to the group number.
-    pub(super) stride: usize,
-    pub(super) nullable: bool,
-    pub(super) data_type: DataType,
+    pub(crate) stride: usize,
+    pub(crate) nullable: bool,
+    pub(crate) data_type: DataType,
 }
 
 struct DenseKey<'a> {
@@ -68,7 +68,7 @@ enum Codes<'a> {
 
 /// Buffers for the codes of a batch.
 #[derive(Default)]
-pub(super) struct KeyBuffers {
+pub(crate) struct KeyBuffers {
     bytes: Vec<u8>,
     shorts: Vec<u16>,
     ints: Vec<u32>,
@@ -77,7 +77,7 @@ pub(super) struct KeyBuffers {
 
 impl<'a> DenseKeys<'a> {
     /// The keys over `group`; `None` when their domain exceeds `limit` or is not known.
-    pub(super) fn bind(
+    pub(crate) fn bind(
         keys: &[Key],
         lanes: &BoundLanes<'a>,
         group: &'a RowGroup,
@@ -104,7 +104,7 @@ impl<'a> DenseKeys<'a> {
     ///
     /// # Errors
     /// `Internal` when a key leaves its frame.
-    pub(super) fn within(
+    pub(crate) fn within(
         keys: &[Key],
         frames: &[KeyFrame],
         lanes: &BoundLanes<'a>,
@@ -124,12 +124,12 @@ impl<'a> DenseKeys<'a> {
     }
 
     /// Whether there are no keys.
-    pub(super) fn is_empty(&self) -> bool {
+    pub(crate) fn is_empty(&self) -> bool {
         self.keys.is_empty()
     }
 
     /// The lanes that keys are read from.
-    pub(super) fn lanes(&self) -> impl Iterator<Item = LaneId> + '_ {
+    pub(crate) fn lanes(&self) -> impl Iterator<Item = LaneId> + '_ {
         self.keys.iter().filter_map(|key| match key.codes {
             Codes::Lane(lane, _) => Some(lane),
             _ => None,
@@ -138,7 +138,7 @@ impl<'a> DenseKeys<'a> {
 
     /// Replaces `groups` by the group number of each of `rows`, if a key's codes are held in bytes and are the
     /// group numbers as they are.
-    pub(super) fn bytes(&self, rows: Range<usize>, groups: &mut Vec<u8>) -> bool {
+    pub(crate) fn bytes(&self, rows: Range<usize>, groups: &mut Vec<u8>) -> bool {
         let [DenseKey { codes: Codes::Dictionary(codes, _) | Codes::Integers(codes), nullable, .. }] =
             self.keys.as_slice()
         else {
@@ -152,7 +152,7 @@ impl<'a> DenseKeys<'a> {
     }
 
     /// Replaces `groups` by the group number of each row.
-    pub(super) fn number(
+    pub(crate) fn number(
         &self,
         rows: RowSet<'_>,
         lanes: &LaneBuffers,
@@ -211,7 +211,7 @@ impl<'a> DenseKeys<'a> {
     ///
     /// # Errors
     /// None but defects.
-    pub(super) fn intern(
+    pub(crate) fn intern(
         &self,
         numbers: &[u32],
         packing: Option<&Packing>,
@@ -235,7 +235,7 @@ impl KeyFrame {
     ///
     /// # Errors
     /// None but defects.
-    pub(super) fn array(&self, groups: &[u32]) -> Result<ArrayRef> {
+    pub(crate) fn array(&self, groups: &[u32]) -> Result<ArrayRef> {
         let codes = self.codes(groups);
         let domain = u32_checked(self.domain);
         let null = domain - 1;

@@ -1,0 +1,88 @@
+//! Groups on their way out: split into partitions, and given away in batches.
+
+use super::aggregation::Aggregation;
+use super::store::Store;
+use crate::failure;
+use crate::group::Groups;
+use crate::project::Emit;
+use arrow_array::RecordBatch;
+use arrow_select::concat::concat_batches;
+use farpool_model::cast::u32_checked;
+use farpool_model::{Result, limits};
+use std::ops::ControlFlow;
+
+/// The groups of a partial by the top bits of their hash, for `tasks` tasks, a power of two.
+pub(super) fn partitions(groups: &Groups, tasks: usize) -> Vec<Vec<u32>> {
+    let all = 0..u32_checked(groups.len());
+    if tasks == 1 {
+        return vec![all.collect()];
+    }
+    let mut partitions = vec![Vec::with_capacity(groups.len() / tasks * 9 / 8); tasks];
+    let shift = u64::BITS - tasks.trailing_zeros();
+    all.for_each(|group| partitions[(groups.hash(group) >> shift) as usize].push(group));
+    partitions
+}
+
+/// Lets the groups `wanted` go; breaks off when `emit` does.
+///
+/// # Errors
+/// `Invalid` when a sum does not fit its type.
+pub(super) fn give(
+    aggregation: &Aggregation,
+    groups: &Groups,
+    stores: &[Store],
+    wanted: &[u32],
+    emit: &mut Emit<'_>,
+) -> Result<ControlFlow<()>> {
+    for wanted in wanted.chunks(limits::BATCH_ROWS) {
+        let mut arrays = groups.keys(wanted)?;
+        arrays.extend(aggregation.finish(stores, wanted)?);
+        let batch = RecordBatch::try_new(aggregation.schema.clone(), arrays).map_err(failure::of_kernel)?;
+        if emit(batch).is_break() {
+            return Ok(ControlFlow::Break(()));
+        }
+    }
+    Ok(ControlFlow::Continue(()))
+}
+
+/// Batches of a few rows, which wait for others: each that leaves costs a message.
+#[derive(Default)]
+pub(super) struct Batches {
+    held: Vec<RecordBatch>,
+    rows: usize,
+    error: Option<farpool_model::Error>,
+}
+
+impl Batches {
+    /// Takes a batch; lets those that wait go if they are many.
+    pub(super) fn add(&mut self, batch: RecordBatch, emit: &mut Emit<'_>) -> ControlFlow<()> {
+        if self.rows + batch.num_rows() > limits::BATCH_ROWS && self.flush(emit).is_break() {
+            return ControlFlow::Break(());
+        }
+        self.rows += batch.num_rows();
+        self.held.push(batch);
+        ControlFlow::Continue(())
+    }
+
+    /// Lets the last go.
+    ///
+    /// # Errors
+    /// None but defects.
+    pub(super) fn finish(mut self, emit: &mut Emit<'_>) -> Result<()> {
+        // There is nothing more to break off.
+        let _ = self.flush(emit);
+        self.error.map_or(Ok(()), Err)
+    }
+
+    fn flush(&mut self, emit: &mut Emit<'_>) -> ControlFlow<()> {
+        self.rows = 0;
+        let Some(first) = self.held.first() else { return ControlFlow::Continue(()) };
+        match concat_batches(&first.schema(), &std::mem::take(&mut self.held)) {
+            Ok(batch) => emit(batch),
+            Err(error) => {
+                self.error = Some(failure::of_kernel(error));
+                ControlFlow::Break(())
+            }
+        }
+    }
+}
