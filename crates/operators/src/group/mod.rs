@@ -89,7 +89,7 @@ impl Groups {
     /// Replaces `ids` by the group of each of `rows` rows, adding groups that are new.
     ///
     /// # Errors
-    /// None but defects.
+    /// Fails only on a bug in this crate.
     pub(crate) fn intern(&mut self, keys: &[KeyValues<'_>], rows: usize, ids: &mut Vec<u32>) -> Result<()> {
         ids.clear();
         match self {
@@ -99,10 +99,10 @@ impl Groups {
         }
     }
 
-    /// The same for keys that are all arrays.
+    /// As [`Groups::intern`], for keys that are all arrays.
     ///
     /// # Errors
-    /// None but defects.
+    /// Fails only on a bug in this crate.
     pub(crate) fn intern_arrays(&mut self, keys: Vec<ArrayRef>, ids: &mut Vec<u32>) -> Result<()> {
         let rows = keys.first().map_or(0, |k| k.len());
         let keys: Vec<KeyValues<'_>> = keys.into_iter().map(KeyValues::Array).collect();
@@ -112,7 +112,7 @@ impl Groups {
     /// Replaces `ids` by the group of each packed key.
     ///
     /// # Errors
-    /// None but defects.
+    /// Fails only on a bug in this crate.
     pub(crate) fn intern_codes(&mut self, codes: &[i64], ids: &mut Vec<u32>) -> Result<()> {
         ids.clear();
         match self {
@@ -125,7 +125,7 @@ impl Groups {
     /// Replaces `out` by the keys of `rows` rows in the form in which [`Groups::intern_rows`] takes them.
     ///
     /// # Errors
-    /// None but defects.
+    /// Fails only on a bug in this crate.
     pub(crate) fn encode(&self, keys: &[KeyValues<'_>], rows: usize, out: &mut Rows) -> Result<()> {
         match self {
             Groups::Rows(table) => table.encode(keys, rows, out),
@@ -136,7 +136,7 @@ impl Groups {
     /// Replaces `ids` by the group of each row of words, whose hashes are at hand.
     ///
     /// # Errors
-    /// None but defects.
+    /// Fails only on a bug in this crate.
     pub(crate) fn intern_rows<'r>(
         &mut self,
         hashes: &[u64],
@@ -154,7 +154,7 @@ impl Groups {
     /// Replaces `ids` by the numbers here of the groups `wanted` of `other`, adding those that are new.
     ///
     /// # Errors
-    /// None but defects.
+    /// Fails only on a bug in this crate.
     pub(crate) fn intern_groups(&mut self, other: &Groups, wanted: &[u32], ids: &mut Vec<u32>) -> Result<()> {
         ids.clear();
         match (self, other) {
@@ -180,7 +180,7 @@ impl Groups {
     /// The keys of the groups `wanted`, an array per key.
     ///
     /// # Errors
-    /// None but defects.
+    /// Fails only on a bug in this crate.
     pub(crate) fn keys(&self, wanted: &[u32]) -> Result<Vec<ArrayRef>> {
         match self {
             Groups::Single => Ok(Vec::new()),

@@ -134,7 +134,7 @@ impl PackedTable {
     /// Adds the group of each row to `ids`.
     ///
     /// # Errors
-    /// None but defects.
+    /// Fails only on a bug in this crate.
     pub(super) fn intern(&mut self, keys: &[KeyValues<'_>], rows: usize, ids: &mut Vec<u32>) -> Result<()> {
         let mut codes = vec![0; rows];
         for (index, key) in keys.iter().enumerate() {
@@ -157,7 +157,7 @@ impl PackedTable {
     /// The keys of the groups `wanted`, an array per key.
     ///
     /// # Errors
-    /// None but defects.
+    /// Fails only on a bug in this crate.
     pub(super) fn keys(&self, wanted: &[u32]) -> Result<Vec<ArrayRef>> {
         let codes: Vec<i64> = wanted.iter().map(|group| self.table.key(*group)).collect();
         self.packing.arrays(&codes)

@@ -89,7 +89,7 @@ impl RowTable {
     /// Replaces `out` by the keys of `rows` rows as rows of this table.
     ///
     /// # Errors
-    /// None but defects.
+    /// Fails only on a bug in this crate.
     pub(super) fn encode(&self, keys: &[KeyValues<'_>], rows: usize, out: &mut Rows) -> Result<()> {
         self.layout.encode(keys, rows, out)
     }
@@ -97,7 +97,7 @@ impl RowTable {
     /// Adds the group of each of `rows` rows to `ids`.
     ///
     /// # Errors
-    /// None but defects.
+    /// Fails only on a bug in this crate.
     pub(super) fn intern(&mut self, keys: &[KeyValues<'_>], rows: usize, ids: &mut Vec<u32>) -> Result<()> {
         let mut scratch = std::mem::take(&mut self.scratch);
         self.layout.encode(keys, rows, &mut scratch)?;
@@ -149,7 +149,7 @@ impl RowTable {
     /// The keys of the groups `wanted`, an array per key.
     ///
     /// # Errors
-    /// None but defects.
+    /// Fails only on a bug in this crate.
     pub(super) fn keys(&self, wanted: &[u32]) -> Result<Vec<ArrayRef>> {
         self.layout.arrays(&wanted.iter().map(|group| self.row(*group)))
     }

@@ -40,7 +40,7 @@ enum Kind {
     Text,
     /// The lane and the bit that tell of NULL.
     Narrow(usize, u32),
-    /// The same, of a key on two lanes.
+    /// The first lane of a key on two, and the bit that tells of NULL.
     Wide(usize, u32),
 }
 
@@ -101,7 +101,7 @@ impl Layout {
     /// Replaces `out` by the keys of `rows` rows.
     ///
     /// # Errors
-    /// None but defects.
+    /// Fails only on a bug in this crate.
     pub(super) fn encode(&self, keys: &[KeyValues<'_>], rows: usize, out: &mut Rows) -> Result<()> {
         out.starts.clear();
         out.starts.resize(rows + 1, self.lanes);
@@ -135,7 +135,7 @@ impl Layout {
     /// The keys of some rows, an array per key.
     ///
     /// # Errors
-    /// None but defects.
+    /// Fails only on a bug in this crate.
     pub(super) fn arrays<'r>(
         &self,
         rows: &(impl Iterator<Item = &'r [i64]> + Clone),

@@ -24,7 +24,7 @@ impl TextCodes {
     /// The strings of `arrays`, which are of the same type and have no NULLs; `None` without any.
     ///
     /// # Errors
-    /// None but defects.
+    /// Fails only on a bug in this crate.
     pub(crate) fn of(arrays: &[ArrayRef]) -> Result<Option<TextCodes>> {
         if arrays.is_empty() {
             return Ok(None);
@@ -64,7 +64,7 @@ impl TextCodes {
     /// The strings with these numbers.
     ///
     /// # Errors
-    /// None but defects.
+    /// Fails only on a bug in this crate.
     pub(super) fn array(&self, numbers: Vec<u32>, nulls: Option<NullBuffer>) -> Result<ArrayRef> {
         take(&self.values, &UInt32Array::new(numbers.into(), nulls), None).map_err(failure::of_kernel)
     }

@@ -55,7 +55,7 @@ impl KeyValues<'_> {
 /// The keys of an array on lanes; anything under a NULL, and the low half of a decimal.
 ///
 /// # Errors
-/// None but defects.
+/// Fails only on a bug in this crate.
 pub(crate) fn lanes_of_array(array: &ArrayRef) -> Result<Vec<i64>> {
     Ok(match array.data_type() {
         DataType::Boolean => array.as_boolean().values().iter().map(i64::from).collect(),
@@ -79,7 +79,7 @@ pub(crate) fn lanes_of_array(array: &ArrayRef) -> Result<Vec<i64>> {
 /// Keys as lanes hold them as an array of their type.
 ///
 /// # Errors
-/// None but defects.
+/// Fails only on a bug in this crate.
 pub(super) fn array_of_lanes(
     data_type: &DataType,
     keys: impl Iterator<Item = i128>,

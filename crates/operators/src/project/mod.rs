@@ -70,7 +70,7 @@ impl Projection {
         columns.filter(|columns| !columns.is_empty())
     }
 
-    /// The same where all rows of a row group may leave at once: nothing asks for fewer.
+    /// The column that each output is, where all rows of a row group may leave at once: nothing asks for fewer.
     pub(crate) fn columns_at_once(&self) -> Option<Vec<usize>> {
         if self.limit == u64::MAX { self.plain_columns() } else { None }
     }

@@ -22,7 +22,7 @@ pub(crate) struct Filter {
 /// A predicate: how it is computed, and what it costs relative to others. Clones share their leaves.
 #[derive(Clone, Debug)]
 pub(super) enum Predicate {
-    /// The same for all rows.
+    /// The verdict for all rows.
     Known(Option<bool>),
     And(Parts),
     Or(Parts),
@@ -42,7 +42,7 @@ pub(super) struct Parts {
 #[derive(Clone, Debug)]
 pub(super) struct Leaf {
     pub(super) form: Form,
-    /// The same condition for the general evaluator.
+    /// The condition for the general evaluator.
     pub(super) general: Compiled,
     /// What the zone map is asked.
     pub(super) zone: Option<ZoneTest>,
@@ -122,7 +122,7 @@ impl Filter {
         Ok(Filter { root, lanes, columns: columns.into_iter().collect(), automata_left })
     }
 
-    /// The same filter without its encoded forms and zone tests: everything goes to the general evaluator.
+    /// This filter without its encoded forms and zone tests: everything goes to the general evaluator.
     pub(crate) fn plain(mut self) -> Filter {
         self.root.make_plain();
         self

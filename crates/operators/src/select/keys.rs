@@ -74,7 +74,7 @@ impl<'a> BoundKeys<'a> {
         buffers.give_bits(hashes);
     }
 
-    /// The same when only `count` rows, of those from `start` on, are asked about.
+    /// Clears the bits of rows that are out, when only `count` rows, of those from `start` on, are asked about.
     fn retain_few(
         &self,
         start: usize,
