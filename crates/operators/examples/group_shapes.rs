@@ -225,7 +225,7 @@ fn main() {
     let table = builder.finish().expect("a table");
     for (name, program) in programs().into_iter().filter(|(name, _)| name.contains(&wanted)) {
         let memory = Memory { bytes_max: 4 << 30, workers: 2, hash_key: HashKey::default() };
-        let plan = Plan::compile_for(&program, &table, memory).expect("compiles");
+        let plan = Plan::compile(&program, &table, memory).expect("compiles");
         let mut line = format!("{name:24}");
         for threads in [1, 2] {
             let mut best = (f64::MAX, f64::MAX, f64::MAX, 0);
@@ -242,5 +242,8 @@ fn main() {
             }
         }
         println!("{line}");
+        if let Some(way) = plan.way(table.row_groups.iter().map(|group| &**group)).expect("a way") {
+            println!("{:24}  {way}", "");
+        }
     }
 }

@@ -4,13 +4,13 @@
 
 use arrow_array::{ArrayRef, Date32Array, Decimal128Array, Int64Array, RecordBatch, StringViewArray};
 use arrow_schema::{DataType, Field, Schema, SchemaRef};
-use farpool_columns::{RowGroup, encode_row_group};
+use farpool_columns::{Table, TableBuilder};
 use farpool_memory::{Pool, PoolConfig};
 use farpool_model::{
     Aggregate, AggregateFunction, ArithmeticOp, CompareOp, Expr, Literal, NamedExpr, Output, Program,
     TableName, TenantName, Value, limits,
 };
-use farpool_operators::Plan;
+use farpool_operators::{HashKey, Memory, Plan};
 use std::ops::ControlFlow;
 use std::sync::Arc;
 use std::time::Instant;
@@ -178,14 +178,18 @@ fn main() {
     let pool = Pool::new(PoolConfig { bytes_limit: 2 << 30 }).expect("memory");
     let tenant = TenantName::new("example").expect("a name");
     let rows = limits::ROW_GROUP_ROWS;
-    let encode = |group: usize| {
-        encode_row_group(&pool, &tenant, &schema(), &columns(group * rows, rows)).expect("encodes")
-    };
-    let groups: Vec<RowGroup> = (0..millions * 1_000_000 / rows).map(encode).collect();
+    let mut builder = TableBuilder::new(pool, tenant, &schema(), None).expect("a table");
+    for group in 0..millions * 1_000_000 / rows {
+        let batch = RecordBatch::try_new(schema(), columns(group * rows, rows)).expect("a batch");
+        builder.push(&batch).expect("encodes");
+    }
+    let table: Table = builder.finish().expect("a table");
+    let groups = &table.row_groups;
     let total = groups.iter().map(|g| g.rows).sum::<usize>();
+    let memory = Memory { bytes_max: 4 << 30, workers: 1, hash_key: HashKey::default() };
     let wanted = std::env::args().nth(2).unwrap_or_default();
     for (name, program) in programs().into_iter().filter(|(name, _)| name.starts_with(&wanted)) {
-        let plan = Plan::compile(&program, &schema()).expect("compiles");
+        let plan = Plan::compile(&program, &table, memory).expect("compiles");
         // The best time of each row group by itself: others may be using the machine.
         let mut best = vec![f64::MAX; groups.len() + 1];
         let mut out = 0;

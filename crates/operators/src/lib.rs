@@ -26,6 +26,7 @@ mod selection;
 mod tests;
 mod topk;
 
+pub use aggregate::{ChosenWay, KeyForm, Way};
 pub use group::HashKey;
 pub use pace::{Pace, Progress, Unpaced};
 pub use plan::{Memory, Merge, Plan, Shared, State, Verdict, Work};

@@ -6,7 +6,7 @@ mod process;
 pub(crate) use process::PART_ROWS;
 pub use process::Work;
 
-use crate::aggregate::{Aggregation, Merging, Partial};
+use crate::aggregate::{Aggregation, ChosenWay, FittedAggregation, Merging, Partial};
 use crate::group::HashKey;
 use crate::lanes::LaneBuffers;
 use crate::project::{Emit, Pending, Projection};
@@ -37,7 +37,7 @@ struct CompiledPlan {
 
 enum Operator {
     Rows(Projection),
-    Aggregate(Box<Aggregation>),
+    Aggregate(Box<FittedAggregation>),
     Top(Box<TopRows>),
 }
 
@@ -98,7 +98,7 @@ pub(crate) struct Paths {
     pub(crate) encoded: bool,
     /// Aggregation on lanes and dense groups.
     pub(crate) fused: bool,
-    /// Groups of one worker from which on rows may be put aside by partition: with more, the table of groups
+    /// Groups of one worker from which on rows may be partitioned: with more, the table of groups
     /// and two sums each leave the L2 cache.
     pub(crate) groups_direct_max: usize,
 }
@@ -108,29 +108,60 @@ impl Paths {
     pub(crate) const ALL: Paths = Paths { encoded: true, fused: true, groups_direct_max: 32 << 10 };
 }
 
+/// What is known of the rows that a plan will read.
+#[derive(Clone, Copy)]
+pub(crate) enum Input<'a> {
+    /// Row groups of any table with the schema.
+    #[cfg(test)]
+    Any,
+    /// These row groups and no others, in so much memory.
+    Known(&'a [&'a RowGroup], Memory),
+}
+
 impl CompiledPlan {
-    fn new(program: &Program, table_schema: &SchemaRef, paths: Paths) -> Result<CompiledPlan> {
+    fn new(
+        program: &Program,
+        table_schema: &SchemaRef,
+        filter: Option<&Filter>,
+        input: Input<'_>,
+        paths: Paths,
+    ) -> Result<CompiledPlan> {
         let schema = program.result_schema(table_schema)?;
         let top = Top::of(program)?;
         let mut top_groups = None;
         let output = match (&program.output, top) {
-            (Output::Rows(columns), Some(top)) => Operator::Top(Box::new(TopRows::new(
-                top,
-                columns,
-                table_schema,
-                schema.clone(),
-                paths.encoded,
-            )?)),
+            (Output::Rows(columns), Some(top)) => {
+                let is_encoded = paths.encoded;
+                Operator::Top(Box::new(TopRows::new(top, columns, table_schema, schema.clone(), is_encoded)?))
+            }
             (Output::Rows(columns), None) => {
                 Operator::Rows(Projection::new(columns, table_schema, schema.clone(), program.limit)?)
             }
             (Output::Aggregate { keys, aggregates }, top) => {
                 top_groups = top;
                 let aggregation = Aggregation::new(keys, aggregates, table_schema, schema.clone())?;
-                Operator::Aggregate(Box::new(aggregation.with_paths(paths)))
+                Operator::Aggregate(Box::new(fitted(aggregation.with_paths(paths), filter, input)?))
             }
         };
         Ok(CompiledPlan { schema, output, top_groups })
+    }
+}
+
+/// The aggregation with what is known of the row groups that pass `filter`.
+fn fitted(
+    mut aggregation: Aggregation,
+    filter: Option<&Filter>,
+    input: Input<'_>,
+) -> Result<FittedAggregation> {
+    match input {
+        #[cfg(test)]
+        Input::Any => FittedAggregation::of_any(aggregation),
+        Input::Known(groups, memory) => {
+            let is_open = |group: &&&RowGroup| filter.is_none_or(|f| f.verdict(group) != Verdict::None);
+            let groups: Vec<&RowGroup> = groups.iter().filter(is_open).copied().collect();
+            aggregation.set_hash_key(memory.hash_key);
+            FittedAggregation::of_table(aggregation, &groups, memory.share())
+        }
     }
 }
 
@@ -162,50 +193,29 @@ pub enum Verdict {
 }
 
 impl Plan {
-    /// Compiles `program` for a table with `table_schema`, which is canonical.
+    /// Compiles `program` for `table`, whose row groups are the only ones that will be run: what their zone maps say
+    /// may choose another way. Operators keep to `memory` if they can ([`Plan::fits`]).
     ///
     /// # Errors
     /// `Invalid` or `OverLimit` when the program is not well typed or needs what no operator does.
-    pub fn compile(program: &Program, table_schema: &SchemaRef) -> Result<Plan> {
-        Plan::compile_with(program, table_schema, Paths::ALL)
-    }
-
-    /// The same for row groups of one table, the only ones that will be run: what their zone maps say may
-    /// choose another way. Operators keep to `memory` if they can ([`Plan::fits`]).
-    ///
-    /// # Errors
-    /// As [`Plan::compile`].
-    pub fn compile_for(program: &Program, table: &Table, memory: Memory) -> Result<Plan> {
+    pub fn compile(program: &Program, table: &Table, memory: Memory) -> Result<Plan> {
         let groups: Vec<&RowGroup> = table.row_groups.iter().map(|group| &**group).collect();
-        Plan::compile_fitted(program, &table.schema, &groups, memory, Paths::ALL)
+        Plan::compile_with(program, &table.schema, Input::Known(&groups, memory), Paths::ALL)
     }
 
-    /// The same with a choice of paths.
-    pub(crate) fn compile_with(program: &Program, table_schema: &SchemaRef, paths: Paths) -> Result<Plan> {
-        let compiled = CompiledPlan::new(program, table_schema, paths)?;
-        let filter = compile_filter(program, table_schema, paths)?;
-        Ok(Plan { filter: filter.map(Arc::new), compiled: Arc::new(compiled) })
-    }
-
-    pub(crate) fn compile_fitted(
+    /// Compiles `program` for `input`, with a choice of paths.
+    pub(crate) fn compile_with(
         program: &Program,
         table_schema: &SchemaRef,
-        groups: &[&RowGroup],
-        memory: Memory,
+        input: Input<'_>,
         paths: Paths,
     ) -> Result<Plan> {
-        let mut compiled = CompiledPlan::new(program, table_schema, paths)?;
         let filter = compile_filter(program, table_schema, paths)?;
-        if let Operator::Aggregate(aggregation) = &mut compiled.output {
-            let open = |group: &&&RowGroup| filter.as_ref().is_none_or(|f| f.verdict(group) != Verdict::None);
-            let groups: Vec<&RowGroup> = groups.iter().filter(open).copied().collect();
-            aggregation.set_hash_key(memory.hash_key);
-            aggregation.fit(&groups, memory.share())?;
-        }
+        let compiled = CompiledPlan::new(program, table_schema, filter.as_ref(), input, paths)?;
         Ok(Plan { filter: filter.map(Arc::new), compiled: Arc::new(compiled) })
     }
 
-    /// The same plan over the rows for which `conditions` hold as well. Only these are compiled; what was chosen by
+    /// This plan over the rows for which `conditions` hold as well. Only these are compiled; what was chosen by
     /// zone maps holds for fewer rows too.
     ///
     /// # Errors
@@ -216,6 +226,18 @@ impl Plan {
             None => Filter::new(conditions, table_schema)?,
         };
         Ok(Plan { filter: Some(Arc::new(filter)), compiled: self.compiled.clone() })
+    }
+
+    /// How aggregation runs and why, as the first of `groups` that may pass the filter has it; `None` where nothing is
+    /// aggregated. Others may go another way.
+    ///
+    /// # Errors
+    /// `Internal` when `groups` are of another table.
+    pub fn way<'a>(&self, groups: impl IntoIterator<Item = &'a RowGroup>) -> Result<Option<ChosenWay>> {
+        let Operator::Aggregate(aggregation) = &self.compiled.output else { return Ok(None) };
+        let mut open = groups.into_iter().map(|group| (group, self.verdict(group)));
+        let first = open.find(|(_, verdict)| *verdict != Verdict::None);
+        first.map(|(group, verdict)| aggregation.explain(group, verdict == Verdict::All)).transpose()
     }
 
     /// Whether both share what was compiled for the rows that pass their filters.
@@ -268,7 +290,7 @@ impl Plan {
     pub fn new_state_in(&self, shared: &Shared) -> State {
         let held = match &self.compiled.output {
             Operator::Rows(projection) => Held::Rows(projection.pending()),
-            Operator::Aggregate(aggregation) => Held::Aggregate(Box::new(aggregation.partial())),
+            Operator::Aggregate(aggregation) => Held::Aggregate(Box::new(aggregation.new_partial())),
             Operator::Top(top) => Held::Top(top.candidates(shared.threshold.clone())),
         };
         State { buffers: LaneBuffers::default(), held }

@@ -103,7 +103,7 @@ impl BoundProgram {
             return Ok(plan.clone());
         }
         // Of two threads that come here at once, one works in vain.
-        let plan = Plan::compile_for(&self.prepared.effective, &self.table, self.budget.memory())?;
+        let plan = Plan::compile(&self.prepared.effective, &self.table, self.budget.memory())?;
         Ok(self.plan.get_or_init(|| plan).clone())
     }
 }

@@ -55,7 +55,7 @@ pub(crate) fn prepare_within(
     if keys.is_empty() && !aggregates.iter().any(|a| a.function.is_state()) {
         return Ok((prepared, None));
     }
-    let plan = Plan::compile_for(&prepared.effective, table, budget.memory())?;
+    let plan = Plan::compile(&prepared.effective, table, budget.memory())?;
     if plan.fits(budget.memory()) {
         return Ok((prepared, Some(plan)));
     }

@@ -1,10 +1,8 @@
-//! The keys, arguments, filters and accumulators of an aggregation, each distinct one once.
+//! What is asked: the keys, arguments, conditions and accumulators of an aggregation, each distinct one once.
+//!
+//! Knows none of the ways, which all read it.
 
-use super::bound;
-use super::mixed::packing;
-use super::radix::Shape;
 use super::store::Store;
-use super::whole::{self, Whole};
 use crate::evaluate::Compiled;
 use crate::group::{Groups, HashKey, Packing};
 use crate::lanes::{LaneId, Lanes};
@@ -17,10 +15,8 @@ use farpool_statistics::States;
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-/// Bytes up to which the states of a batch's new groups may always grow: a few times what its arrays take.
-const STATE_BYTES_MIN: usize = 16 << 20;
-
-/// A compiled aggregation.
+/// A compiled aggregation. Its last two fields say how groups and accumulators are held, which all workers and ways
+/// have in common.
 pub(crate) struct Aggregation {
     pub(super) keys: Vec<Key>,
     pub(super) key_types: Vec<DataType>,
@@ -30,48 +26,42 @@ pub(crate) struct Aggregation {
     pub(super) states: Vec<StateOf>,
     pub(super) results: Vec<AggregateResult>,
     pub(super) lanes: Lanes,
+    /// The columns that are read, sorted.
     pub(super) columns: Vec<usize>,
     pub(super) schema: SchemaRef,
     pub(super) paths: Paths,
     pub(super) hash_key: HashKey,
-    /// For each accumulator, whether it only counts rows to tell whether there are any, and there are.
+    /// For each accumulator, whether it only counts rows to tell whether there are any, and there are. Known of a
+    /// table; without one, of none.
     pub(super) present: Vec<bool>,
-    /// The whole-table way, if the aggregation was fitted to a table that is eligible.
-    pub(super) whole: Option<Whole>,
-    /// How the keys lie in 64 bits, if the aggregation was fitted to a table where they do.
+    /// How the keys lie in 64 bits, if they do in the table.
     pub(super) packing: Option<Arc<Packing>>,
-    /// The radix way, if it may be taken.
-    pub(super) radix: Option<Shape>,
-    /// Bytes that the groups of one worker can take, if that is known.
-    pub(super) bytes_bound: Option<usize>,
-    /// Whether every sum of decimals keeps within 38 digits whatever rows it is of.
-    pub(super) sums_fit: bool,
 }
 
 /// A grouping key.
 #[derive(Debug)]
-pub(super) struct Key {
+pub(crate) struct Key {
     pub(super) compiled: Compiled,
     pub(super) lane: Option<LaneId>,
 }
 
 /// What is aggregated.
 #[derive(Debug)]
-pub(super) struct Argument {
+pub(crate) struct Argument {
     pub(super) compiled: Compiled,
     pub(super) lane: Option<LaneId>,
 }
 
 /// The condition of `FILTER (WHERE …)`.
 #[derive(Debug)]
-pub(super) struct Condition {
+pub(crate) struct Condition {
     pub(super) compiled: Compiled,
     pub(super) filter: Filter,
 }
 
 /// A running value per group.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(super) struct Accumulator {
+pub(crate) struct Accumulator {
     pub(super) kind: Kind,
     /// `None` counts rows, or is for a state.
     pub(super) argument: Option<usize>,
@@ -79,7 +69,7 @@ pub(super) struct Accumulator {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Kind {
+pub(crate) enum Kind {
     Count,
     Sum,
     Fold(Fold),
@@ -89,7 +79,7 @@ pub(super) enum Kind {
 
 /// What a state is of.
 #[derive(Debug)]
-pub(super) struct StateOf {
+pub(crate) struct StateOf {
     pub(super) function: StateFunction,
     pub(super) arguments: Vec<usize>,
     pub(super) types: Vec<DataType>,
@@ -99,7 +89,7 @@ pub(super) struct StateOf {
 
 /// How a result is made of accumulators.
 #[derive(Debug)]
-pub(super) struct AggregateResult {
+pub(crate) struct AggregateResult {
     pub(super) accumulation: Accumulation,
     /// The accumulator of the value.
     pub(super) value: usize,
@@ -152,18 +142,13 @@ impl Aggregation {
         arguments.iter().for_each(|a| columns.extend(a.compiled.columns()));
         conditions.iter().for_each(|c| columns.extend(c.compiled.columns()));
         let key_types = keys.iter().map(|k| k.compiled.data_type().clone()).collect();
-        let bytes_bound = if keys.is_empty() { bound::bytes_of_states(&builder.states)? } else { None };
         Ok(Aggregation {
             keys,
             key_types,
             arguments,
             conditions,
             present: vec![false; builder.accumulators.len()],
-            whole: None,
             packing: None,
-            radix: None,
-            bytes_bound,
-            sums_fit: false,
             accumulators: builder.accumulators,
             states: builder.states,
             results,
@@ -175,7 +160,7 @@ impl Aggregation {
         })
     }
 
-    /// The same, with only these paths allowed.
+    /// This aggregation, with only these paths allowed.
     pub(crate) fn with_paths(self, paths: Paths) -> Self {
         Aggregation { paths, ..self }
     }
@@ -185,56 +170,13 @@ impl Aggregation {
         self.hash_key = hash_key;
     }
 
-    /// Takes into account what the row groups `groups` are like: the only ones that will be run. A worker
-    /// may hold `bytes_max`.
-    ///
-    /// # Errors
-    /// None but defects.
-    pub(crate) fn fit(&mut self, groups: &[&RowGroup], bytes_max: usize) -> Result<()> {
-        if self.keys.is_empty() {
-            return Ok(());
-        }
-        if self.paths.fused {
-            self.present = (0..self.accumulators.len()).map(|a| self.is_present(a, groups)).collect();
-            self.whole = Whole::fit(self, groups, bytes_max);
-        }
-        if self.paths.fused && self.whole.is_none() {
-            self.packing = packing(self, groups)?.map(Arc::new);
-            self.set_aside(groups, bytes_max);
-        }
-        self.bytes_bound = match &self.whole {
-            Some(whole) => Some(whole.bytes()),
-            None => bound::bytes_of_groups(self, groups),
-        };
-        self.sums_fit = bound::sums_fit(self, groups);
-        Ok(())
-    }
-
-    /// Lets rows of many groups be put aside, if what is computed of them allows it.
-    fn set_aside(&mut self, groups: &[&RowGroup], bytes_max: usize) {
-        let rows: usize = groups.iter().map(|group| group.rows).sum();
-        if rows > self.paths.groups_direct_max {
-            let intervals = self.lanes.intervals(|column| whole::bounds_of(groups, column));
-            self.radix = Shape::fit(self, &intervals, &|column| whole::nullable(groups, column), bytes_max);
-        }
-    }
-
     /// No groups yet (without keys: one).
     pub(super) fn groups(&self) -> Groups {
         Groups::new(&self.key_types, self.packing.as_ref(), self.hash_key)
     }
 
-    /// Bytes that the groups of one worker can take, if that is known.
-    pub(crate) fn bytes_bound(&self) -> Option<usize> {
-        self.bytes_bound
-    }
-
-    /// Whether every sum of decimals keeps within 38 digits whatever rows it is of.
-    pub(crate) fn sums_fit(&self) -> bool {
-        self.sums_fit
-    }
-
-    fn is_present(&self, accumulator: usize, groups: &[&RowGroup]) -> bool {
+    /// Whether an accumulator only counts rows to tell whether there are any, and in `groups` there are.
+    pub(super) fn is_present(&self, accumulator: usize, groups: &[&RowGroup]) -> bool {
         let counts = |r: &AggregateResult| r.count_shown() == Some(accumulator);
         let Accumulator { kind, argument, condition } = self.accumulators[accumulator];
         let never_null = |argument: usize| {
@@ -246,17 +188,6 @@ impl Aggregation {
             && condition.is_none()
             && argument.is_none_or(never_null)
             && !self.results.iter().any(counts)
-    }
-
-    /// Whether there is room in `bytes` for the states of new groups of a whole batch, after which groups that
-    /// outgrow their room leave.
-    pub(crate) fn states_fit(&self, bytes: usize) -> bool {
-        bound::bytes_of_new_states(&self.states).is_some_and(|each| each <= bytes.max(STATE_BYTES_MIN))
-    }
-
-    /// The columns that are read, sorted.
-    pub(crate) fn columns(&self) -> &[usize] {
-        &self.columns
     }
 
     /// What a state is of; `None` for another accumulator.

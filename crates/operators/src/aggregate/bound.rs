@@ -1,9 +1,10 @@
 //! How much memory the groups of one worker can take, from what is known about the table.
 //!
-//! Invariant: what is given is never less than what [`super::general::Partial::bytes`] can come to, so that
+//! Invariant: what is given is never less than what [`super::partial::Partial::bytes`] can come to, so that
 //! an aggregation with a bound below its budget never has to let go of groups early.
 
 use super::aggregation::{Accumulator, Aggregation, Key, Kind, StateOf};
+use super::extent::bounds_of;
 use super::radix::Shape;
 use crate::evaluate::Compiled;
 use crate::group::Groups;
@@ -28,9 +29,13 @@ const GROWTH: usize = 2;
 
 /// The most bytes that the groups of `aggregation` over `groups` take in one worker; `None` when that cannot
 /// be told.
-pub(super) fn bytes_of_groups(aggregation: &Aggregation, groups: &[&RowGroup]) -> Option<usize> {
+pub(super) fn bytes_of_groups(
+    aggregation: &Aggregation,
+    radix: Option<&Shape>,
+    groups: &[&RowGroup],
+) -> Option<usize> {
     let rows: usize = groups.iter().map(|group| group.rows).sum();
-    let intervals = aggregation.lanes.intervals(|column| super::whole::bounds_of(groups, column));
+    let intervals = aggregation.lanes.intervals(|column| bounds_of(groups, column));
     let domain = |key: &Key| domain_of(key, &intervals, groups).unwrap_or(rows);
     let count = aggregation.keys.iter().map(domain).fold(1, usize::saturating_mul).min(rows);
     let mut fixed = Groups::bytes_per_group(&aggregation.key_types, aggregation.packing.is_some());
@@ -60,15 +65,15 @@ pub(super) fn bytes_of_groups(aggregation: &Aggregation, groups: &[&RowGroup]) -
             texts = texts.saturating_add(bytes);
         }
     }
-    let put_aside = aggregation.radix.as_ref().map_or(0, Shape::bytes_bound);
-    let empty = BYTES_EMPTY.saturating_add(put_aside);
+    let partitioned = radix.map_or(0, Shape::bytes_bound);
+    let empty = BYTES_EMPTY.saturating_add(partitioned);
     Some(empty.saturating_add(count.saturating_mul(fixed)).saturating_add(texts.saturating_mul(GROWTH)))
 }
 
 /// The most bytes that states without groups take; `None` when they cannot be told.
 ///
 /// # Errors
-/// None but defects.
+/// Fails only on a bug in this crate.
 pub(super) fn bytes_of_states(states: &[StateOf]) -> Result<Option<usize>> {
     let mut bytes = 0_usize;
     for state in states {
@@ -90,7 +95,7 @@ pub(super) fn bytes_of_new_states(states: &[StateOf]) -> Option<usize> {
 /// Whether every sum of decimals keeps within 38 digits whatever rows of `groups` it is of.
 pub(super) fn sums_fit(aggregation: &Aggregation, groups: &[&RowGroup]) -> bool {
     let rows: usize = groups.iter().map(|group| group.rows).sum();
-    let intervals = aggregation.lanes.intervals(|column| super::whole::bounds_of(groups, column));
+    let intervals = aggregation.lanes.intervals(|column| bounds_of(groups, column));
     let fits = |accumulator: &Accumulator| {
         let (Kind::Sum, Some(argument)) = (accumulator.kind, accumulator.argument) else { return true };
         let argument = &aggregation.arguments[argument];

@@ -6,7 +6,7 @@
 use farpool_model::{BitOp, Fold, Pick};
 
 /// An integer that folds are computed on: of a lane, or of an accumulator.
-pub(super) trait Word {
+pub(crate) trait Word {
     const LEAST: Self;
     const GREATEST: Self;
     const ZEROS: Self;

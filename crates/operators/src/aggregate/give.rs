@@ -47,7 +47,7 @@ pub(super) fn give(
 
 /// Batches of a few rows, which wait for others: each that leaves costs a message.
 #[derive(Default)]
-pub(super) struct Batches {
+pub(crate) struct Batches {
     held: Vec<RecordBatch>,
     rows: usize,
     error: Option<farpool_model::Error>,
@@ -67,7 +67,7 @@ impl Batches {
     /// Lets the last go.
     ///
     /// # Errors
-    /// None but defects.
+    /// Fails only on a bug in this crate.
     pub(super) fn finish(mut self, emit: &mut Emit<'_>) -> Result<()> {
         // There is nothing more to break off.
         let _ = self.flush(emit);

@@ -4,9 +4,9 @@
 //! so that as many threads as there are may merge; few groups are not worth splitting. A lone partial has
 //! each group once and needs no table.
 
-use super::aggregation::Aggregation;
-use super::general::Partial;
+use super::fitted::FittedAggregation;
 use super::give::{give, partitions};
+use super::partial::Partial;
 use super::radix::Partitions;
 use super::whole::WholeTables;
 use crate::project::Emit;
@@ -33,21 +33,22 @@ pub(crate) struct Merging {
 
 impl Merging {
     /// Takes the partials of all workers.
-    pub(crate) fn new(aggregation: &Aggregation, mut partials: Vec<Partial>) -> Self {
-        if let Some(whole) = &aggregation.whole {
+    pub(crate) fn new(fitted: &FittedAggregation, mut partials: Vec<Partial>) -> Self {
+        if let Ok(whole) = &fitted.whole {
             let tables = partials.into_iter().filter_map(|p| p.whole).collect();
             let whole = WholeTables::new(whole, tables);
             let tasks = whole.tasks();
             return Merging { whole: Some(whole), ..Merging::of_tasks(tasks) };
         }
         if partials.iter().any(|p| p.radix.is_some()) {
-            let radix = Partitions::new(partials);
+            let held = partials.into_iter().map(|p| (p.groups, p.stores, p.radix));
+            let radix = Partitions::new(held);
             let tasks = radix.tasks();
             return Merging { radix: Some(radix), ..Merging::of_tasks(tasks) };
         }
-        if aggregation.keys.is_empty() {
+        if fitted.aggregation.keys.is_empty() {
             if partials.is_empty() {
-                partials.push(aggregation.partial());
+                partials.push(Partial::new(&fitted.aggregation));
             }
         } else {
             partials.retain(|p| p.groups.len() > 0);
@@ -77,11 +78,12 @@ impl Merging {
     ///
     /// # Errors
     /// `Invalid` when a sum does not fit its type.
-    pub(crate) fn run(&self, aggregation: &Aggregation, task: usize, emit: &mut Emit<'_>) -> Result<()> {
-        if let (Some(tables), Some(whole)) = (&self.whole, &aggregation.whole) {
+    pub(crate) fn run(&self, fitted: &FittedAggregation, task: usize, emit: &mut Emit<'_>) -> Result<()> {
+        let aggregation = &fitted.aggregation;
+        if let (Some(tables), Ok(whole)) = (&self.whole, &fitted.whole) {
             return tables.run(aggregation, whole, task, emit);
         }
-        if let (Some(partitions), Some(shape)) = (&self.radix, &aggregation.radix) {
+        if let (Some(partitions), Some(shape)) = (&self.radix, &fitted.radix) {
             return partitions.run(aggregation, shape, task, emit);
         }
         if let [partial] = self.partials.as_slice() {
@@ -91,7 +93,7 @@ impl Merging {
             let _ = give(aggregation, &partial.groups, &partial.stores, &mine, emit)?;
             return Ok(());
         }
-        let mut merged = aggregation.partial();
+        let mut merged = Partial::new(aggregation);
         let mut to = Vec::new();
         for (partial, partitions) in self.partials.iter().zip(&self.partitions) {
             let from = &partitions[task];

@@ -2,31 +2,47 @@
 //! (Farview, section 5.4).
 //!
 //! Contract. Input: batches of a row group, in as many steps as its pace asks for. Output: after all row
-//! groups, one row per group, or one row at all without keys. Order: none. Memory: the keys and accumulators of the groups seen
-//! by each worker, reported by [`Partial::bytes`]. Parallelism: an [`Aggregation`] is shared, each worker
-//! fills a [`Partial`] of its own; partials merge exactly, in independent tasks. Errors: an expression that
+//! groups, one row per group, or one row at all without keys. Order: none. Memory: the keys and accumulators of the
+//! groups seen by each worker, reported by [`Partial::bytes`]. Parallelism: a [`FittedAggregation`] is shared, each
+//! worker fills a [`Partial`] of its own; partials merge exactly, in independent tasks. Errors: an expression that
 //! fails on a selected row; a sum that does not fit its type at the end.
 //!
 //! Arithmetic is exact: integers and decimals are summed in 128 bits with a count of the carries beyond, so
 //! neither the order of rows nor the number of workers shows. Equal arguments, filters and accumulators of
 //! different aggregates are computed once: `sum(x)`, `avg(x)` and `count(x)` share all they can.
 //!
-//! There are five ways through a row group, which give the same: [`whole`], into one array indexed by the keys,
-//! when the zone maps of the table give them a domain that is not too large; [`fused`], on packed lanes with
-//! group numbers of the row group, when its domain is small; [`mixed`], which takes from lanes and codes what
-//! is there and decodes the rest; [`radix`], which sets rows aside by partition once there are many groups;
-//! and [`general`], on decoded arrays, for everything.
+//! # The ways
+//! There are several ways through a row group, which give the same; [`choose`] tries them in this order and says why
+//! (`docs/grouping.md` has a picture of them, and what each is worth):
+//! 1. [`zones`]: without keys or filter, from zone maps alone.
+//! 2. [`whole`]: into one array indexed by the keys, when the zone maps of the table give them a domain that is not
+//!    too large.
+//! 3. [`fused`]: on packed lanes with group numbers of the row group, when its domain is small.
+//! 4. [`mixed`]: from lanes and codes where they are there, the rest decoded; groups are looked up in a hash table,
+//!    and [`radix`] partitions rows first once there are many.
+//! 5. [`general`]: on decoded arrays, for everything; the plain twin that tests compare the others with.
 //!
-//! States are made of decoded arrays, beside the mixed and the general way of all else; but without keys, a
-//! sketch of a column of few values is made of their counts ([`counted`]).
+//! # The files
+//! Each depends only on those above it.
+//! - what is asked: [`aggregation`]; accumulators and results: [`store`], [`fold`], [`floats`], [`finish`]; how groups
+//!   leave: [`give`];
+//! - what ways share: [`extent`], [`unfit`], [`valid`], [`arrays`], [`packing`], [`dense`];
+//! - the ways; between them [`partial`], what one worker holds;
+//! - what is known of a table once and for all: [`fitted`], with [`bound`], which bounds the memory;
+//! - [`choose`], and [`run`], which carries the choice out and lets groups go that have no room ([`spill`]);
+//! - [`merge`], which brings the workers' partials together.
 //!
-//! A worker whose groups outgrow its memory lets them go as they are ([`spill`]): whoever gets the result
-//! then has to merge them, and has been told so before.
+//! A *lane* is a column or an expression as 64-bit integers ([`crate::lanes`]), and nothing else here. Rows are
+//! *partitioned* by the hash of their keys. Rows that are not selected go to the *discard group* of an array.
 
 mod aggregation;
+mod arrays;
 mod bound;
+mod choose;
 mod dense;
+mod extent;
 mod finish;
+mod fitted;
 mod floats;
 mod fold;
 mod fused;
@@ -34,13 +50,21 @@ mod general;
 mod give;
 mod merge;
 mod mixed;
+mod packing;
+mod partial;
 mod radix;
+mod run;
 mod spill;
 mod store;
+mod unfit;
 mod valid;
 mod whole;
 mod zones;
 
 pub(crate) use aggregation::Aggregation;
-pub(crate) use general::{Memo, Partial, Passed};
+pub use choose::{ChosenWay, Way};
+pub(crate) use fitted::FittedAggregation;
 pub(crate) use merge::Merging;
+pub use mixed::KeyForm;
+pub(crate) use partial::Partial;
+pub(crate) use run::{Memo, Passed};

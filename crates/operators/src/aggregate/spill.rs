@@ -9,9 +9,10 @@
 //! Invariant: the partial results and single rows that leave, merged by key (counts and sums by adding,
 //! values by folding), are the result.
 
-use super::aggregation::Aggregation;
-use super::general::Partial;
+use super::aggregation::Key;
+use super::fitted::FittedAggregation;
 use super::give::give;
+use super::partial::Partial;
 use super::radix::Radix;
 use super::store::Store;
 use crate::failure;
@@ -35,26 +36,9 @@ const ROWS_PER_GROUP_MIN: (u64, u64) = (5, 4);
 /// trying stays small.
 const BYPASS_FACTOR: u64 = 16;
 
-/// How a worker keeps within its memory.
-#[derive(Debug)]
-pub(super) struct Spill {
-    /// Bytes that the groups may take.
-    pub(super) room: usize,
-    /// Rows since the table was empty.
-    pub(super) rows: u64,
-    /// Rows that pass by before the next attempt at grouping.
-    pub(super) bypass: u64,
-}
-
-impl Default for Spill {
-    fn default() -> Self {
-        Spill { room: usize::MAX, rows: 0, bypass: 0 }
-    }
-}
-
 /// Groups that a worker lets go, over as many steps as that takes. They go with the row group whose rows were too
 /// many, which is not done before they are gone.
-pub(super) struct Leaving {
+pub(crate) struct Leaving {
     groups: Groups,
     stores: Vec<Store>,
     radix: Option<Radix>,
@@ -73,16 +57,19 @@ impl fmt::Debug for Leaving {
     }
 }
 
-impl Aggregation {
-    /// Takes the groups of a worker that take more than their room; they leave by [`Aggregation::let_go`].
+impl FittedAggregation {
+    /// Takes the groups of a worker that take more than their room; they leave by [`FittedAggregation::let_go`].
     pub(super) fn spill(&self, partial: &mut Partial) -> Option<Leaving> {
-        if partial.group_bytes() <= partial.spill.room || self.keys.is_empty() || partial.is_empty() {
+        if partial.group_bytes() <= partial.spill.room
+            || self.aggregation.keys.is_empty()
+            || partial.is_empty()
+        {
             return None;
         }
         let radix = partial.radix.as_mut().zip(self.radix.as_ref());
         Some(Leaving {
-            groups: std::mem::replace(&mut partial.groups, self.groups()),
-            stores: std::mem::replace(&mut partial.stores, self.stores()),
+            groups: std::mem::replace(&mut partial.groups, self.aggregation.groups()),
+            stores: std::mem::replace(&mut partial.stores, self.aggregation.stores()),
             radix: radix.map(|(radix, shape)| std::mem::replace(radix, Radix::new(shape))),
             given: 0,
             rows: std::mem::take(&mut partial.spill.rows),
@@ -106,21 +93,21 @@ impl Aggregation {
             let wanted: Vec<u32> = (u32_checked(*given)..u32_checked(end)).collect();
             *given = end;
             // Whether more is wanted shows at the end of the row group.
-            let _ = give(self, groups, stores, &wanted, emit)?;
+            let _ = give(&self.aggregation, groups, stores, &wanted, emit)?;
             if pace.ends() {
                 return Ok(false);
             }
         }
         let mut all = *given;
         if let (Some(radix), Some(shape)) = (radix, &self.radix) {
-            if !radix.give(self, shape, pace, emit)? {
+            if !radix.give(&self.aggregation, shape, pace, emit)? {
                 return Ok(false);
             }
             all += radix.given();
         }
         let (many, per) = ROWS_PER_GROUP_MIN;
         // A row that passes by as a group of its own takes a whole state.
-        if self.states.is_empty() && u64_from(all) * many > *rows * per {
+        if self.aggregation.states.is_empty() && u64_from(all) * many > *rows * per {
             partial.spill.bypass = *rows * BYPASS_FACTOR;
         }
         *leaving = None;
@@ -132,16 +119,17 @@ impl Aggregation {
     /// # Errors
     /// `Invalid` when an expression fails on one of them.
     pub(super) fn bypass(&self, group: &RowGroup, selection: &Selection, emit: &mut Emit<'_>) -> Result<()> {
-        let frame = selection.frame(group, &self.columns)?;
+        let asked = &self.aggregation;
+        let frame = selection.frame(group, &asked.columns)?;
         let rows: Vec<u32> = (0..u32_checked(selection.count)).collect();
-        let key = |key: &super::aggregation::Key| key.compiled.array(&frame).map(|array| one_zero(&array));
-        let mut arrays = self.keys.iter().map(key).collect::<Result<Vec<ArrayRef>>>()?;
-        let mut stores = self.stores();
+        let key = |key: &Key| key.compiled.array(&frame).map(|array| one_zero(&array));
+        let mut arrays = asked.keys.iter().map(key).collect::<Result<Vec<ArrayRef>>>()?;
+        let mut stores = asked.stores();
         stores.iter_mut().for_each(|store| store.resize(selection.count));
-        let masks = self.condition_masks(&frame)?;
-        self.add_arrays(&frame, Some(&rows), &masks, &mut stores, |_| true)?;
-        arrays.extend(self.finish(&stores, &rows)?);
-        let batch = RecordBatch::try_new(self.schema.clone(), arrays).map_err(failure::of_kernel)?;
+        let masks = asked.condition_masks(&frame)?;
+        asked.add_arrays(&frame, Some(&rows), &masks, &mut stores, |_| true)?;
+        arrays.extend(asked.finish(&stores, &rows)?);
+        let batch = RecordBatch::try_new(asked.schema.clone(), arrays).map_err(failure::of_kernel)?;
         // Whether more is wanted shows at the end of the row group.
         let _ = emit(batch);
         Ok(())

@@ -17,7 +17,7 @@ use std::cmp::Ordering;
 
 /// The running values of one accumulator.
 #[derive(Debug)]
-pub(super) enum Store {
+pub(crate) enum Store {
     /// At least 1 in every group, and nobody asks for more.
     Present,
     Count(Vec<i64>),
@@ -45,13 +45,13 @@ pub(super) enum Store {
 /// Exact sums of integers: of 64 bits until one overflows; then of 128 bits and, once one of those has
 /// overflowed, the signed number of times that each did.
 #[derive(Debug)]
-pub(super) enum Sums {
+pub(crate) enum Sums {
     Narrow(Vec<i64>),
     Wide { low: Vec<i128>, carries: Vec<i64> },
 }
 
 /// Some values and the groups that they belong to.
-pub(super) struct Input<'a> {
+pub(crate) struct Input<'a> {
     pub(super) array: &'a ArrayRef,
     /// A group per row; `None` when all belong to group 0.
     pub(super) groups: Option<&'a [u32]>,

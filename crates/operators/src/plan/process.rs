@@ -46,7 +46,7 @@ impl Plan {
         self.process_part(group, &mut Progress::default(), state, &mut Unpaced, emit)
     }
 
-    /// The same for as much of the rest of the row group as `pace` allows: `progress` says what has been done of
+    /// Runs the plan over as much of the rest of the row group as `pace` allows: `progress` says what has been done of
     /// it, and that it is done once `emit` breaks.
     ///
     /// # Errors

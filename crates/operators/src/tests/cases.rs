@@ -1,8 +1,8 @@
 //! The random comparison, and cases that it reaches too seldom.
 
 use super::random::{self, Random};
-use super::{POOL, TestTable, check, fixed_cases, naive, run, sorted};
-use crate::aggregate::Aggregation;
+use super::{POOL, TestTable, check, compile, fixed_cases, naive, run, sorted};
+use crate::aggregate::{Aggregation, FittedAggregation};
 use crate::plan::{Paths, Plan};
 use arrow_array::{ArrayRef, Decimal128Array, Float64Array, Int32Array, Int64Array, StringViewArray};
 use arrow_schema::{DataType, Field, Schema};
@@ -48,6 +48,7 @@ fn random_programs_run_and_reach_the_fast_paths() {
         if let Output::Aggregate { keys, aggregates } = &program.output {
             let schema = program.result_schema(&table.schema).unwrap();
             let aggregation = Aggregation::new(keys, aggregates, &table.schema, schema).unwrap();
+            let aggregation = FittedAggregation::of_any(aggregation).unwrap();
             groups += table.groups.len();
             let fits = |group| usize::from(aggregation.fuses(group));
             fused += table.groups.iter().map(fits).sum::<usize>();
@@ -151,10 +152,8 @@ fn without_rows_an_aggregation_gives_one_row_and_a_grouping_none() {
     let rows = run(&ungrouped(vec![count.clone(), sum]), &table, Paths::ALL, 1).unwrap();
     assert_eq!(rows, vec![vec![Value::Int(0), Value::Null]]);
     assert!(run(&by(Expr::Column(0), vec![count]), &table, Paths::ALL, 2).unwrap().is_empty());
-    let plan = Plan::compile(
-        &ungrouped(vec![aggregate(AggregateFunction::Count, None, DataType::Int64)]),
-        &table.schema,
-    );
+    let plan =
+        compile(&ungrouped(vec![aggregate(AggregateFunction::Count, None, DataType::Int64)]), &table.schema);
     assert_eq!(plan.unwrap().merge(Vec::new()).tasks(), 1, "even without any state");
 }
 
@@ -225,7 +224,7 @@ fn many_groups_are_merged_in_partitions() {
     let min = aggregate(AggregateFunction::Min, Some(Expr::Column(1)), DataType::Utf8View);
     for key in [0, 1] {
         let program = by(Expr::Column(key), vec![sum.clone(), min.clone()]);
-        let plan = Plan::compile(&program, &table.schema).unwrap();
+        let plan = compile(&program, &table.schema).unwrap();
         let mut states = vec![plan.new_state(), plan.new_state()];
         for (index, group) in table.groups.iter().enumerate() {
             plan.process(group, &mut states[index % 2], &mut |_| ControlFlow::Continue(())).unwrap();
@@ -282,7 +281,7 @@ fn few_rows_of_many_groups_leave_in_few_batches() {
     let mut rare = program(Some(filter), output);
     check(&rare, &table);
     let batches = |program: &Program| {
-        let plan = Plan::compile(program, &table.schema).unwrap();
+        let plan = compile(program, &table.schema).unwrap();
         let (mut state, mut sizes) = (plan.new_state(), Vec::new());
         let mut before_merge = 0;
         for group in &table.groups {

@@ -1,8 +1,8 @@
 //! What is known of expressions before any row is read, against what Arrow's kernels then do.
 
-use super::TestTable;
+use super::{TestTable, compile_with};
 use crate::evaluate::{Compiled, Frame, array_of_ints};
-use crate::plan::{Paths, Plan};
+use crate::plan::Paths;
 use arrow_array::*;
 use arrow_schema::{DataType, Field, Schema, TimeUnit};
 use farpool_model::literal::integer_range;
@@ -182,7 +182,7 @@ fn many_ranges_of_one_column_are_one_range_and_no_deeper() {
     };
     on_a_threads_stack(move || {
         for paths in [Paths::ALL, Paths::NONE] {
-            let plan = Plan::compile_with(&program, &schema, paths).unwrap();
+            let plan = compile_with(&program, &schema, paths).unwrap();
             let rows = super::run_plan(&plan, &table, 1, usize::MAX).unwrap();
             assert_eq!(rows, [[Value::Int(u64::MAX.into())]]);
         }
@@ -205,7 +205,7 @@ fn the_deepest_expressions_are_compiled_and_run_on_a_threads_stack() {
         let table = TestTable::new(schema.clone(), &[vec![column.clone()]]);
         on_a_threads_stack(move || {
             for paths in [Paths::ALL, Paths::NONE] {
-                let plan = Plan::compile_with(&program, &table.schema, paths).unwrap();
+                let plan = compile_with(&program, &table.schema, paths).unwrap();
                 assert!(super::run_plan(&plan, &table, 1, usize::MAX).unwrap().len() <= 2);
             }
         });

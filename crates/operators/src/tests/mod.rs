@@ -15,7 +15,7 @@ mod whole;
 
 use crate::group::HashKey;
 use crate::pace::Progress;
-use crate::plan::{Memory, Paths, Plan};
+use crate::plan::{Input, Memory, Paths, Plan};
 use arrow_array::cast::AsArray;
 use arrow_array::types::*;
 use arrow_array::{Array, ArrayRef, RecordBatch};
@@ -37,7 +37,7 @@ impl Paths {
     const NONE: Paths = Paths { encoded: false, fused: false, ..Paths::ALL };
     /// Only predicates.
     const ENCODED: Paths = Paths { fused: false, ..Paths::ALL };
-    /// All, and rows are put aside by partition as soon as they may be.
+    /// All, and rows are partitioned as soon as they may be.
     const PARTITIONED: Paths = Paths { groups_direct_max: 0, ..Paths::ALL };
 }
 
@@ -82,6 +82,16 @@ pub(crate) fn value_at(array: &ArrayRef, row: usize) -> Value {
     }
 }
 
+/// A plan for any table with this schema.
+pub(crate) fn compile(program: &Program, schema: &SchemaRef) -> Result<Plan> {
+    compile_with(program, schema, Paths::ALL)
+}
+
+/// A plan for any table with this schema, with a choice of paths.
+pub(crate) fn compile_with(program: &Program, schema: &SchemaRef, paths: Paths) -> Result<Plan> {
+    Plan::compile_with(program, schema, Input::Any, paths)
+}
+
 /// Runs a program with `workers` states that take row groups in turn.
 pub(crate) fn run(
     program: &Program,
@@ -89,7 +99,7 @@ pub(crate) fn run(
     paths: Paths,
     workers: usize,
 ) -> Result<Vec<Vec<Value>>> {
-    run_plan(&Plan::compile_with(program, &table.schema, paths)?, table, workers, usize::MAX)
+    run_plan(&compile_with(program, &table.schema, paths)?, table, workers, usize::MAX)
 }
 
 /// The same, fitted to the table.
@@ -106,7 +116,7 @@ pub(crate) fn fitted(program: &Program, table: &TestTable, bytes_max: usize) -> 
 fn fitted_with(program: &Program, table: &TestTable, bytes_max: usize, paths: Paths) -> Result<Plan> {
     let groups: Vec<&RowGroup> = table.groups.iter().collect();
     let memory = Memory { bytes_max, workers: 1, hash_key: HashKey::new(5) };
-    Plan::compile_fitted(program, &table.schema, &groups, memory, paths)
+    Plan::compile_with(program, &table.schema, Input::Known(&groups, memory), paths)
 }
 
 /// Runs a plan with `workers` states that take row groups in turn and have `room` for groups each.
@@ -191,7 +201,7 @@ pub(crate) fn check(program: &Program, table: &TestTable) {
     };
     for (paths, workers) in [(Paths::NONE, 1), (Paths::ALL, 1), (Paths::ALL, 3), (Paths::ENCODED, 2)] {
         agree(run(program, table, paths, workers), &format!("{paths:?}, {workers} workers"));
-        let plan = Plan::compile_with(program, &table.schema, paths);
+        let plan = compile_with(program, &table.schema, paths);
         let steps = &mut Steps::random(7);
         let got = plan.and_then(|plan| run_steps(&plan, table, workers, usize::MAX, steps));
         agree(got, &format!("{paths:?}, {workers} workers, random steps"));

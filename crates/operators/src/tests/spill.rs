@@ -3,7 +3,7 @@
 use super::steps::Steps;
 use super::{TestTable, fitted_with, naive, run_steps, sorted};
 use crate::group::HashKey;
-use crate::plan::{Memory, Paths, Plan};
+use crate::plan::{Input, Memory, Paths, Plan};
 use arrow_array::{ArrayRef, BooleanArray, Float64Array, Int64Array, StringViewArray};
 use arrow_schema::{DataType, Field, Schema};
 use farpool_columns::RowGroup;
@@ -146,7 +146,7 @@ fn parts_of_groups_merge_to_the_groups() {
 fn bypassed(program: &Program, table: &TestTable, room: usize) -> u64 {
     let groups: Vec<&RowGroup> = table.groups.iter().collect();
     let memory = Memory { bytes_max: 0, workers: 1, hash_key: HashKey::new(5) };
-    let plan = Plan::compile_fitted(program, &table.schema, &groups, memory, Paths::ALL).unwrap();
+    let plan = Plan::compile_with(program, &table.schema, Input::Known(&groups, memory), Paths::ALL).unwrap();
     assert!(!plan.fits(memory));
     let mut state = plan.new_state();
     state.set_room(room);

@@ -1,9 +1,9 @@
 //! Steps that end anywhere in a row group: the result, the rows and the bytes are those of whole row groups.
 
 use super::random::{self, Random};
-use super::{TestTable, naive, run_plan, run_steps};
+use super::{TestTable, compile, naive, run_plan, run_steps};
 use crate::pace::{Pace, Progress};
-use crate::plan::{PART_ROWS, Plan};
+use crate::plan::PART_ROWS;
 use arrow_array::{ArrayRef, Int64Array, RecordBatch, StringViewArray};
 use arrow_schema::{DataType, Field, Schema};
 use farpool_model::{
@@ -89,7 +89,7 @@ fn like(pattern: &str) -> Expr {
 
 /// The shortest steps in which `program` gets through the only row group, and those of them that look at no row.
 fn steps_of(program: &Program, table: &TestTable) -> (usize, usize) {
-    let plan = Plan::compile(program, &table.schema).unwrap();
+    let plan = compile(program, &table.schema).unwrap();
     let (mut state, mut progress) = (plan.new_state(), Progress::default());
     let (mut steps, mut without_rows) = (0, 0);
     while !progress.is_done() {
@@ -124,7 +124,7 @@ fn a_dictionary_is_asked_once_however_many_steps_there_are() {
     assert_eq!(steps_of(&filtered, &table), (4 + parts, 4));
     assert_eq!(steps_of(&program(None, counted(&count)), &table), (4 + parts, 4));
     for program in [filtered, program(None, counted(&count))] {
-        let plan = Plan::compile(&program, &table.schema).unwrap();
+        let plan = compile(&program, &table.schema).unwrap();
         let whole = run_plan(&plan, &table, 1, usize::MAX).unwrap();
         assert_eq!(run_steps(&plan, &table, 2, usize::MAX, &mut Steps::random(3)).unwrap(), whole);
     }
@@ -166,7 +166,7 @@ proptest! {
         let table = random::table(&mut random, 6000);
         for _ in 0..3 {
             let program = random::program(&mut random, &table.schema);
-            let plan = Plan::compile(&program, &table.schema).unwrap();
+            let plan = compile(&program, &table.schema).unwrap();
             let mut steps = Steps::random(random.next());
             for group in &table.groups {
                 let bytes = |steps: &mut Steps| {
@@ -200,7 +200,7 @@ fn rows_that_pass_are_marked_wherever_steps_end() {
     for filter in filters {
         for columns in [vec![], vec![NamedExpr::column(&table.schema, 1)]] {
             let program = program(filter.clone(), Output::Rows(columns));
-            let plan = Plan::compile(&program, &table.schema).unwrap();
+            let plan = compile(&program, &table.schema).unwrap();
             for seed in 0..4 {
                 let (mut state, mut progress, mut steps) =
                     (plan.new_state(), Progress::marking(), Steps::random(seed));

@@ -3,9 +3,9 @@
 
 use super::random::{self, Random};
 use super::steps::Steps;
-use super::{TestTable, fixed_cases, naive, rows_of, sorted};
+use super::{TestTable, compile, compile_with, fixed_cases, naive, rows_of, sorted};
 use crate::pace::Progress;
-use crate::plan::{Paths, Plan, Shared};
+use crate::plan::{Paths, Shared};
 use arrow_array::{ArrayRef, Float64Array, Int64Array, StringViewArray};
 use arrow_schema::{DataType, Field, Schema};
 use farpool_model::{Expr, NamedExpr, Output, Program, SortKey, TableName, Value, limits};
@@ -27,7 +27,7 @@ fn run_steps(
     workers: usize,
     steps: &mut Steps,
 ) -> (Vec<Vec<Value>>, usize) {
-    let plan = Plan::compile_with(program, &table.schema, paths).unwrap();
+    let plan = compile_with(program, &table.schema, paths).unwrap();
     let shared = Shared::default();
     let mut states: Vec<_> = (0..workers).map(|_| plan.new_state_in(&shared)).collect();
     let mut rows = Vec::new();
@@ -195,7 +195,7 @@ fn only_what_may_leave_is_read_whole() {
     let table = counting(4, 3000);
     let output = Output::Rows(vec![NamedExpr::column(&table.schema, 0), NamedExpr::column(&table.schema, 1)]);
     let top = program(None, output, vec![SortKey { descending: true, ..ascending(0) }], 5);
-    let plan = Plan::compile(&top, &table.schema).unwrap();
+    let plan = compile(&top, &table.schema).unwrap();
     let mut state = plan.new_state();
     let mut read = |group: usize| {
         let work = plan.process(&table.groups[group], &mut state, &mut |_| ControlFlow::Continue(()));
@@ -213,7 +213,7 @@ fn states_stay_small_whatever_passes() {
     let output = Output::Rows(vec![NamedExpr::column(&table.schema, 1), NamedExpr::column(&table.schema, 0)]);
     // The worst case: every row is better than all before.
     let top = program(None, output, vec![SortKey { descending: true, ..ascending(1) }], 10);
-    let plan = Plan::compile(&top, &table.schema).unwrap();
+    let plan = compile(&top, &table.schema).unwrap();
     let mut state = plan.new_state();
     for group in &table.groups {
         plan.process(group, &mut state, &mut |_| ControlFlow::Continue(())).unwrap();
@@ -226,6 +226,6 @@ fn more_rows_than_a_node_keeps_are_refused() {
     let table = counting(1, 10);
     let output = Output::Rows(vec![NamedExpr::column(&table.schema, 0)]);
     let top = program(None, output, vec![ascending(0)], limits::TOP_ROWS_MAX as u64 + 1);
-    let error = Plan::compile(&top, &table.schema).unwrap_err();
+    let error = compile(&top, &table.schema).unwrap_err();
     assert_eq!(error.kind, farpool_model::ErrorKind::OverLimit);
 }

@@ -1,9 +1,9 @@
 //! What zone maps say is never wrong.
 
 use super::random::{self, Random};
-use super::{naive, run, sorted};
+use super::{compile, naive, run, sorted};
 use crate::Verdict;
-use crate::plan::{Paths, Plan};
+use crate::plan::Paths;
 use farpool_model::{NamedExpr, Output, Program, TableName, Value};
 use proptest::prelude::*;
 
@@ -24,7 +24,7 @@ proptest! {
                 order: Vec::new(),
                 limit: None,
             };
-            let plan = Plan::compile(&program, &table.schema).unwrap();
+            let plan = compile(&program, &table.schema).unwrap();
             let mut first = 0;
             for group in &table.groups {
                 let rows = &table.rows[first..first + group.rows];

@@ -2,7 +2,7 @@
 
 use super::random::Random;
 use super::{TestTable, check};
-use crate::aggregate::Aggregation;
+use crate::aggregate::{Aggregation, FittedAggregation};
 use arrow_array::{ArrayRef, BooleanArray, Date32Array, Int64Array};
 use arrow_schema::{DataType, Field, Schema};
 use farpool_columns::RowGroup;
@@ -100,9 +100,10 @@ fn arrays_indexed_by_keys_agree_with_the_interpreter() {
         let program = program(&mut random);
         let Output::Aggregate { keys, aggregates } = &program.output else { unreachable!() };
         let schema = program.result_schema(&table.schema).unwrap();
-        let mut aggregation = Aggregation::new(keys, aggregates, &table.schema, schema).unwrap();
-        aggregation.fit(&table.groups.iter().collect::<Vec<&RowGroup>>(), 1 << 30).unwrap();
-        reached += usize::from(aggregation.is_whole());
+        let aggregation = Aggregation::new(keys, aggregates, &table.schema, schema).unwrap();
+        let groups: Vec<&RowGroup> = table.groups.iter().collect();
+        let fitted = FittedAggregation::of_table(aggregation, &groups, 1 << 30).unwrap();
+        reached += usize::from(fitted.is_whole());
         check(&program, &table);
     }
     assert!(reached > 20, "{reached} of 60");

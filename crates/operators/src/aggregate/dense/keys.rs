@@ -3,6 +3,7 @@
 //! The codes are those of one row group, or, within [`KeyFrame`]s, those of a whole table.
 
 use crate::aggregate::aggregation::Key;
+use crate::aggregate::unfit::{DOMAIN_UNKNOWN, Fit, Unfit};
 use crate::evaluate::array_of_ints;
 use crate::failure;
 use crate::group::{Groups, Packing};
@@ -17,6 +18,8 @@ use farpool_model::cast::u32_checked;
 use farpool_model::{Error, Result};
 use std::cell::OnceCell;
 use std::ops::Range;
+
+const DOMAIN_TOO_LARGE: Unfit = Unfit("the domain of the keys is too large for an array");
 
 /// The keys of one row group.
 pub(crate) struct DenseKeys<'a> {
@@ -76,28 +79,31 @@ pub(crate) struct KeyBuffers {
 }
 
 impl<'a> DenseKeys<'a> {
-    /// The keys over `group`; `None` when their domain exceeds `limit` or is not known.
+    /// The keys over `group`, if their domain is known and at most `limit`.
+    ///
+    /// # Errors
+    /// Fails only on a bug in this crate.
     pub(crate) fn bind(
         keys: &[Key],
         lanes: &BoundLanes<'a>,
         group: &'a RowGroup,
         limit: usize,
-    ) -> Result<Option<Self>> {
+    ) -> Result<Fit<Self>> {
         let mut dense = DenseKeys { keys: Vec::with_capacity(keys.len()), domain: 1, base: 0 };
         for key in keys {
-            let Some((codes, values)) = codes_of(key, lanes, group)? else { return Ok(None) };
+            let Some((codes, values)) = codes_of(key, lanes, group)? else { return Ok(Err(DOMAIN_UNKNOWN)) };
             let is_constant = matches!(codes, Codes::Constant(_));
             let columns = key.compiled.columns().iter().map(|column| &*group.chunks[*column]);
             let nullable: Vec<&Chunk> = columns.filter(|c| c.null_count() > 0 && !is_constant).collect();
-            let Some(domain) = values.checked_add(usize::from(!nullable.is_empty())) else { return Ok(None) };
+            let domain = values.saturating_add(usize::from(!nullable.is_empty()));
             let stride = dense.domain;
             dense.domain = match stride.checked_mul(domain) {
                 Some(product) if product <= limit => product,
-                _ => return Ok(None),
+                _ => return Ok(Err(DOMAIN_TOO_LARGE)),
             };
             dense.keys.push(DenseKey::new(codes, key.compiled.data_type(), (domain, stride), nullable));
         }
-        Ok(Some(dense))
+        Ok(Ok(dense))
     }
 
     /// The keys over `group` with the codes that `frames` give.
@@ -210,7 +216,7 @@ impl<'a> DenseKeys<'a> {
     /// of this row group stand for.
     ///
     /// # Errors
-    /// None but defects.
+    /// Fails only on a bug in this crate.
     pub(crate) fn intern(
         &self,
         numbers: &[u32],
@@ -234,7 +240,7 @@ impl KeyFrame {
     /// The values of the codes in some group numbers.
     ///
     /// # Errors
-    /// None but defects.
+    /// Fails only on a bug in this crate.
     pub(crate) fn array(&self, groups: &[u32]) -> Result<ArrayRef> {
         let codes = self.codes(groups);
         let domain = u32_checked(self.domain);

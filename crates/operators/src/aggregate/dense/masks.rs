@@ -1,6 +1,6 @@
 //! Which rows count for an accumulator.
 
-use super::rows::Fused;
+use super::rows::DenseRows;
 use crate::bits;
 use crate::lanes::LaneBuffers;
 use crate::selection::Selection;
@@ -14,7 +14,7 @@ pub(crate) struct Mask {
     pub(crate) nullable: Vec<usize>,
 }
 
-impl Fused<'_> {
+impl DenseRows<'_> {
     /// For each mask a bit per row of the batch; `None` where all rows count. Bits of rows that are not
     /// selected may be anything.
     pub(crate) fn mask_bits(
@@ -45,7 +45,7 @@ impl Fused<'_> {
 }
 
 /// Replaces `out` by `values`, with 0 where the bit is clear.
-pub(crate) fn masked(values: &[i64], mask: &[u64], out: &mut Vec<i64>) {
+pub(super) fn masked(values: &[i64], mask: &[u64], out: &mut Vec<i64>) {
     out.resize(values.len(), 0);
     Level::best().run(Masked { values, mask, out });
 }
@@ -70,7 +70,7 @@ impl Kernel for Masked<'_> {
 }
 
 /// Replaces `out` by 1 where the bit is set and 0 elsewhere, for `rows` rows.
-pub(crate) fn ones(mask: &[u64], rows: usize, out: &mut Vec<i64>) {
+pub(super) fn ones(mask: &[u64], rows: usize, out: &mut Vec<i64>) {
     out.clear();
     out.extend((0..rows).map(|row| i64::from(bits::get(mask, row))));
 }

@@ -2,7 +2,9 @@
 //! accumulator is made of.
 
 use super::masks::Mask;
-use crate::aggregate::aggregation::{Accumulator, Aggregation, Kind};
+use crate::aggregate::aggregation::{Accumulator, Aggregation, Argument, Kind};
+use crate::aggregate::extent::Extent;
+use crate::aggregate::unfit::{Fit, NOT_ON_LANES, SUM_TOO_WIDE};
 use crate::lanes::LaneId;
 use farpool_model::Fold;
 
@@ -43,21 +45,11 @@ pub(crate) enum Source {
     Fold(usize, Option<usize>),
 }
 
-/// The rows that measures are for: a row group, or a table.
-pub(crate) struct Extent<'e> {
-    pub(crate) rows: u64,
-    /// Whether a column has NULLs there.
-    pub(crate) nullable: &'e dyn Fn(usize) -> bool,
-    /// The least and greatest value of a lane, if it can be used there.
-    pub(crate) interval: &'e dyn Fn(LaneId) -> Option<(i64, i64)>,
-}
-
 impl Measures {
-    /// The measures of `aggregation`; `None` when an accumulator cannot run on lanes, or a sum might leave
-    /// 64 bits.
-    pub(crate) fn of(aggregation: &Aggregation, extent: &Extent<'_>) -> Option<Measures> {
-        if aggregation.accumulators.iter().any(|a| !aggregation.may_fuse(a)) {
-            return None;
+    /// The measures of `aggregation`, if every accumulator can run on lanes and no sum can leave 64 bits.
+    pub(crate) fn of(aggregation: &Aggregation, extent: &Extent<'_>) -> Fit<Measures> {
+        if aggregation.accumulators.iter().any(|a| !may_run_on_lanes(aggregation, a)) {
+            return Err(NOT_ON_LANES);
         }
         let mut measures = Measures {
             masks: vec![Mask::default()],
@@ -69,7 +61,7 @@ impl Measures {
             let source = measures.source(aggregation, accumulator, extent)?;
             measures.sources.push(source);
         }
-        Some(measures)
+        Ok(measures)
     }
 
     /// The lanes that sums and folds are made of.
@@ -86,7 +78,7 @@ impl Measures {
         aggregation: &Aggregation,
         accumulator: &Accumulator,
         extent: &Extent<'_>,
-    ) -> Option<Source> {
+    ) -> Fit<Source> {
         let argument = accumulator.argument.map(|a| &aggregation.arguments[a]);
         let nullable = argument.map_or(Vec::new(), |a| {
             let columns = a.compiled.columns().iter().copied();
@@ -100,37 +92,36 @@ impl Measures {
                 let known = argument.is_none_or(|a| {
                     a.compiled.as_column().is_some() || a.lane.is_some_and(|l| (extent.interval)(l).is_some())
                 });
-                known.then_some(count.map_or(Source::AllRows, Source::Sum))
+                known.then_some(count.map_or(Source::AllRows, Source::Sum)).ok_or(NOT_ON_LANES)
             }
             Kind::Sum => {
-                let lane = argument?.lane?;
-                let (min, max) = (extent.interval)(lane)?;
+                let (lane, (min, max)) = bounded(argument, extent)?;
                 let largest = u128::from(min.unsigned_abs().max(max.unsigned_abs()));
                 // A bit is left over for whoever wants to mark a sum.
                 let fits = largest * u128::from(extent.rows) <= i64::MAX as u128 / 2;
                 fits.then(|| Source::Sum(position(&mut self.sums, SumOf::Lane(lane, mask))))
+                    .ok_or(SUM_TOO_WIDE)
             }
             Kind::Fold(fold) => {
-                let lane = argument?.lane?;
-                (extent.interval)(lane)?;
-                Some(Source::Fold(position(&mut self.folds, FoldOf { lane, mask, fold }), count))
+                let (lane, _) = bounded(argument, extent)?;
+                Ok(Source::Fold(position(&mut self.folds, FoldOf { lane, mask, fold }), count))
             }
-            Kind::State(_) => None,
+            Kind::State(_) => Err(NOT_ON_LANES),
         }
     }
 }
 
-impl Aggregation {
-    /// Whether an accumulator can run on lanes somewhere.
-    fn may_fuse(&self, accumulator: &Accumulator) -> bool {
-        let of_rows = accumulator.argument.is_none() && accumulator.kind == Kind::Count;
-        of_rows
-            || accumulator.argument.is_some_and(|index| {
-                let argument = &self.arguments[index];
-                argument.lane.is_some()
-                    || (accumulator.kind == Kind::Count && argument.compiled.as_column().is_some())
-            })
-    }
+/// The lane of an argument, and its bounds.
+fn bounded(argument: Option<&Argument>, extent: &Extent<'_>) -> Fit<(LaneId, (i64, i64))> {
+    let lane = argument.and_then(|argument| argument.lane);
+    lane.and_then(|lane| Some((lane, (extent.interval)(lane)?))).ok_or(NOT_ON_LANES)
+}
+
+/// Whether an accumulator can run on lanes somewhere.
+fn may_run_on_lanes(aggregation: &Aggregation, accumulator: &Accumulator) -> bool {
+    let Some(index) = accumulator.argument else { return accumulator.kind == Kind::Count };
+    let argument = &aggregation.arguments[index];
+    argument.lane.is_some() || (accumulator.kind == Kind::Count && argument.compiled.as_column().is_some())
 }
 
 /// The place of `item`, which is added if it is not there.

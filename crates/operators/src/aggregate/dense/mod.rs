@@ -1,12 +1,16 @@
-//! What the ways share that number groups by the codes of their keys: dense group numbers, and what is computed of the
-//! rows of each number.
+//! What the ways share that number groups by the codes of their keys ([`super::whole`], [`super::fused`], and
+//! [`super::mixed`] where it can): dense group numbers, what is computed of the rows of each number, and the walk over
+//! the rows of a row group.
+//!
+//! NULLs, conditions of `FILTER (WHERE …)` and unselected rows are masks: a masked value adds 0.
 
 mod keys;
 mod masks;
 mod measures;
 mod rows;
+mod scan;
 
 pub(super) use keys::{DenseKeys, KeyBuffers, KeyFrame};
-pub(super) use masks::{masked, ones};
-pub(super) use measures::{Extent, Measures, Source, SumOf};
-pub(super) use rows::Fused;
+pub(super) use measures::{Measures, Source, SumOf};
+pub(super) use rows::DenseRows;
+pub(super) use scan::{ROWS_AT_A_TIME, ROWS_OF_A_PART, Scratch, Target, each_batch};

@@ -7,12 +7,9 @@
 //! Eligible are row groups of at most [`GROUPS_MAX`] groups where every sum is of a packed column as it lies, whose
 //! distances over all rows fit below the count. Numbers of groups are bytes then.
 
-use super::ROWS_AT_A_TIME;
 use super::tables::SumTables;
-use crate::aggregate::dense::Fused;
-use crate::aggregate::dense::SumOf;
-use crate::aggregate::dense::{DenseKeys, KeyBuffers};
-use crate::lanes::{LaneBuffers, RowSet};
+use crate::aggregate::dense::{DenseRows, KeyBuffers, ROWS_AT_A_TIME, SumOf};
+use crate::lanes::{LaneBuffers, LaneId, RowSet};
 use farpool_columns::{Integers, Kernel, Level, Simd};
 use farpool_model::{Result, limits};
 
@@ -35,7 +32,7 @@ const _: () = assert!((limits::ROW_GROUP_ROWS as u64) < 1 << (u64::BITS - COUNT_
 const _: () = assert!(ROWS_AT_A_TIME.is_multiple_of(STEP));
 
 /// The sums of a row group.
-pub(super) struct FewSums<'a> {
+pub(crate) struct FewSums<'a> {
     /// The columns that are added up, and the sums of their distances; without any, rows are counted in the one that
     /// is left.
     columns: Vec<Option<Integers<'a>>>,
@@ -46,20 +43,21 @@ pub(super) struct FewSums<'a> {
     numbers: Vec<u32>,
 }
 
-impl<'a> Fused<'a> {
+impl<'a> FewSums<'a> {
     /// No sums yet, if the row group is eligible.
-    pub(super) fn few(&self) -> Option<FewSums<'a>> {
-        if self.keys.is_empty() || self.keys.domain > GROUPS_MAX || !self.measures.folds.is_empty() {
+    pub(super) fn of(rows: &DenseRows<'a>) -> Option<FewSums<'a>> {
+        let measures = &rows.measures;
+        if rows.keys.is_empty() || rows.keys.domain > GROUPS_MAX || !measures.folds.is_empty() {
             return None;
         }
         let column = |sum: &SumOf| match sum {
             // The first mask lets all pass.
             SumOf::Lane(lane, 0) => {
-                self.lanes.integers(*lane).filter(|i| i.max().abs_diff(i.min()) <= DISTANCE_MAX).map(Some)
+                rows.lanes.integers(*lane).filter(|i| i.max().abs_diff(i.min()) <= DISTANCE_MAX).map(Some)
             }
             _ => None,
         };
-        let mut columns = self.measures.sums.iter().map(column).collect::<Option<Vec<_>>>()?;
+        let mut columns = measures.sums.iter().map(column).collect::<Option<Vec<_>>>()?;
         if columns.is_empty() {
             columns.push(None);
         }
@@ -75,17 +73,22 @@ impl<'a> Fused<'a> {
 }
 
 impl FewSums<'_> {
-    /// Adds the rows from `start` to `end`, at most [`ROWS_AT_A_TIME`], that are selected. `lanes` holds what
-    /// keys are read from.
+    /// Adds the selected ones of the rows from `start` to `end`, at most [`ROWS_AT_A_TIME`].
+    ///
+    /// # Errors
+    /// Fails only on a bug in this crate.
     pub(super) fn add(
         &mut self,
-        keys: &DenseKeys<'_>,
+        of: &DenseRows<'_>,
         (start, end): (usize, usize),
-        lanes: &LaneBuffers,
         selected: Option<&[u64]>,
+        buffers: &mut LaneBuffers,
     ) -> Result<()> {
+        let (keys, all) = (&of.keys, RowSet::Range(start, end));
+        let wanted: Vec<LaneId> = keys.lanes().collect();
+        of.lanes.evaluate(&wanted, all, buffers);
         if !keys.bytes(start..end, &mut self.groups) {
-            keys.number(RowSet::Range(start, end), lanes, &mut self.keys, &mut self.numbers)?;
+            keys.number(all, buffers, &mut self.keys, &mut self.numbers)?;
             self.groups.clear();
             self.groups.extend(self.numbers.iter().map(|group| *group as u8));
         }

@@ -31,7 +31,7 @@ struct Field {
 /// Most sums over a few thousand rows are far from 64 bits. `price` and `quantity` side by side in one word
 /// need one addition to memory instead of two, and those are what grouping spends its time on.
 #[derive(Default)]
-pub(super) struct SumTables {
+pub(crate) struct SumTables {
     words: Vec<Vec<Field>>,
     /// Lines of packed words; a table for every [`WORDS_PER_LINE`].
     tables: Vec<Vec<Line>>,
@@ -216,7 +216,7 @@ fn add_row<const WORDS: usize>(line: &mut Line, words: &[&[i64]; WORDS], row: us
 }
 
 /// The fold of one lane per group.
-pub(super) struct FoldTable {
+pub(crate) struct FoldTable {
     values: Vec<i64>,
     fold: Fold,
 }

@@ -3,60 +3,55 @@
 //! Eligible are row groups where every sum is of a packed column as it lies, under whatever mask.
 
 use super::tables::SumTables;
-use crate::aggregate::dense::Fused;
-use crate::aggregate::dense::SumOf;
+use crate::aggregate::dense::{DenseRows, SumOf};
 use crate::bits;
 use crate::lanes::LaneBuffers;
 use crate::selection::Selection;
 use farpool_model::Result;
 use farpool_model::cast::u64_from;
 
-impl Fused<'_> {
-    /// Whether sums without groups can be taken from packed columns as they lie.
-    pub(super) fn is_total(&self) -> bool {
-        let packed = |sum: &SumOf| match sum {
-            SumOf::Rows(_) => true,
-            SumOf::Lane(lane, _) => {
-                self.lanes.interval(*lane).is_none() || self.lanes.integers(*lane).is_some()
-            }
-        };
-        self.keys.is_empty() && self.measures.folds.is_empty() && self.measures.sums.iter().all(packed)
-    }
+/// Whether sums without groups can be taken from packed columns as they lie.
+pub(super) fn is_total(rows: &DenseRows<'_>) -> bool {
+    let packed = |sum: &SumOf| match sum {
+        SumOf::Rows(_) => true,
+        SumOf::Lane(lane, _) => rows.lanes.interval(*lane).is_none() || rows.lanes.integers(*lane).is_some(),
+    };
+    rows.keys.is_empty() && rows.measures.folds.is_empty() && rows.measures.sums.iter().all(packed)
+}
 
-    /// Adds the selected rows of a batch.
-    pub(super) fn add_totals(
-        &self,
-        selection: &Selection,
-        buffers: &mut LaneBuffers,
-        sums: &mut SumTables,
-    ) -> Result<()> {
-        let mut masks = self.mask_bits(selection, buffers)?;
-        if let Some(selected) = &selection.bits {
-            for mask in &mut masks {
-                match mask {
-                    Some(mask) => bits::and(mask, selected),
-                    None => *mask = Some(selected.clone()),
-                }
+/// Adds the selected rows of a batch.
+pub(super) fn add_totals(
+    of: &DenseRows<'_>,
+    selection: &Selection,
+    buffers: &mut LaneBuffers,
+    sums: &mut SumTables,
+) -> Result<()> {
+    let mut masks = of.mask_bits(selection, buffers)?;
+    if let Some(selected) = &selection.bits {
+        for mask in &mut masks {
+            match mask {
+                Some(mask) => bits::and(mask, selected),
+                None => *mask = Some(selected.clone()),
             }
         }
-        let count = |mask: usize| masks[mask].as_deref().map_or(selection.range.len(), bits::count);
-        for (index, sum) in self.measures.sums.iter().enumerate() {
-            let total = match sum {
-                SumOf::Rows(mask) => count(*mask) as i64,
-                SumOf::Lane(lane, mask) => match self.lanes.integers(*lane) {
-                    None => 0,
-                    Some(integers) => {
-                        let (start, rows) = (selection.range.start, selection.range.len());
-                        let deltas = integers.sum_deltas(start, rows, masks[*mask].as_deref());
-                        // It fits, or the row group would not go the fused way; what is on the way there may
-                        // not.
-                        integers.min().wrapping_mul(count(*mask) as i64).wrapping_add(deltas as i64)
-                    }
-                },
-            };
-            sums.add_total(index, 0, total);
-        }
-        sums.add_rows(0, u64_from(selection.count).cast_signed());
-        Ok(())
     }
+    let count = |mask: usize| masks[mask].as_deref().map_or(selection.range.len(), bits::count);
+    for (index, sum) in of.measures.sums.iter().enumerate() {
+        let total = match sum {
+            SumOf::Rows(mask) => count(*mask) as i64,
+            SumOf::Lane(lane, mask) => match of.lanes.integers(*lane) {
+                None => 0,
+                Some(integers) => {
+                    let (start, rows) = (selection.range.start, selection.range.len());
+                    let deltas = integers.sum_deltas(start, rows, masks[*mask].as_deref());
+                    // It fits, or the row group would not go the fused way; what is on the way there may
+                    // not.
+                    integers.min().wrapping_mul(count(*mask) as i64).wrapping_add(deltas as i64)
+                }
+            },
+        };
+        sums.add_total(index, 0, total);
+    }
+    sums.add_rows(0, u64_from(selection.count).cast_signed());
+    Ok(())
 }

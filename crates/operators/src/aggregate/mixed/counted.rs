@@ -25,15 +25,42 @@ pub(crate) struct Counted<'a> {
 
 /// What was counted so far.
 #[derive(Debug, Default)]
-pub(crate) struct Counts {
+struct Counts {
     /// From the least code to the greatest.
     of_codes: Vec<u64>,
     nulls: u64,
 }
 
+/// What is kept of a row group from step to step: for each accumulator what was counted in place of being decoded and
+/// is not taken in yet; `None` before the first step.
+#[derive(Debug, Default)]
+pub(crate) struct CountsMemo(Option<Vec<Option<Counts>>>);
+
+impl CountsMemo {
+    /// What is to be counted, going on from what earlier steps have counted.
+    pub(super) fn resume<'a>(&mut self, fresh: Vec<Option<Counted<'a>>>) -> Vec<Option<Counted<'a>>> {
+        let Some(counts) = self.0.take() else { return fresh };
+        let resume = |(counted, counts): (Option<Counted<'a>>, Option<Counts>)| {
+            let (counted, counts) = counted.zip(counts)?;
+            Some(Counted { counts, ..counted })
+        };
+        fresh.into_iter().zip(counts).map(resume).collect()
+    }
+
+    /// Keeps what is left for a later step.
+    pub(super) fn keep(&mut self, left: Vec<Option<Counted<'_>>>) {
+        self.0 = Some(left.into_iter().map(|counted| counted.map(|counted| counted.counts)).collect());
+    }
+
+    /// Whether everything that was counted has been taken in.
+    pub(crate) fn is_done(&self) -> bool {
+        self.0.iter().flatten().all(Option::is_none)
+    }
+}
+
 impl<'a> Counted<'a> {
     /// The counts for `state` over `group`; `None` when it does not pay or is no sketch of a column.
-    pub(crate) fn bind(aggregation: &Aggregation, state: &StateOf, group: &'a RowGroup) -> Option<Self> {
+    pub(super) fn bind(aggregation: &Aggregation, state: &StateOf, group: &'a RowGroup) -> Option<Self> {
         let (StateFunction::Sketch(_), [argument]) = (state.function, state.arguments.as_slice()) else {
             return None;
         };
@@ -50,18 +77,8 @@ impl<'a> Counted<'a> {
         Some(Counted { chunk, codes, values, counts, unpacked: Vec::new() })
     }
 
-    /// Goes on from `counts`, those of this column that an earlier step left.
-    pub(crate) fn resume(&mut self, counts: Counts) {
-        self.counts = counts;
-    }
-
-    /// What was counted, for a later step.
-    pub(crate) fn into_counts(self) -> Counts {
-        self.counts
-    }
-
     /// Counts the rows that `mask` lets pass.
-    pub(crate) fn add(&mut self, rows: RowSet<'_>, mask: Option<&BooleanArray>) {
+    pub(super) fn add(&mut self, rows: RowSet<'_>, mask: Option<&BooleanArray>) {
         match rows {
             RowSet::Range(start, end) => self.codes.unpack(start..end, &mut self.unpacked),
             RowSet::Rows(rows) => self.codes.gather(rows, &mut self.unpacked),
@@ -92,7 +109,7 @@ impl<'a> Counted<'a> {
     ///
     /// # Errors
     /// `OverLimit` for more rows than a sketch counts.
-    pub(crate) fn finish(self, store: &mut Store) -> Result<()> {
+    pub(super) fn finish(self, store: &mut Store) -> Result<()> {
         let (first, last) = (self.codes.min(), self.codes.max());
         let Counts { of_codes, nulls } = self.counts;
         let (values, counts) = match self.values {

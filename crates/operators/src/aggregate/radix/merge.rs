@@ -1,11 +1,10 @@
-//! What all workers put aside and grouped, partition by partition on its way to the result.
+//! The partitions of all workers, grouped and merged one by one on their way to the result.
 
 use super::part::Part;
 use super::records::Records;
 use super::shape::{PARTITIONS, Shape};
 use super::worker::Radix;
 use crate::aggregate::aggregation::Aggregation;
-use crate::aggregate::general::Partial;
 use crate::aggregate::give::{Batches, partitions};
 use crate::aggregate::store::Store;
 use crate::group::Groups;
@@ -32,7 +31,7 @@ pub(crate) struct Partitions {
 
 impl Partitions {
     /// Takes what the workers have.
-    pub(crate) fn new(partials: Vec<Partial>) -> Self {
+    pub(crate) fn new(workers: impl Iterator<Item = (Groups, Vec<Store>, Option<Radix>)>) -> Self {
         let mut all = Partitions {
             parts: (0..PARTITIONS).map(|_| Mutex::default()).collect(),
             records: Vec::new(),
@@ -40,16 +39,16 @@ impl Partitions {
             tasks: TASKS_MIN,
         };
         let mut count = 0;
-        for partial in partials {
-            count += partial.groups.len();
-            if let Some(Radix { records, parts, .. }) = partial.radix {
+        for (groups, stores, radix) in workers {
+            count += groups.len();
+            if let Some(Radix { records, parts, .. }) = radix {
                 count += records.count() + parts.iter().map(|part| part.groups.len()).sum::<usize>();
                 all.records.push(records);
                 let places = all.parts.iter_mut().zip(parts);
                 places.for_each(|(place, part)| place.get_mut().push(part));
             }
-            let by_partition = partitions(&partial.groups, PARTITIONS);
-            all.before.push((partial.groups, partial.stores, by_partition));
+            let by_partition = partitions(&groups, PARTITIONS);
+            all.before.push((groups, stores, by_partition));
         }
         all.tasks = (count / RECORDS_PER_TASK).next_power_of_two().clamp(TASKS_MIN, PARTITIONS);
         all

@@ -1,5 +1,5 @@
-//! The radix way: rows of many groups are put aside by the hash of their keys, and grouped later, a partition
-//! at a time.
+//! The radix way: rows of many groups are partitioned by the hash of their keys, and grouped later, a partition
+//! at a time. Rows come to it from the mixed way, once that has many groups.
 //!
 //! A table of groups that outgrows the caches costs a cache miss or two for each row. From
 //! [`Paths::groups_direct_max`](crate::plan::Paths) groups on, a worker therefore only writes the keys and the
@@ -11,7 +11,7 @@
 //! New Bottleneck: Memory Access", VLDB 1999 (radix partitioning).
 //!
 //! Contract. Input: rows of keys whose arguments are on lanes. Output: groups. Memory: that of the groups,
-//! and [`Shape::bytes_max`] for each worker, or one batch where that is more. Errors: none but defects.
+//! and [`Shape::bytes_max`] for each worker, or one batch where that is more. Errors: only bugs in this crate.
 
 mod merge;
 mod part;

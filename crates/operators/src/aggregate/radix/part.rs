@@ -54,7 +54,7 @@ impl Part {
     /// Adds the groups `wanted` of another table.
     ///
     /// # Errors
-    /// None but defects.
+    /// Fails only on a bug in this crate.
     pub(super) fn add_groups(&mut self, groups: &Groups, stores: &[Store], wanted: &[u32]) -> Result<()> {
         let mut ids = Vec::new();
         self.groups.intern_groups(groups, wanted, &mut ids)?;
@@ -68,7 +68,7 @@ impl Part {
     /// Adds all groups of another part.
     ///
     /// # Errors
-    /// None but defects.
+    /// Fails only on a bug in this crate.
     pub(super) fn add_part(&mut self, other: &Part) -> Result<()> {
         let all: Vec<u32> = (0..u32_checked(other.groups.len())).collect();
         self.add_groups(&other.groups, &other.stores, &all)
@@ -86,7 +86,7 @@ impl Part {
     /// Adds the records of a partition.
     ///
     /// # Errors
-    /// None but defects.
+    /// Fails only on a bug in this crate.
     pub(super) fn add_records(&mut self, shape: &Shape, records: &Records, partition: usize) -> Result<()> {
         let mut columns = Columns::default();
         let mut starts = Vec::new();

@@ -47,7 +47,7 @@ pub(super) fn partition_of(hash: u64) -> usize {
 }
 
 impl Records {
-    /// None yet, of `width` words each, keys in words aside. There will be room for `bytes_max` bytes of them.
+    /// None yet, of `width` words each, keys in words not counted. There will be room for `bytes_max` bytes of them.
     pub(super) fn new(width: usize, bytes_max: usize, hash_key: HashKey) -> Self {
         let mut words = Vec::new();
         working::reserve(&mut words, bytes_max / size_of::<i64>());

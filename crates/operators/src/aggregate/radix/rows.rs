@@ -13,16 +13,16 @@ impl Radix {
     /// Adds rows of `group`, whose keys and lanes are at hand.
     ///
     /// # Errors
-    /// None but defects.
+    /// Fails only on a bug in this crate.
     pub(crate) fn add_rows(
         &mut self,
         aggregation: &Aggregation,
+        shape: &Shape,
         group: &RowGroup,
         (lanes, buffers): (&BoundLanes<'_>, &LaneBuffers),
         rows: RowSet<'_>,
         keys: Keys<'_>,
     ) -> Result<()> {
-        let Some(shape) = &aggregation.radix else { return Ok(()) };
         let valid = valid_words(aggregation, shape, group, rows);
         // A lane that holds in the whole table fails to where its column is all NULL.
         let is_bound = |lane: &usize| lanes.interval(*lane).is_some();

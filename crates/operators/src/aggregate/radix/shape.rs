@@ -15,7 +15,7 @@ pub(crate) const PARTITIONS: usize = 1 << PARTITION_BITS;
 /// than rows pay for; more leaves the caches that cores share.
 const BYTES_MAX: usize = 32 << 20;
 
-/// The same where keys are rows of words, which are several times as long as others.
+/// Bytes of the records of one worker where keys are rows of words, which are several times as long as others.
 const BYTES_MAX_ROWS: usize = 256 << 20;
 
 /// The part of a worker's memory that records may take.
@@ -53,7 +53,7 @@ pub(crate) struct Shape {
 
 /// Where the value that a record has for an accumulator is.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Source {
+pub(crate) struct Source {
     /// The word; `None` where only rows are counted.
     pub(super) word: Option<usize>,
     /// The bit that tells whether the row counts; `None` where all do.

@@ -1,4 +1,4 @@
-//! What one worker sets aside, and the groups of what it has grouped of that.
+//! The partitioned rows of one worker, and the groups of those that it has grouped.
 
 use super::part::Part;
 use super::records::Records;
@@ -19,12 +19,12 @@ pub(crate) enum Keys<'a> {
     Rows(&'a Rows),
 }
 
-/// What one worker put aside, and the groups of what it has grouped of that.
+/// The partitioned rows of one worker, and the groups of those that it has grouped.
 pub(crate) struct Radix {
     pub(super) records: Records,
     /// One for each partition, but for the last ones before these have been grouped for the first time.
     pub(super) parts: Vec<Part>,
-    /// How many partitions were grouped, if steps have begun to group what was put aside and are not done.
+    /// How many partitions were grouped, if steps have begun to group the rows and are not done.
     grouped: Option<usize>,
     /// Words of the largest batch of records so far.
     batch_words: usize,
@@ -54,11 +54,11 @@ impl Radix {
         self.records.is_empty() && self.parts.is_empty()
     }
 
-    /// Adds rows: the keys, and the other words of a record. Groups what was put aside if there is no room for
-    /// them.
+    /// Adds rows: the keys, and the other words of a record. Groups those that are there if there is no room for
+    /// more.
     ///
     /// # Errors
-    /// None but defects.
+    /// Fails only on a bug in this crate.
     pub(super) fn add(
         &mut self,
         aggregation: &Aggregation,
@@ -82,7 +82,7 @@ impl Radix {
         Ok(())
     }
 
-    /// Groups what was put aside if another batch may find no room. False if the step is over before that is
+    /// Groups the partitioned rows if another batch may find no room. False if the step is over before that is
     /// done.
     ///
     /// # Errors
@@ -97,7 +97,7 @@ impl Radix {
         Ok(has_room || self.group(aggregation, shape, pace)?)
     }
 
-    /// Groups what was put aside; false if the step is over before that is done.
+    /// Groups the partitioned rows; false if the step is over before that is done.
     ///
     /// # Errors
     /// Fails only on a bug in this crate.
@@ -122,7 +122,7 @@ impl Radix {
         Ok(true)
     }
 
-    /// Groups all that was put aside and lets the groups go; false if the step is over before that is done.
+    /// Groups all partitioned rows and lets the groups go; false if the step is over before that is done.
     ///
     /// # Errors
     /// `Invalid` when a sum does not fit its type.

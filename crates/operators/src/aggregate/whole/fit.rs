@@ -1,9 +1,10 @@
 //! Whether an aggregation goes the whole-table way, and how the words of its groups are laid out.
 
-use super::table::WholeTable;
 use crate::aggregate::aggregation::{AggregateResult, Aggregation, Key};
 use crate::aggregate::dense::KeyFrame;
-use crate::aggregate::dense::{Extent, Measures, Source, SumOf};
+use crate::aggregate::dense::{Measures, Source, SumOf};
+use crate::aggregate::extent::{Extent, bounds_of, nullable};
+use crate::aggregate::unfit::{DOMAIN_UNKNOWN, Fit, NOT_ON_LANES, Unfit};
 use arrow_schema::DataType;
 use farpool_columns::RowGroup;
 use farpool_model::Fold;
@@ -16,12 +17,14 @@ const WORDS_PER_ROW_MAX: u64 = 4;
 /// Groups up to which the tables of single row groups are faster: they stay in the L1 cache.
 const GROUPS_MIN: usize = 64;
 
-/// Groups up to which it is worth looking, before each row group, whether all are there: more need more rows
-/// than most tables have.
-const COMPLETE_MAX: usize = 64 << 10;
-
 /// Groups that there may be; their numbers, and one more, take 32 bits.
 const GROUPS_MAX: usize = 1 << 31;
+
+const NOTHING_TO_INDEX: Unfit = Unfit("there is no key, or no row group passes the filter");
+const DOMAIN_TOO_LARGE: Unfit = Unfit("the domain of the keys is too large for so few rows");
+const DOMAIN_SMALL: Unfit = Unfit("so few groups are faster row group by row group");
+const ARRAY_TOO_LARGE: Unfit = Unfit("an array of all groups does not fit each worker's memory");
+const VALUES_TOO_FAR_APART: Unfit = Unfit("values of a minimum or maximum lie too far apart");
 
 /// An aggregation fitted to a table.
 pub(crate) struct Whole {
@@ -55,11 +58,11 @@ impl Form {
 }
 
 impl Whole {
-    /// Fits `aggregation` to the row groups `groups`, the only ones that will be run; `None` when it is not
-    /// eligible or would take more than `bytes_max` per worker.
-    pub(crate) fn fit(aggregation: &Aggregation, groups: &[&RowGroup], bytes_max: usize) -> Option<Whole> {
+    /// Fits `aggregation` to the row groups `groups`, the only ones that will be run, for workers that may hold
+    /// `bytes_max` each.
+    pub(crate) fn fit(aggregation: &Aggregation, groups: &[&RowGroup], bytes_max: usize) -> Fit<Whole> {
         if aggregation.keys.is_empty() || groups.is_empty() {
-            return None;
+            return Err(NOTHING_TO_INDEX);
         }
         let intervals = aggregation.lanes.intervals(|column| bounds_of(groups, column));
         let (keys, domain) = frames(&aggregation.keys, &intervals, groups)?;
@@ -67,17 +70,28 @@ impl Whole {
         let extent =
             Extent { rows, nullable: &|column| nullable(groups, column), interval: &|lane| intervals[lane] };
         let measures = Measures::of(aggregation, &extent)?;
-        let bounds = measures.folds.iter().map(|of| intervals[of.lane]).collect::<Option<Vec<_>>>()?;
+        let bounds = measures.folds.iter().map(|of| intervals[of.lane]).collect::<Option<Vec<_>>>();
+        let bounds = bounds.ok_or(NOT_ON_LANES)?;
         // A picked value is held as its distance from a bound, and one more.
         if bounds.iter().any(|(min, max)| max.abs_diff(*min) == u64::MAX) {
-            return None;
+            return Err(VALUES_TOO_FAR_APART);
         }
         let form = form(aggregation, &measures);
-        let whole = Whole { keys, domain, measures, bounds, form };
-        let fits = whole.words_held() as u64 <= WORDS_PER_ROW_MAX.saturating_mul(rows)
-            && whole.bytes() <= bytes_max
-            && (domain > GROUPS_MIN || form == Form::Bits);
-        fits.then_some(whole)
+        Whole { keys, domain, measures, bounds, form }.if_it_pays(rows, bytes_max)
+    }
+
+    /// Itself, if an array of all groups costs less than a hash table of those of `rows` rows.
+    fn if_it_pays(self, rows: u64, bytes_max: usize) -> Fit<Whole> {
+        if self.words_held() as u64 > WORDS_PER_ROW_MAX.saturating_mul(rows) {
+            return Err(DOMAIN_TOO_LARGE);
+        }
+        if self.bytes() > bytes_max {
+            return Err(ARRAY_TOO_LARGE);
+        }
+        if self.domain <= GROUPS_MIN && self.form != Form::Bits {
+            return Err(DOMAIN_SMALL);
+        }
+        Ok(self)
     }
 
     /// The keys.
@@ -90,11 +104,6 @@ impl Whole {
         &self.measures
     }
 
-    /// Whether every group is there, and there is nothing to compute.
-    pub(crate) fn is_complete(&self, table: &WholeTable) -> bool {
-        self.form == Form::Bits && self.domain <= COMPLETE_MAX && table.marked(self.domain) == self.domain
-    }
-
     /// Bytes that each worker holds.
     pub(crate) fn bytes(&self) -> usize {
         self.words_held() * size_of::<i64>()
@@ -105,7 +114,7 @@ impl Whole {
         self.form.rows_words() + self.measures.sums.len() + self.measures.folds.len()
     }
 
-    /// Words of all groups, and of one more for rows that are put aside.
+    /// Words of all groups, and of the discard group, to which rows go that are not selected.
     pub(super) fn words_held(&self) -> usize {
         match self.form {
             Form::Bits => self.domain / 64 + 1,
@@ -114,47 +123,29 @@ impl Whole {
     }
 }
 
-/// The bounds of a column, of whose chunks some may be all NULL; `None` when a chunk does not hold integers.
-pub(crate) fn bounds_of(groups: &[&RowGroup], column: usize) -> Option<(i64, i64)> {
-    let mut bounds: Option<(i64, i64)> = None;
-    for group in groups {
-        let chunk = &group.chunks[column];
-        if chunk.null_count() == group.rows {
-            continue;
-        }
-        let integers = chunk.integers()?;
-        let (min, max) = bounds.unwrap_or((integers.min(), integers.max()));
-        bounds = Some((min.min(integers.min()), max.max(integers.max())));
-    }
-    bounds
-}
-
-/// Whether a column has NULLs.
-pub(crate) fn nullable(groups: &[&RowGroup], column: usize) -> bool {
-    groups.iter().any(|group| group.chunks[column].null_count() > 0)
-}
-
+/// The codes of the keys, and how many groups they number.
 fn frames(
     keys: &[Key],
     intervals: &[Option<(i64, i64)>],
     groups: &[&RowGroup],
-) -> Option<(Vec<KeyFrame>, usize)> {
+) -> Fit<(Vec<KeyFrame>, usize)> {
     let mut stride = 1_usize;
     let mut frames = Vec::with_capacity(keys.len());
     for key in keys {
         let data_type = key.compiled.data_type().clone();
         let (min, max) = match (&data_type, key.compiled.as_column(), key.lane) {
             (DataType::Boolean, Some(_), _) => (0, 1),
-            (_, _, Some(lane)) => intervals[lane]?,
-            _ => return None,
+            (_, _, Some(lane)) => intervals[lane].ok_or(DOMAIN_UNKNOWN)?,
+            _ => return Err(DOMAIN_UNKNOWN),
         };
         let nullable = key.compiled.columns().iter().any(|column| nullable(groups, *column));
         let values = usize_saturating(max.abs_diff(min)).saturating_add(1);
         let domain = values.saturating_add(usize::from(nullable));
         frames.push(KeyFrame { min, domain, stride, nullable, data_type });
-        stride = stride.checked_mul(domain).filter(|product| *product <= GROUPS_MAX)?;
+        let product = stride.checked_mul(domain).filter(|product| *product <= GROUPS_MAX);
+        stride = product.ok_or(DOMAIN_TOO_LARGE)?;
     }
-    Some((frames, stride))
+    Ok((frames, stride))
 }
 
 fn form(aggregation: &Aggregation, measures: &Measures) -> Form {

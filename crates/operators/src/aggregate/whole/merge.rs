@@ -69,7 +69,7 @@ impl WholeTables {
                 let mut bits = self.tables.iter().fold(0, |bits, t| bits | t.words[word]).cast_unsigned();
                 while bits != 0 {
                     let number = word * 64 + bits.trailing_zeros() as usize;
-                    // The bit after the last is of rows that were put aside.
+                    // The bit after the last is the discard group.
                     if number < range.end {
                         found.push(u32_checked(number));
                     }

@@ -10,8 +10,9 @@
 
 mod fit;
 mod merge;
+mod run;
 mod table;
 
-pub(super) use fit::{Whole, bounds_of, nullable};
+pub(super) use fit::Whole;
 pub(super) use merge::WholeTables;
 pub(super) use table::WholeTable;

@@ -5,6 +5,10 @@ use crate::bits;
 use farpool_columns::working;
 use farpool_model::{BitOp, Fold, Pick};
 
+/// Groups up to which it is worth looking, before each row group, whether all are there: more need more rows
+/// than most tables have.
+const COMPLETE_MAX: usize = 64 << 10;
+
 /// The accumulators of all groups, those of one beside each other. All 0 at first, so that the system gives
 /// the memory page by page as groups occur.
 pub(crate) struct WholeTable {
@@ -22,7 +26,7 @@ pub(crate) struct WholeTable {
 /// the distance from the bound that is the last to be picked, and one more; AND as the complement, since OR of the
 /// complements is the complement of AND.
 #[derive(Clone, Copy)]
-pub(super) struct FoldWord {
+pub(crate) struct FoldWord {
     pub(super) fold: Fold,
     min: i64,
     max: i64,
@@ -91,15 +95,20 @@ impl WholeTable {
         (self.words.capacity() + self.ones.capacity()) * size_of::<i64>()
     }
 
-    /// The first `groups` groups that are marked.
-    pub(super) fn marked(&self, groups: usize) -> usize {
+    /// Whether every group of `whole` is there, and there is nothing to compute.
+    pub(crate) fn is_complete(&self, whole: &Whole) -> bool {
+        self.form == Form::Bits && whole.domain <= COMPLETE_MAX && self.marked(whole.domain) == whole.domain
+    }
+
+    /// How many of the first `groups` groups are marked.
+    fn marked(&self, groups: usize) -> usize {
         let whole = self.words[..groups / 64].iter().map(|word| word.count_ones()).sum::<u32>() as usize;
         let rest = (0..groups % 64).filter(|bit| self.words[groups / 64] >> bit & 1 == 1).count();
         whole + rest
     }
 
     /// Adds a value of each sum to the group of each row.
-    pub(crate) fn add_sums(&mut self, groups: &[u32], sums: &[&[i64]]) {
+    pub(super) fn add_sums_of(&mut self, groups: &[u32], sums: &[&[i64]]) {
         match self.form {
             Form::Bits => self.mark(groups),
             Form::Picks => {}
@@ -116,7 +125,7 @@ impl WholeTable {
     }
 
     /// Folds the values of the rows in `mask` into fold `index` of their groups.
-    pub(crate) fn add_fold(&mut self, index: usize, groups: &[u32], values: &[i64], mask: Option<&[u64]>) {
+    pub(super) fn add_fold_of(&mut self, index: usize, groups: &[u32], values: &[i64], mask: Option<&[u64]>) {
         let (place, width) = (self.first_fold + index, self.width);
         let words = &mut self.words;
         for_fold_word!(self.folds[index], (hold, combine) => {

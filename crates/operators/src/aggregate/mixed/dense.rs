@@ -1,0 +1,94 @@
+//! Keys of a small domain: a table from dense number to group, so that each key is looked up once per row group.
+
+use super::keys::{KeyForm, KeyInput, KeyLookup};
+use crate::aggregate::aggregation::Aggregation;
+use crate::aggregate::dense::{DenseKeys, KeyBuffers};
+use crate::aggregate::radix;
+use crate::group::{Groups, Packing};
+use crate::lanes::{BoundLanes, LaneId};
+use farpool_columns::RowGroup;
+use farpool_model::Result;
+use std::collections::BTreeSet;
+
+/// Dense numbers per row of the row group up to which a table from number to group pays.
+const NUMBERS_PER_ROW_MAX: usize = 4;
+
+/// The same limit where the alternative is to look packed keys up, which costs little more.
+const NUMBERS_PER_ROW_MAX_PACKED: usize = 1;
+
+/// Rows of a row group that count at least.
+const ROWS_MIN: usize = 64;
+
+/// No group has been asked for yet.
+const UNKNOWN: u32 = u32::MAX;
+/// The group is being asked for.
+const ASKED: u32 = u32::MAX - 1;
+
+/// Keys by their dense numbers, and the groups of these so far.
+pub(crate) struct DenseNumbers<'a> {
+    keys: DenseKeys<'a>,
+    packing: Option<&'a Packing>,
+    groups: Vec<u32>,
+    buffers: KeyBuffers,
+    numbers: Vec<u32>,
+}
+
+impl<'a> DenseNumbers<'a> {
+    /// The keys of `aggregation` over `group`, if their domain is not much larger than that.
+    ///
+    /// # Errors
+    /// Fails only on a bug in this crate.
+    pub(super) fn bind(
+        aggregation: &'a Aggregation,
+        lanes: &BoundLanes<'a>,
+        group: &'a RowGroup,
+    ) -> Result<Option<Self>> {
+        let packing = aggregation.packing.as_deref();
+        let per_row = if packing.is_some() { NUMBERS_PER_ROW_MAX_PACKED } else { NUMBERS_PER_ROW_MAX };
+        let limit = group.rows.max(ROWS_MIN) * per_row;
+        let keys = DenseKeys::bind(&aggregation.keys, lanes, group, limit)?.ok();
+        Ok(keys.map(|keys| DenseNumbers {
+            groups: vec![UNKNOWN; keys.domain],
+            keys,
+            packing,
+            buffers: KeyBuffers::default(),
+            numbers: Vec::new(),
+        }))
+    }
+}
+
+impl KeyLookup for DenseNumbers<'_> {
+    fn form(&self) -> KeyForm {
+        KeyForm::Dense
+    }
+
+    fn lanes(&self, lanes: &mut Vec<LaneId>) {
+        lanes.extend(self.keys.lanes());
+    }
+
+    fn decoded(&self, _: &mut BTreeSet<usize>) {}
+
+    fn identify(&mut self, input: KeyInput<'_>, table: &mut Groups, ids: &mut Vec<u32>) -> Result<()> {
+        let DenseNumbers { keys, packing, groups, buffers, numbers } = self;
+        keys.number(input.rows, input.lanes, buffers, numbers)?;
+        let mut fresh = Vec::new();
+        for number in numbers.iter() {
+            let group = &mut groups[*number as usize];
+            if *group == UNKNOWN {
+                *group = ASKED;
+                fresh.push(*number);
+            }
+        }
+        if !fresh.is_empty() {
+            keys.intern(&fresh, *packing, table, ids)?;
+            fresh.iter().zip(ids.iter()).for_each(|(number, id)| groups[*number as usize] = *id);
+        }
+        ids.clear();
+        ids.extend(numbers.iter().map(|number| groups[*number as usize]));
+        Ok(())
+    }
+
+    fn partitionable(&mut self, _: KeyInput<'_>, _: &Groups) -> Result<Option<radix::Keys<'_>>> {
+        Ok(None)
+    }
+}

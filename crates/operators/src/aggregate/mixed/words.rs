@@ -1,0 +1,79 @@
+//! Keys of any kind: rows of words, made of lanes and of decoded arrays.
+
+use super::keys::{KeyForm, KeyInput, KeyLookup};
+use crate::aggregate::aggregation::{Aggregation, Key};
+use crate::aggregate::radix;
+use crate::aggregate::valid::valid_bits;
+use crate::bits;
+use crate::group::{Groups, KeyValues, Rows};
+use crate::lanes::{BoundLanes, LaneId};
+use arrow_buffer::NullBuffer;
+use farpool_model::Result;
+use std::collections::BTreeSet;
+
+/// Keys as rows of words.
+pub(crate) struct WordKeys<'a> {
+    keys: Vec<(&'a Key, Source)>,
+    words: Rows,
+}
+
+/// Where the values of one key come from.
+#[derive(Clone, Copy)]
+enum Source {
+    Lane(LaneId),
+    Array,
+}
+
+impl<'a> WordKeys<'a> {
+    /// The keys of `aggregation`.
+    pub(super) fn bind(aggregation: &'a Aggregation, lanes: &BoundLanes<'_>) -> Self {
+        let source = |key: &Key| match key.lane.filter(|lane| lanes.interval(*lane).is_some()) {
+            Some(lane) => Source::Lane(lane),
+            None => Source::Array,
+        };
+        let keys = aggregation.keys.iter().map(|key| (key, source(key))).collect();
+        WordKeys { keys, words: Rows::default() }
+    }
+
+    /// The values of all keys for some rows.
+    fn values<'v>(&self, input: KeyInput<'v>) -> Result<Vec<KeyValues<'v>>> {
+        let values = |(key, source): &(&Key, Source)| match source {
+            Source::Lane(lane) => {
+                let valid = valid_bits(input.group, key.compiled.columns(), input.rows);
+                let rows = input.rows.len();
+                let nulls = valid.map(|valid| NullBuffer::new(bits::to_buffer(&valid, rows)));
+                Ok(KeyValues::Lane { values: &input.lanes.values(*lane)[..rows], nulls })
+            }
+            Source::Array => Ok(KeyValues::Array(key.compiled.array(input.frame)?)),
+        };
+        self.keys.iter().map(values).collect()
+    }
+}
+
+impl KeyLookup for WordKeys<'_> {
+    fn form(&self) -> KeyForm {
+        KeyForm::Words
+    }
+
+    fn lanes(&self, lanes: &mut Vec<LaneId>) {
+        lanes.extend(self.keys.iter().filter_map(|(_, source)| match source {
+            Source::Lane(lane) => Some(*lane),
+            Source::Array => None,
+        }));
+    }
+
+    fn decoded(&self, columns: &mut BTreeSet<usize>) {
+        let arrays = self.keys.iter().filter(|(_, source)| matches!(source, Source::Array));
+        arrays.for_each(|(key, _)| columns.extend(key.compiled.columns()));
+    }
+
+    fn identify(&mut self, input: KeyInput<'_>, groups: &mut Groups, ids: &mut Vec<u32>) -> Result<()> {
+        groups.intern(&self.values(input)?, input.rows.len(), ids)
+    }
+
+    fn partitionable(&mut self, input: KeyInput<'_>, groups: &Groups) -> Result<Option<radix::Keys<'_>>> {
+        let values = self.values(input)?;
+        groups.encode(&values, input.rows.len(), &mut self.words)?;
+        Ok(Some(radix::Keys::Rows(&self.words)))
+    }
+}

@@ -1,0 +1,75 @@
+//! Whether the keys of a table fit 64 bits together, and where each of them lies there.
+
+use super::aggregation::Aggregation;
+use super::extent::{bounds_of, nullable};
+use crate::group::{KeyBounds, Packing, TextCodes, text_bytes};
+use arrow_array::ArrayRef;
+use arrow_schema::DataType;
+use farpool_columns::RowGroup;
+use farpool_model::literal::integer_range;
+use farpool_model::{Result, limits, schema};
+use std::sync::Arc;
+
+/// Rows for each string in the dictionaries of a key from which on these are numbered for the whole table: there is
+/// less to be saved in small tables.
+const ROWS_PER_TEXT_MIN: usize = 32;
+
+/// How the keys of `aggregation` are packed, if the zone maps and dictionaries of `groups` say that they fit 64 bits.
+///
+/// # Errors
+/// Fails only on a bug in this crate.
+pub(super) fn of(aggregation: &Aggregation, groups: &[&RowGroup]) -> Result<Option<Packing>> {
+    let intervals = aggregation.lanes.intervals(|column| bounds_of(groups, column));
+    let mut known = Vec::with_capacity(aggregation.keys.len());
+    for key in &aggregation.keys {
+        let data_type = key.compiled.data_type().clone();
+        let nullable = key.compiled.columns().iter().any(|column| nullable(groups, *column));
+        let column = key.compiled.as_column();
+        let interval = key.lane.and_then(|lane| intervals[lane]);
+        let of_texts = column.filter(|_| schema::is_bytes(&data_type));
+        let texts = of_texts.and_then(|column| dictionaries(groups, column));
+        let bounds = match (&texts, interval) {
+            (Some(_), _) => Some((0, 0)),
+            (None, Some(interval)) => Some(interval),
+            (None, None) => bounds_of_type(&data_type),
+        };
+        let Some(bounds) = bounds else { return Ok(None) };
+        // What is computed may be NULL where no column is.
+        let nullable = nullable || (column.is_none() && interval.is_none());
+        known.push((KeyBounds { data_type, bounds, nullable, texts: None }, texts.unwrap_or_default()));
+    }
+    for (key, dictionaries) in &mut known {
+        key.texts = TextCodes::of(dictionaries)?;
+        if let Some(texts) = &key.texts {
+            key.bounds.1 = texts.len() as i64 - 1;
+        }
+    }
+    Ok(Packing::of(known.into_iter().map(|(key, _)| key)))
+}
+
+/// The least and the greatest value that a key of up to 64 bits can have on a lane.
+fn bounds_of_type(data_type: &DataType) -> Option<(i64, i64)> {
+    match data_type {
+        DataType::Boolean => Some((0, 1)),
+        DataType::Float32 => Some((0, i64::from(u32::MAX))),
+        // The least of all bits are those of -0.0, which is the key 0.0: that leaves a place for NULL.
+        DataType::Float64 => Some((i64::MIN + 1, i64::MAX)),
+        other => {
+            let (min, max) = integer_range(other)?;
+            Some((i64::try_from(min).ok()?, i64::try_from(max).ok()?))
+        }
+    }
+}
+
+/// The dictionaries of a column, if they are small and all row groups that have strings have one.
+fn dictionaries(groups: &[&RowGroup], column: usize) -> Option<Vec<ArrayRef>> {
+    let chunks =
+        groups.iter().map(|group| &group.chunks[column]).filter(|chunk| chunk.null_count() < chunk.rows());
+    let values = chunks.map(|chunk| chunk.dictionary().map(|dictionary| Arc::clone(dictionary.values())));
+    let values = values.collect::<Option<Vec<ArrayRef>>>()?;
+    let rows: usize = groups.iter().map(|group| group.rows).sum();
+    let texts: usize = values.iter().map(|values| values.len()).sum();
+    let are_few = texts > 0 && texts <= limits::TEXTS_NUMBERED_MAX.min(rows / ROWS_PER_TEXT_MIN);
+    let are_small = || values.iter().map(text_bytes).sum::<usize>() <= limits::TEXTS_NUMBERED_BYTES_MAX;
+    (are_few && are_small()).then_some(values)
+}

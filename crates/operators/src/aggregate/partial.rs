@@ -1,0 +1,81 @@
+//! What one worker holds between steps: groups and accumulators, in the form of whatever ways it took.
+
+use super::aggregation::Aggregation;
+use super::radix::Radix;
+use super::store::Store;
+use super::whole::WholeTable;
+use crate::group::Groups;
+
+/// What one worker has aggregated so far.
+pub(crate) struct Partial {
+    pub(super) groups: Groups,
+    pub(super) stores: Vec<Store>,
+    /// The groups of the rows of a batch.
+    pub(super) ids: Vec<u32>,
+    /// The groups of the whole-table way, which then holds all.
+    pub(super) whole: Option<WholeTable>,
+    /// What the radix way holds, once there were many groups.
+    pub(super) radix: Option<Radix>,
+    pub(super) spill: SpillState,
+}
+
+/// How a worker keeps within its memory.
+#[derive(Debug)]
+pub(crate) struct SpillState {
+    /// Bytes that the groups may take.
+    pub(super) room: usize,
+    /// Rows since the table was empty.
+    pub(super) rows: u64,
+    /// Rows that pass by before the next attempt at grouping.
+    pub(super) bypass: u64,
+}
+
+impl Default for SpillState {
+    fn default() -> Self {
+        SpillState { room: usize::MAX, rows: 0, bypass: 0 }
+    }
+}
+
+impl Partial {
+    /// Nothing yet of `aggregation`.
+    pub(crate) fn new(aggregation: &Aggregation) -> Self {
+        let mut partial = Partial {
+            groups: aggregation.groups(),
+            stores: aggregation.stores(),
+            ids: Vec::new(),
+            whole: None,
+            radix: None,
+            spill: SpillState::default(),
+        };
+        partial.make_room();
+        partial
+    }
+
+    /// Bytes held.
+    pub(crate) fn bytes(&self) -> usize {
+        let whole = self.whole.as_ref().map_or(0, WholeTable::bytes);
+        self.group_bytes() + whole + self.ids.capacity() * 4
+    }
+
+    /// Bytes that groups take that can be let go.
+    pub(super) fn group_bytes(&self) -> usize {
+        let radix = self.radix.as_ref().map_or(0, Radix::bytes);
+        self.groups.bytes() + self.stores.iter().map(Store::bytes).sum::<usize>() + radix
+    }
+
+    /// Whether there is no group.
+    pub(super) fn is_empty(&self) -> bool {
+        self.groups.len() == 0 && self.radix.as_ref().is_none_or(Radix::is_empty)
+    }
+
+    /// Lets the groups take `bytes` from now on; more leave early.
+    pub(crate) fn set_room(&mut self, bytes: usize) {
+        self.spill.room = bytes;
+    }
+
+    /// Gives each group its place in every accumulator.
+    pub(super) fn make_room(&mut self) {
+        let groups = self.groups.len();
+        self.stores.iter_mut().for_each(|store| store.resize(groups));
+    }
+}

@@ -1,0 +1,182 @@
+//! One row group, or a part of one, by the way that was chosen for it; and what happens between its batches.
+
+use super::choose::Choice;
+use super::dense::DenseRows;
+use super::fitted::FittedAggregation;
+use super::mixed::{CountsMemo, Mixed};
+use super::partial::Partial;
+use super::spill::Leaving;
+use super::whole::WholeTable;
+use super::{fused, general, zones};
+use crate::lanes::LaneBuffers;
+use crate::pace::{Batches, Pace};
+use crate::project::Emit;
+use crate::select::FilterMemo;
+use farpool_columns::RowGroup;
+use farpool_model::Result;
+use farpool_model::cast::u64_from;
+
+/// What is kept of a row group from step to step.
+#[derive(Debug, Default)]
+pub(crate) struct Memo {
+    conditions: Vec<FilterMemo>,
+    counts: CountsMemo,
+    /// Groups for which there was no room.
+    leaving: Option<Leaving>,
+}
+
+/// How many rows of a row group there were.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Passed {
+    /// That passed the filter.
+    pub(crate) rows: u64,
+    /// That left as they were, without having been grouped.
+    pub(crate) bypassed: u64,
+    /// Whether the zone maps told all there was to know.
+    pub(crate) unread: bool,
+}
+
+impl FittedAggregation {
+    /// Adds the rows of some batches of a row group, of which `memo` is. Groups that outgrow their room leave
+    /// through `emit`.
+    ///
+    /// # Errors
+    /// `Invalid` when an expression fails on one of them.
+    pub(crate) fn run(
+        &self,
+        batches: &mut Batches<'_>,
+        memo: &mut Memo,
+        buffers: &mut LaneBuffers,
+        partial: &mut Partial,
+        emit: &mut Emit<'_>,
+    ) -> Result<Passed> {
+        if !self.let_go(&mut memo.leaving, partial, batches.pace, emit)? {
+            return Ok(Passed::default());
+        }
+        let group = batches.group;
+        match self.choose(group, batches.filter.is_none(), partial.whole.as_ref())? {
+            Choice::Zones(known) => {
+                zones::add(known, &mut partial.stores);
+                batches.skip_rest();
+                Ok(Passed { rows: u64_from(group.rows), unread: true, ..Passed::default() })
+            }
+            Choice::Complete => {
+                batches.skip_rest();
+                Ok(Passed { unread: true, ..Passed::default() })
+            }
+            Choice::Whole(rows) | Choice::Fused(rows) => {
+                self.run_dense(rows, batches, memo, buffers, partial, emit)
+            }
+            Choice::Mixed(_) | Choice::General => self.run_batches(batches, memo, buffers, partial, emit),
+        }
+    }
+
+    /// The whole-table way or the fused way.
+    fn run_dense(
+        &self,
+        rows: DenseRows<'_>,
+        batches: &mut Batches<'_>,
+        memo: &mut Memo,
+        buffers: &mut LaneBuffers,
+        partial: &mut Partial,
+        emit: &mut Emit<'_>,
+    ) -> Result<Passed> {
+        if !self.ask_dictionaries(batches.group, memo, batches.pace)? {
+            return Ok(Passed::default());
+        }
+        let rows = rows.with_conditions(&self.aggregation, &memo.conditions)?;
+        let passed = match &self.whole {
+            Ok(whole) => {
+                let table = partial.whole.get_or_insert_with(|| WholeTable::new(whole));
+                table.add(&rows, batches, buffers)?
+            }
+            Err(_) => {
+                let passed = fused::run(&self.aggregation, &rows, batches, buffers, partial)?;
+                partial.spill.rows += passed;
+                memo.leaving = self.spill(partial);
+                self.let_go(&mut memo.leaving, partial, batches.pace, emit)?;
+                passed
+            }
+        };
+        Ok(Passed { rows: passed, ..Passed::default() })
+    }
+
+    /// What the conditions ask dictionaries; false if the step is over before that is done.
+    fn ask_dictionaries(&self, group: &RowGroup, memo: &mut Memo, pace: &mut dyn Pace) -> Result<bool> {
+        let conditions = &self.aggregation.conditions;
+        memo.conditions.resize_with(conditions.len(), FilterMemo::default);
+        for (condition, memo) in conditions.iter().zip(&mut memo.conditions) {
+            if !condition.filter.ask_dictionaries(group, memo, pace)? {
+                return Ok(false);
+            }
+        }
+        Ok(true)
+    }
+
+    /// The mixed way or the general way, whose groups may have to leave, or rows to bypass grouping, after any batch.
+    fn run_batches(
+        &self,
+        batches: &mut Batches<'_>,
+        memo: &mut Memo,
+        buffers: &mut LaneBuffers,
+        partial: &mut Partial,
+        emit: &mut Emit<'_>,
+    ) -> Result<Passed> {
+        let group = batches.group;
+        let mut mixed = self.mixed(group, &mut memo.counts)?;
+        let mut passed = Passed::default();
+        while self.let_go(&mut memo.leaving, partial, batches.pace, emit)?
+            && self.make_room(partial, batches.pace)?
+            && let Some(selection) = batches.next(buffers)?
+        {
+            if selection.count == 0 {
+                continue;
+            }
+            let rows = u64_from(selection.count);
+            passed.rows += rows;
+            if partial.spill.bypass > 0 {
+                partial.spill.bypass = partial.spill.bypass.saturating_sub(rows);
+                passed.bypassed += rows;
+                self.bypass(group, &selection, emit)?;
+                continue;
+            }
+            match &mut mixed {
+                Some(mixed) => mixed.add(&selection, buffers, partial)?,
+                None => general::add(&self.aggregation, group, &selection, partial)?,
+            }
+            partial.spill.rows += rows;
+            memo.leaving = self.spill(partial);
+            if memo.leaving.is_some() {
+                // It knows the numbers of groups that leave.
+                mixed = self.mixed(group, &mut memo.counts)?;
+            }
+        }
+        if let Some(mixed) = mixed {
+            mixed.finish(batches, &mut memo.counts, partial)?;
+        }
+        Ok(passed)
+    }
+
+    /// The mixed way, if more than the general way is allowed.
+    fn mixed<'a>(&'a self, group: &'a RowGroup, counts: &mut CountsMemo) -> Result<Option<Mixed<'a>>> {
+        if !self.aggregation.paths.fused {
+            return Ok(None);
+        }
+        Mixed::bind(&self.aggregation, self.radix.as_ref(), group, counts).map(Some)
+    }
+
+    /// Makes room for the rows of a batch that are partitioned; false if the step is over before that is done.
+    fn make_room(&self, partial: &mut Partial, pace: &mut dyn Pace) -> Result<bool> {
+        match (&mut partial.radix, &self.radix) {
+            (Some(radix), Some(shape)) => radix.make_room(&self.aggregation, shape, pace),
+            _ => Ok(true),
+        }
+    }
+}
+
+impl Memo {
+    /// Whether everything that was counted has been taken in, and all groups are gone that had no room.
+    pub(crate) fn is_done(&self) -> bool {
+        self.leaving.is_none() && self.counts.is_done()
+    }
+}

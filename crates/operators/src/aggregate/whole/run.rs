@@ -1,0 +1,38 @@
+//! Row groups into the array of all groups.
+
+use super::table::WholeTable;
+use crate::aggregate::dense::{DenseRows, Scratch, Target, each_batch};
+use crate::lanes::LaneBuffers;
+use crate::pace::Batches;
+use farpool_model::Result;
+
+impl WholeTable {
+    /// Adds the rows of some batches, whose group numbers are those of the table; returns how many there were.
+    ///
+    /// # Errors
+    /// As evaluating the filter and the conditions does.
+    pub(crate) fn add(
+        &mut self,
+        rows: &DenseRows<'_>,
+        batches: &mut Batches<'_>,
+        buffers: &mut LaneBuffers,
+    ) -> Result<u64> {
+        let mut scratch = Scratch::new(rows);
+        let mut indices = Vec::new();
+        each_batch(batches, buffers, |selection, buffers| {
+            rows.each_part(selection, &mut indices, buffers, |part, buffers| {
+                rows.add_part(part, buffers, &mut scratch, self)
+            })
+        })
+    }
+}
+
+impl Target for WholeTable {
+    fn add_sums(&mut self, _: usize, groups: Option<&[u32]>, sums: &[&[i64]]) {
+        self.add_sums_of(groups.unwrap_or_default(), sums);
+    }
+
+    fn add_fold(&mut self, index: usize, groups: Option<&[u32]>, values: &[i64], mask: Option<&[u64]>) {
+        self.add_fold_of(index, groups.unwrap_or_default(), values, mask);
+    }
+}
