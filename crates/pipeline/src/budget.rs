@@ -6,7 +6,7 @@
 
 use crate::prepare::{prepare, raw_columns};
 use farpool_columns::Table;
-use farpool_model::{Answer, Output, PartialForm, Prepared, Program, Result, Version, limits};
+use farpool_model::{Answer, Output, PartialForm, Prepared, Program, Result, Version, brief, limits};
 use farpool_operators::{HashKey, Memory, Plan};
 
 /// What a run may use.
@@ -57,9 +57,23 @@ pub(crate) fn prepare_within(
     }
     let plan = Plan::compile(&prepared.effective, table, budget.memory())?;
     if plan.fits(budget.memory()) {
-        return Ok((prepared, Some(plan)));
+        return Ok((with_way(prepared, &plan, table)?, Some(plan)));
     }
     in_parts(program, prepared, &plan, table, budget).map(|prepared| (prepared, None))
+}
+
+/// The answers, where behind what a grouping works on stands how it does that, and why.
+///
+/// # Errors
+/// Fails only on a bug in the operators.
+fn with_way(mut prepared: Prepared, plan: &Plan, table: &Table) -> Result<Prepared> {
+    let mut answers = prepared.answers.iter_mut();
+    let grouping = answers.find(|answer| matches!(answer.name.as_str(), "group" | "distinct"));
+    let groups = table.row_groups.iter().map(|group| &**group);
+    if let (Some(answer), Some(way)) = (grouping, plan.way(groups)?) {
+        answer.detail = brief(format_args!("{} [{way}]", answer.detail));
+    }
+    Ok(prepared)
 }
 
 /// The answers to a grouping whose `plan` may not fit the budget.
