@@ -1,22 +1,22 @@
 //! A program compiled for one table schema.
 
+mod operator;
 mod process;
 
 #[cfg(test)]
 pub(crate) use process::PART_ROWS;
 pub use process::Work;
 
-use crate::aggregate::{Aggregation, ChosenWay, FittedAggregation, Merging, Partial};
+use crate::aggregate::{ChosenWay, FittedAggregation};
 use crate::group::HashKey;
 use crate::lanes::LaneBuffers;
-use crate::project::{Emit, Pending, Projection};
+use crate::project::{Emit, Projection};
 use crate::select::Filter;
-use crate::topk::{Candidates, Collector, Threshold, Top, TopRows};
-use arrow_array::RecordBatch;
+use crate::topk::Threshold;
 use arrow_schema::SchemaRef;
 use farpool_columns::{RowGroup, Table};
-use farpool_model::{Error, Expr, Output, Program, Result};
-use parking_lot::Mutex;
+use farpool_model::{Expr, Program, Result};
+use operator::{Held, MergeWork, Operator, Source};
 use std::fmt;
 use std::sync::Arc;
 
@@ -31,14 +31,6 @@ pub struct Plan {
 struct CompiledPlan {
     schema: SchemaRef,
     output: Operator,
-    /// Which groups leave; of rows the operator knows.
-    top_groups: Option<Top>,
-}
-
-enum Operator {
-    Rows(Projection),
-    Aggregate(Box<FittedAggregation>),
-    Top(Box<TopRows>),
 }
 
 /// What the workers of one run tell each other while they scan.
@@ -54,23 +46,10 @@ pub struct State {
     held: Held,
 }
 
-enum Held {
-    Rows(Pending),
-    Aggregate(Box<Partial>),
-    Top(Candidates),
-}
-
 /// The states of all workers, to be brought together in independent tasks.
 pub struct Merge {
     plan: Plan,
     work: MergeWork,
-}
-
-enum MergeWork {
-    /// Each task takes its own.
-    Rows(Vec<Mutex<Pending>>),
-    Aggregate(Box<Merging>, Option<Collector>),
-    Top(Vec<RecordBatch>),
 }
 
 /// What grouping may use.
@@ -118,64 +97,6 @@ pub(crate) enum Input<'a> {
     Known(&'a [&'a RowGroup], Memory),
 }
 
-impl CompiledPlan {
-    fn new(
-        program: &Program,
-        table_schema: &SchemaRef,
-        filter: Option<&Filter>,
-        input: Input<'_>,
-        paths: Paths,
-    ) -> Result<CompiledPlan> {
-        let schema = program.result_schema(table_schema)?;
-        let top = Top::of(program)?;
-        let mut top_groups = None;
-        let output = match (&program.output, top) {
-            (Output::Rows(columns), Some(top)) => {
-                let is_encoded = paths.encoded;
-                Operator::Top(Box::new(TopRows::new(top, columns, table_schema, schema.clone(), is_encoded)?))
-            }
-            (Output::Rows(columns), None) => {
-                Operator::Rows(Projection::new(columns, table_schema, schema.clone(), program.limit)?)
-            }
-            (Output::Aggregate { keys, aggregates }, top) => {
-                top_groups = top;
-                let aggregation = Aggregation::new(keys, aggregates, table_schema, schema.clone())?;
-                Operator::Aggregate(Box::new(fitted(aggregation.with_paths(paths), filter, input)?))
-            }
-        };
-        Ok(CompiledPlan { schema, output, top_groups })
-    }
-}
-
-/// The aggregation with what is known of the row groups that pass `filter`.
-fn fitted(
-    mut aggregation: Aggregation,
-    filter: Option<&Filter>,
-    input: Input<'_>,
-) -> Result<FittedAggregation> {
-    match input {
-        #[cfg(test)]
-        Input::Any => FittedAggregation::of_any(aggregation),
-        Input::Known(groups, memory) => {
-            let is_open = |group: &&&RowGroup| filter.is_none_or(|f| f.verdict(group) != Verdict::None);
-            let groups: Vec<&RowGroup> = groups.iter().filter(is_open).copied().collect();
-            aggregation.set_hash_key(memory.hash_key);
-            FittedAggregation::of_table(aggregation, &groups, memory.share())
-        }
-    }
-}
-
-impl Operator {
-    /// The table columns that it reads of rows that pass the filter.
-    fn columns(&self) -> &[usize] {
-        match self {
-            Operator::Rows(projection) => projection.columns(),
-            Operator::Aggregate(aggregation) => aggregation.columns(),
-            Operator::Top(top) => top.columns(),
-        }
-    }
-}
-
 fn compile_filter(program: &Program, table_schema: &SchemaRef, paths: Paths) -> Result<Option<Filter>> {
     let filter = program.filter.as_ref().map(|f| Filter::new(f, table_schema)).transpose()?;
     Ok(filter.map(|f| if paths.encoded { f } else { f.plain() }))
@@ -211,7 +132,9 @@ impl Plan {
         paths: Paths,
     ) -> Result<Plan> {
         let filter = compile_filter(program, table_schema, paths)?;
-        let compiled = CompiledPlan::new(program, table_schema, filter.as_ref(), input, paths)?;
+        let schema = program.result_schema(table_schema)?;
+        let source = Source { schema: table_schema, filter: filter.as_ref(), input, paths };
+        let compiled = CompiledPlan { output: Operator::new(program, source, &schema)?, schema };
         Ok(Plan { filter: filter.map(Arc::new), compiled: Arc::new(compiled) })
     }
 
@@ -234,7 +157,7 @@ impl Plan {
     /// # Errors
     /// `Internal` when `groups` are of another table.
     pub fn way<'a>(&self, groups: impl IntoIterator<Item = &'a RowGroup>) -> Result<Option<ChosenWay>> {
-        let Operator::Aggregate(aggregation) = &self.compiled.output else { return Ok(None) };
+        let Some(aggregation) = self.compiled.output.aggregation() else { return Ok(None) };
         let mut open = groups.into_iter().map(|group| (group, self.verdict(group)));
         let first = open.find(|(_, verdict)| *verdict != Verdict::None);
         first.map(|(group, verdict)| aggregation.explain(group, verdict == Verdict::All)).transpose()
@@ -254,26 +177,17 @@ impl Plan {
 
     /// The most bytes that the groups of one worker take; `None` when that cannot be told.
     pub fn group_bytes(&self) -> Option<usize> {
-        match &self.compiled.output {
-            Operator::Rows(_) | Operator::Top(_) => Some(0),
-            Operator::Aggregate(aggregation) => aggregation.bytes_bound(),
-        }
+        self.compiled.output.aggregation().map_or(Some(0), FittedAggregation::bytes_bound)
     }
 
     /// Whether sums of decimals in any part of the rows keep within 38 digits.
     pub fn partial_sums_fit(&self) -> bool {
-        match &self.compiled.output {
-            Operator::Rows(_) | Operator::Top(_) => true,
-            Operator::Aggregate(aggregation) => aggregation.sums_fit(),
-        }
+        self.compiled.output.aggregation().is_none_or(FittedAggregation::sums_fit)
     }
 
     /// Whether states of new groups fit `memory` until those that outgrow it can leave.
     pub fn partial_states_fit(&self, memory: Memory) -> bool {
-        match &self.compiled.output {
-            Operator::Rows(_) | Operator::Top(_) => true,
-            Operator::Aggregate(aggregation) => aggregation.states_fit(memory.share()),
-        }
+        self.compiled.output.aggregation().is_none_or(|a| a.states_fit(memory.share()))
     }
 
     /// The schema of the result.
@@ -288,12 +202,7 @@ impl Plan {
 
     /// An empty state for one worker of the run that has `shared`.
     pub fn new_state_in(&self, shared: &Shared) -> State {
-        let held = match &self.compiled.output {
-            Operator::Rows(projection) => Held::Rows(projection.pending()),
-            Operator::Aggregate(aggregation) => Held::Aggregate(Box::new(aggregation.new_partial())),
-            Operator::Top(top) => Held::Top(top.candidates(shared.threshold.clone())),
-        };
-        State { buffers: LaneBuffers::default(), held }
+        State { buffers: LaneBuffers::default(), held: self.compiled.output.new_held(&shared.threshold) }
     }
 
     /// What the zone maps say: nothing is read.
@@ -303,59 +212,25 @@ impl Plan {
 
     /// Whether what the workers found so far rules `group` out, as its zone maps have it.
     pub fn is_beaten(&self, group: &RowGroup, shared: &Shared) -> bool {
-        match &self.compiled.output {
-            Operator::Top(top) => top.is_beaten(group, &shared.threshold),
-            _ => false,
-        }
+        self.compiled.output.top().is_some_and(|top| top.is_beaten(group, &shared.threshold))
     }
 
     /// The order in which it is best to process `groups`, by their positions, if it matters.
     pub fn favourable<'a>(&self, groups: impl Iterator<Item = &'a RowGroup>) -> Option<Vec<usize>> {
-        match &self.compiled.output {
-            Operator::Top(top) => top.favourable(groups),
-            _ => None,
-        }
+        self.compiled.output.top().and_then(|top| top.favourable(groups))
     }
 
     /// The columns of the table that the result consists of, if it is nothing but columns as they are: then
     /// a row group all of whose rows pass may leave without being decoded.
     pub fn plain_columns(&self) -> Option<Vec<usize>> {
-        match &self.compiled.output {
-            Operator::Rows(projection) => projection.plain_columns(),
-            _ => None,
-        }
+        self.compiled.output.projection().and_then(Projection::plain_columns)
     }
 
     /// Takes the states of all workers, after all row groups. Not only partial aggregations wait in them, but
     /// also rows that did not fill a batch.
     pub fn merge(&self, states: Vec<State>) -> Merge {
-        let work = match &self.compiled.output {
-            Operator::Rows(_) => {
-                let pending = states.into_iter().filter_map(|s| match s.held {
-                    Held::Rows(pending) if !pending.is_empty() => Some(Mutex::new(pending)),
-                    _ => None,
-                });
-                MergeWork::Rows(pending.collect())
-            }
-            Operator::Aggregate(aggregation) => {
-                let partials = states.into_iter().filter_map(|s| match s.held {
-                    Held::Aggregate(partial) => Some(*partial),
-                    _ => None,
-                });
-                let merging = Merging::new(aggregation, partials.collect());
-                let top = self.compiled.top_groups.clone();
-                let collector = top.map(|top| Collector::new(top, self.schema().clone(), merging.tasks()));
-                MergeWork::Aggregate(Box::new(merging), collector)
-            }
-            Operator::Top(_) => {
-                let held = states.into_iter().flat_map(|s| match s.held {
-                    Held::Top(candidates) => candidates.into_rows(),
-                    _ => Vec::new(),
-                });
-                MergeWork::Top(held.collect())
-            }
-        };
-        Merge { plan: self.clone(), work }
+        let held = states.into_iter().map(|state| state.held);
+        Merge { plan: self.clone(), work: self.compiled.output.merge(held, &self.compiled.schema) }
     }
 }
 
@@ -370,23 +245,14 @@ impl State {
 
     /// Bytes that the state holds.
     pub fn bytes(&self) -> usize {
-        let held = match &self.held {
-            Held::Rows(pending) => pending.bytes(),
-            Held::Aggregate(partial) => partial.bytes(),
-            Held::Top(candidates) => candidates.bytes(),
-        };
-        held + self.buffers.bytes()
+        self.held.bytes() + self.buffers.bytes()
     }
 }
 
 impl Merge {
     /// The number of independent tasks.
     pub fn tasks(&self) -> usize {
-        match &self.work {
-            MergeWork::Rows(pending) => pending.len(),
-            MergeWork::Aggregate(merging, _) => merging.tasks(),
-            MergeWork::Top(held) => usize::from(!held.is_empty()),
-        }
+        self.work.tasks()
     }
 
     /// Runs one task on the calling thread; several may run at once, each once.
@@ -394,19 +260,7 @@ impl Merge {
     /// # Errors
     /// `Invalid` when a sum does not fit its type.
     pub fn run(&self, task: usize, emit: &mut Emit<'_>) -> Result<()> {
-        match (&self.plan.compiled.output, &self.work) {
-            (Operator::Rows(projection), MergeWork::Rows(pending)) => {
-                projection.finish(&mut pending[task].lock(), emit).map(|_| ())
-            }
-            (Operator::Aggregate(aggregation), MergeWork::Aggregate(merging, None)) => {
-                merging.run(aggregation, task, emit)
-            }
-            (Operator::Aggregate(aggregation), MergeWork::Aggregate(merging, Some(collector))) => {
-                collector.run(|emit| merging.run(aggregation, task, emit), emit)
-            }
-            (Operator::Top(top), MergeWork::Top(held)) => top.finish(held, emit),
-            _ => Err(Error::internal("the states of another plan")),
-        }
+        self.plan.compiled.output.run_merge(&self.work, task, emit)
     }
 }
 

@@ -1,6 +1,7 @@
 //! One row group, or a part of one, through a plan.
 
-use super::{Held, Operator, Plan, State, Verdict};
+use super::operator::{Held, Operator};
+use super::{Plan, State, Verdict};
 use crate::aggregate::{Memo, Passed};
 use crate::pace::{Batches, Pace, Picked, Progress, Unpaced};
 use crate::project::Emit;
@@ -172,7 +173,7 @@ impl Plan {
                 }
                 Ok(Scanned { passed, columns: of_passed(passed), ..Scanned::default() })
             }
-            (Operator::Aggregate(aggregation), Held::Aggregate(partial)) => {
+            (Operator::Aggregate(aggregation, _), Held::Aggregate(partial)) => {
                 let Passed { rows, bypassed, unread } =
                     aggregation.run(batches, memo, buffers, partial, emit)?;
                 let columns = if unread { &[] } else { of_passed(rows) };

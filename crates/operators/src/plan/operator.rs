@@ -1,0 +1,186 @@
+//! The operator that makes the result: rows, groups, or the first rows in an order. What a worker holds of it, and how
+//! what all workers hold is merged.
+
+use super::{Input, Paths, Verdict};
+use crate::aggregate::{Aggregation, FittedAggregation, Merging, Partial};
+use crate::project::{Emit, Pending, Projection};
+use crate::select::Filter;
+use crate::topk::{Candidates, Collector, Threshold, Top, TopRows};
+use arrow_array::RecordBatch;
+use arrow_schema::SchemaRef;
+use farpool_columns::RowGroup;
+use farpool_model::{Error, Output, Program, Result};
+use parking_lot::Mutex;
+use std::sync::Arc;
+
+/// What makes the result of the rows that pass the filter.
+pub(super) enum Operator {
+    Rows(Projection),
+    /// Groups, and which of them leave if not all do.
+    Aggregate(Box<FittedAggregation>, Option<Top>),
+    Top(Box<TopRows>),
+}
+
+/// What a worker holds of an operator.
+pub(super) enum Held {
+    Rows(Pending),
+    Aggregate(Box<Partial>),
+    Top(Candidates),
+}
+
+/// What all workers held, on its way to the result in independent tasks.
+pub(super) enum MergeWork {
+    /// Each task takes its own.
+    Rows(Vec<Mutex<Pending>>),
+    Aggregate(Box<Merging>, Option<Collector>),
+    Top(Vec<RecordBatch>),
+}
+
+/// What an operator reads, and how it may do that.
+#[derive(Clone, Copy)]
+pub(super) struct Source<'a> {
+    pub(super) schema: &'a SchemaRef,
+    pub(super) filter: Option<&'a Filter>,
+    pub(super) input: Input<'a>,
+    pub(super) paths: Paths,
+}
+
+impl Operator {
+    /// The operator of `program`, whose result has `schema`.
+    ///
+    /// # Errors
+    /// `Invalid` or `OverLimit` when the program is not well typed or needs what no operator does.
+    pub(super) fn new(program: &Program, source: Source<'_>, schema: &SchemaRef) -> Result<Operator> {
+        let schema = schema.clone();
+        Ok(match (&program.output, Top::of(program)?) {
+            (Output::Rows(columns), Some(top)) => {
+                let is_encoded = source.paths.encoded;
+                Operator::Top(Box::new(TopRows::new(top, columns, source.schema, schema, is_encoded)?))
+            }
+            (Output::Rows(columns), None) => {
+                Operator::Rows(Projection::new(columns, source.schema, schema, program.limit)?)
+            }
+            (Output::Aggregate { keys, aggregates }, top) => {
+                let aggregation = Aggregation::new(keys, aggregates, source.schema, schema)?;
+                Operator::Aggregate(Box::new(fitted(aggregation.with_paths(source.paths), source)?), top)
+            }
+        })
+    }
+
+    pub(super) fn projection(&self) -> Option<&Projection> {
+        if let Operator::Rows(projection) = self { Some(projection) } else { None }
+    }
+
+    pub(super) fn aggregation(&self) -> Option<&FittedAggregation> {
+        if let Operator::Aggregate(aggregation, _) = self { Some(aggregation) } else { None }
+    }
+
+    pub(super) fn top(&self) -> Option<&TopRows> {
+        if let Operator::Top(top) = self { Some(top) } else { None }
+    }
+
+    /// The table columns that it reads of rows that pass the filter.
+    pub(super) fn columns(&self) -> &[usize] {
+        match self {
+            Operator::Rows(projection) => projection.columns(),
+            Operator::Aggregate(aggregation, _) => aggregation.columns(),
+            Operator::Top(top) => top.columns(),
+        }
+    }
+
+    /// What a worker holds at first, in a run whose workers share `threshold`.
+    pub(super) fn new_held(&self, threshold: &Arc<Threshold>) -> Held {
+        match self {
+            Operator::Rows(projection) => Held::Rows(projection.pending()),
+            Operator::Aggregate(aggregation, _) => Held::Aggregate(Box::new(aggregation.new_partial())),
+            Operator::Top(top) => Held::Top(top.candidates(threshold.clone())),
+        }
+    }
+
+    /// Takes what all workers hold; `schema` is that of the result.
+    pub(super) fn merge(&self, held: impl Iterator<Item = Held>, schema: &SchemaRef) -> MergeWork {
+        match self {
+            Operator::Rows(_) => {
+                let pending = held.filter_map(|held| match held {
+                    Held::Rows(pending) if !pending.is_empty() => Some(Mutex::new(pending)),
+                    _ => None,
+                });
+                MergeWork::Rows(pending.collect())
+            }
+            Operator::Aggregate(aggregation, top) => {
+                let partials = held.filter_map(|held| match held {
+                    Held::Aggregate(partial) => Some(*partial),
+                    _ => None,
+                });
+                let merging = Merging::new(aggregation, partials.collect());
+                let collector = |top: &Top| Collector::new(top.clone(), schema.clone(), merging.tasks());
+                let collector = top.as_ref().map(collector);
+                MergeWork::Aggregate(Box::new(merging), collector)
+            }
+            Operator::Top(_) => {
+                let rows = held.flat_map(|held| match held {
+                    Held::Top(candidates) => candidates.into_rows(),
+                    _ => Vec::new(),
+                });
+                MergeWork::Top(rows.collect())
+            }
+        }
+    }
+
+    /// Runs one task of merging.
+    ///
+    /// # Errors
+    /// `Invalid` when a sum does not fit its type.
+    pub(super) fn run_merge(&self, work: &MergeWork, task: usize, emit: &mut Emit<'_>) -> Result<()> {
+        match (self, work) {
+            (Operator::Rows(projection), MergeWork::Rows(pending)) => {
+                projection.finish(&mut pending[task].lock(), emit).map(|_| ())
+            }
+            (Operator::Aggregate(aggregation, _), MergeWork::Aggregate(merging, None)) => {
+                merging.run(aggregation, task, emit)
+            }
+            (Operator::Aggregate(aggregation, _), MergeWork::Aggregate(merging, Some(collector))) => {
+                collector.run(|emit| merging.run(aggregation, task, emit), emit)
+            }
+            (Operator::Top(top), MergeWork::Top(held)) => top.finish(held, emit),
+            _ => Err(Error::internal("the states of another plan")),
+        }
+    }
+}
+
+impl Held {
+    /// Bytes held.
+    pub(super) fn bytes(&self) -> usize {
+        match self {
+            Held::Rows(pending) => pending.bytes(),
+            Held::Aggregate(partial) => partial.bytes(),
+            Held::Top(candidates) => candidates.bytes(),
+        }
+    }
+}
+
+impl MergeWork {
+    /// The number of tasks.
+    pub(super) fn tasks(&self) -> usize {
+        match self {
+            MergeWork::Rows(pending) => pending.len(),
+            MergeWork::Aggregate(merging, _) => merging.tasks(),
+            MergeWork::Top(held) => usize::from(!held.is_empty()),
+        }
+    }
+}
+
+/// The aggregation with what is known of the row groups that pass `filter`.
+fn fitted(mut aggregation: Aggregation, source: Source<'_>) -> Result<FittedAggregation> {
+    match source.input {
+        #[cfg(test)]
+        Input::Any => FittedAggregation::of_any(aggregation),
+        Input::Known(groups, memory) => {
+            let is_open =
+                |group: &&&RowGroup| source.filter.is_none_or(|f| f.verdict(group) != Verdict::None);
+            let groups: Vec<&RowGroup> = groups.iter().filter(is_open).copied().collect();
+            aggregation.set_hash_key(memory.hash_key);
+            FittedAggregation::of_table(aggregation, &groups, memory.share())
+        }
+    }
+}
