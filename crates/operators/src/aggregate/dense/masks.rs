@@ -1,18 +1,12 @@
 //! Which rows count for an accumulator.
 
+use super::measures::Mask;
 use super::rows::DenseRows;
 use crate::bits;
 use crate::lanes::LaneBuffers;
 use crate::selection::Selection;
 use farpool_columns::{Kernel, Level, Simd};
 use farpool_model::Result;
-
-/// A condition of `FILTER (WHERE …)` and columns that must not be NULL.
-#[derive(Clone, Debug, Default, PartialEq)]
-pub(crate) struct Mask {
-    pub(crate) condition: Option<usize>,
-    pub(crate) nullable: Vec<usize>,
-}
 
 impl DenseRows<'_> {
     /// For each mask a bit per row of the batch; `None` where all rows count. Bits of rows that are not

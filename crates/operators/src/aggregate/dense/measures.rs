@@ -1,7 +1,6 @@
 //! What is computed per group, each distinct thing once: masks, sums and folds, and which of them each
 //! accumulator is made of.
 
-use super::masks::Mask;
 use crate::aggregate::aggregation::{Accumulator, Aggregation, Argument, Kind};
 use crate::aggregate::extent::Extent;
 use crate::aggregate::unfit::{Fit, NOT_ON_LANES, SUM_TOO_WIDE};
@@ -17,6 +16,13 @@ pub(crate) struct Measures {
     pub(crate) folds: Vec<FoldOf>,
     /// For each accumulator, where its partial value is found.
     pub(crate) sources: Vec<Source>,
+}
+
+/// A condition of `FILTER (WHERE …)` and columns that must not be NULL.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(crate) struct Mask {
+    pub(crate) condition: Option<usize>,
+    pub(crate) nullable: Vec<usize>,
 }
 
 /// Something that is added up per group.
