@@ -1,12 +1,12 @@
 //! Sums of floats without groups.
 //!
-//! Each value goes to one of [`LANES`] sums by its place, and those are added up at the end: a single sum
+//! Each value goes to one of [`SUMS`] sums by its place, and those are added up at the end: a single sum
 //! would wait four cycles for each value. The order of additions is the same on every processor.
 
 use farpool_columns::{Kernel, Level, Simd};
 
 /// Sums side by side: four registers of eight.
-const LANES: usize = 32;
+const SUMS: usize = 32;
 
 /// The sum of the values whose bit is set in `valid`; of all without it.
 pub(super) fn sum<T: Copy + Into<f64>>(values: &[T], valid: Option<&[u64]>) -> f64 {
@@ -23,8 +23,8 @@ impl<T: Copy + Into<f64>> Kernel for Sum<'_, T> {
 
     #[inline(always)]
     fn run<S: Simd>(self, _: S) -> f64 {
-        let mut sums = [0.0; LANES];
-        let (whole, rest) = self.values.as_chunks::<LANES>();
+        let mut sums = [0.0; SUMS];
+        let (whole, rest) = self.values.as_chunks::<SUMS>();
         match self.valid {
             None => {
                 for values in whole {
@@ -34,19 +34,19 @@ impl<T: Copy + Into<f64>> Kernel for Sum<'_, T> {
             }
             Some(valid) => {
                 // What lies under a clear bit may be NaN: it is left out, not multiplied by 0.
-                let bits = |index: usize| valid[index / 2] >> (index % 2 * LANES);
+                let bits = |index: usize| valid[index / 2] >> (index % 2 * SUMS);
                 for (index, values) in whole.iter().enumerate() {
                     let bits = bits(index);
-                    for (lane, (sum, value)) in sums.iter_mut().zip(values).enumerate() {
-                        *sum += if bits >> lane & 1 == 1 { (*value).into() } else { 0.0 };
+                    for (place, (sum, value)) in sums.iter_mut().zip(values).enumerate() {
+                        *sum += if bits >> place & 1 == 1 { (*value).into() } else { 0.0 };
                     }
                 }
-                for (lane, (sum, value)) in sums.iter_mut().zip(rest).enumerate() {
-                    *sum += if bits(whole.len()) >> lane & 1 == 1 { (*value).into() } else { 0.0 };
+                for (place, (sum, value)) in sums.iter_mut().zip(rest).enumerate() {
+                    *sum += if bits(whole.len()) >> place & 1 == 1 { (*value).into() } else { 0.0 };
                 }
             }
         }
-        let mut width = LANES;
+        let mut width = SUMS;
         while width > 1 {
             width /= 2;
             let (left, right) = sums.split_at_mut(width);

@@ -1,4 +1,4 @@
-//! Groups on their way out: split into partitions, and given away in batches.
+//! Groups on their way to the result: split into partitions, and emitted in batches.
 
 use super::aggregation::Aggregation;
 use super::store::Store;

@@ -26,7 +26,7 @@ struct Field {
     bits: u32,
 }
 
-/// The partial sums of a row group per group: of any number of lanes, and of the rows.
+/// The partial sums of a row group per group: any number of them, and the number of rows.
 ///
 /// Most sums over a few thousand rows are far from 64 bits. `price` and `quantity` side by side in one word
 /// need one addition to memory instead of two, and those are what grouping spends its time on.
@@ -45,7 +45,7 @@ pub(crate) struct SumTables {
 }
 
 impl SumTables {
-    /// All zero, for `groups` groups. `widths` gives for each lane the bits of the largest sum over one
+    /// All zero, for `groups` groups. `widths` gives for each sum the bits of the largest one over one
     /// part, or `None` when a value may be negative; `rows_bits` the same for the number of rows.
     pub(super) fn reset(&mut self, groups: usize, widths: &[Option<u32>], rows_bits: u32) {
         let few = groups <= FEW_GROUPS_MAX;
@@ -61,17 +61,17 @@ impl SumTables {
         self.totals = vec![0; groups * (self.sums + 1)];
     }
 
-    /// Adds one part: a value of each lane to the group of each row.
-    pub(super) fn add(&mut self, groups: &[u32], lanes: &[&[i64]]) {
+    /// Adds one part: a value of each sum to the group of each row.
+    pub(super) fn add(&mut self, groups: &[u32], values: &[&[i64]]) {
         for (word, packed) in self.words.iter().zip(&mut self.packed) {
-            pack(word, lanes, groups.len(), packed);
+            pack(word, values, groups.len(), packed);
         }
         let words: Vec<&[i64]> = self
             .words
             .iter()
             .zip(&self.packed)
             .map(|(word, packed)| match word[..] {
-                [field] if field.sum < lanes.len() => lanes[field.sum],
+                [field] if field.sum < values.len() => values[field.sum],
                 _ => packed.as_slice(),
             })
             .collect();
@@ -84,9 +84,9 @@ impl SumTables {
     }
 
     /// Adds all rows to group 0.
-    pub(super) fn add_ungrouped(&mut self, rows: usize, lanes: &[&[i64]]) {
-        for (total, lane) in self.totals.iter_mut().zip(lanes) {
-            *total += lane.iter().sum::<i64>();
+    pub(super) fn add_ungrouped(&mut self, rows: usize, values: &[&[i64]]) {
+        for (total, values) in self.totals.iter_mut().zip(values) {
+            *total += values.iter().sum::<i64>();
         }
         self.totals[self.sums] += rows as i64;
     }
@@ -96,9 +96,9 @@ impl SumTables {
         self.add_total(self.sums, group, rows);
     }
 
-    /// Adds what the rows of a group add up to in one lane.
-    pub(super) fn add_total(&mut self, lane: usize, group: usize, sum: i64) {
-        self.totals[group * (self.sums + 1) + lane] += sum;
+    /// Adds what the rows of a group add up to in one sum.
+    pub(super) fn add_total(&mut self, sum: usize, group: usize, total: i64) {
+        self.totals[group * (self.sums + 1) + sum] += total;
     }
 
     /// Brings everything to where [`SumTables::sum`] and [`SumTables::rows`] read it.
@@ -111,9 +111,9 @@ impl SumTables {
         self.sum(self.sums, group)
     }
 
-    /// The sum of a lane over a group.
-    pub(super) fn sum(&self, lane: usize, group: usize) -> i64 {
-        self.totals[group * (self.sums + 1) + lane]
+    /// One sum over a group.
+    pub(super) fn sum(&self, sum: usize, group: usize) -> i64 {
+        self.totals[group * (self.sums + 1) + sum]
     }
 
     /// Moves what the tables hold to the totals.
@@ -153,12 +153,13 @@ fn share_words(widths: &[u32]) -> Vec<Vec<Field>> {
     words
 }
 
-/// Brings the fields of a word together, row by row. A lane that has a word for itself is used as it is.
-fn pack(word: &[Field], lanes: &[&[i64]], rows: usize, out: &mut Vec<i64>) {
-    let of = |field: &Field| lanes.get(field.sum).map(|lane| &lane[..rows]);
+/// Brings the fields of a word together, row by row. Values that have a word for themselves are used as they are.
+fn pack(word: &[Field], values: &[&[i64]], rows: usize, out: &mut Vec<i64>) {
+    let of = |field: &Field| values.get(field.sum).map(|values| &values[..rows]);
     let one = |field: &Field| if of(field).is_none() { 1_i64 << field.shift } else { 0 };
     let constant: i64 = word.iter().map(one).sum();
-    let shifted: Vec<(&[i64], u32)> = word.iter().filter_map(|f| of(f).map(|lane| (lane, f.shift))).collect();
+    let shifted: Vec<(&[i64], u32)> =
+        word.iter().filter_map(|f| of(f).map(|values| (values, f.shift))).collect();
     out.clear();
     match shifted[..] {
         [_] if word.len() == 1 => {}
@@ -167,8 +168,8 @@ fn pack(word: &[Field], lanes: &[&[i64]], rows: usize, out: &mut Vec<i64>) {
         [(a, s), (b, t)] => out.extend(a.iter().zip(b).map(|(a, b)| (a << s) + (b << t) + constant)),
         [(a, s), (b, t), ref more @ ..] => {
             out.extend(a.iter().zip(b).map(|(a, b)| (a << s) + (b << t) + constant));
-            for (lane, shift) in more {
-                out.iter_mut().zip(*lane).for_each(|(out, value)| *out += value << shift);
+            for (values, shift) in more {
+                out.iter_mut().zip(*values).for_each(|(out, value)| *out += value << shift);
             }
         }
     }
@@ -215,7 +216,7 @@ fn add_row<const WORDS: usize>(line: &mut Line, words: &[&[i64]; WORDS], row: us
     }
 }
 
-/// The fold of one lane per group.
+/// One fold per group.
 pub(crate) struct FoldTable {
     values: Vec<i64>,
     fold: Fold,
