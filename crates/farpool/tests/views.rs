@@ -3,7 +3,7 @@
 use crate::support::pools::{Pools, Way};
 use crate::support::text::{rows, run};
 use farpool::model::View;
-use farpool::{Error, ErrorKind, Pool, Session, TableName};
+use farpool::{ErrorKind, Pool, Session, TableName};
 
 const WAYS: [(Way, bool); 3] = [(Way::Embedded, true), (Way::Remote, true), (Way::Plain, false)];
 

@@ -68,7 +68,7 @@ pub(crate) fn prepare_within(
 /// Fails only on a bug in the operators.
 fn with_way(mut prepared: Prepared, plan: &Plan, table: &Table) -> Result<Prepared> {
     let mut answers = prepared.answers.iter_mut();
-    let grouping = answers.find(|answer| matches!(answer.name.as_str(), "group" | "distinct"));
+    let grouping = answers.find(|answer| answer.operator.is_grouping());
     let groups = table.row_groups.iter().map(|group| &**group);
     if let (Some(answer), Some(way)) = (grouping, plan.way(groups)?) {
         answer.detail = brief(format_args!("{} [{way}]", answer.detail));

@@ -1,6 +1,8 @@
 //! What the tests of the program share: the program as a child process that cannot hang a test, a node,
 //! and files to query.
 
+#![expect(clippy::disallowed_methods, reason = "a test may guard against hanging, with a clock and threads")]
+
 use arrow::array::{
     ArrayRef, Date32Array, Decimal128Array, Float64Array, Int64Array, RecordBatch, StringArray,
 };

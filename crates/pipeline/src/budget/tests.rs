@@ -5,7 +5,9 @@ use arrow_array::{ArrayRef, Decimal128Array, Int64Array, RecordBatch, StringView
 use arrow_schema::{DataType, Field, Schema};
 use farpool_columns::TableBuilder;
 use farpool_memory::{Pool, PoolConfig};
-use farpool_model::{Aggregate, AggregateFunction, Expr, NamedExpr, StateFunction, TableName, TenantName};
+use farpool_model::{
+    Aggregate, AggregateFunction, Expr, NamedExpr, Operator, StateFunction, TableName, TenantName,
+};
 use std::sync::Arc;
 
 const ROWS: i64 = 20_000;
@@ -75,7 +77,7 @@ fn an_exact_grouping_says_which_way_it_goes_and_why() {
     let count = || vec![aggregate(AggregateFunction::Count, 1, DataType::Int64)];
     let detail = |keys: &[usize], aggregates| {
         let (_, prepared) = answer(keys, aggregates, 64 << 20);
-        prepared.answers.into_iter().find(|a| a.name != "scan").unwrap().detail
+        prepared.answers.into_iter().find(|a| a.operator != Operator::Scan).unwrap().detail
     };
     let whole = "[by one array for the table: the keys are within a domain of 5000]";
     assert_eq!(detail(&[0], count()), format!("k: count(s) {whole}"));
