@@ -17,10 +17,6 @@ use farpool_planner::reading::Reading;
 use farpool_planner::split;
 use farpool_statistics::StateForm;
 
-/// Bytes of expressions that may be made on the way to one program: enough for many projections of wide tables, too few
-/// for a column that doubles in each of them.
-const MADE_BYTES_MAX: usize = 4 * limits::EXPR_BYTES_MAX;
-
 /// A piece of a plan that a program can express.
 pub(crate) struct Piece {
     pub table: PoolTable,
@@ -188,7 +184,7 @@ impl Piece {
         if let Some(fetch) = scan.fetch {
             stack.fetch(farpool_model::cast::u64_from(fetch));
         }
-        let allowance = Allowance::new(MADE_BYTES_MAX);
+        let allowance = Allowance::new(limits::QUERY_EXPR_BYTES_MAX);
         Ok(Piece { table, stack, aggregation: None, allowance, worth_a_node: false })
     }
 

@@ -14,10 +14,6 @@ use crate::{
 use std::fmt;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
-/// Columns that a relation may have on the way: a projection gives its input's columns and its own before some of
-/// them are chosen.
-const WIDTH_MAX: usize = 2 * limits::COLUMNS_MAX;
-
 /// Bounds the bytes of the expressions that are made for one program.
 pub trait Budget {
     /// Takes `bytes` before expressions of this size are made.
@@ -115,10 +111,11 @@ pub fn check_depth(depth: usize) -> Result<()> {
 /// # Errors
 /// `OverLimit` when it may not.
 pub fn check_width(columns: usize) -> Result<()> {
-    if columns <= WIDTH_MAX {
+    let most = limits::PLAN_COLUMNS_MAX;
+    if columns <= most {
         return Ok(());
     }
-    Err(Error::over_limit(format!("a relation may have {WIDTH_MAX} columns")))
+    Err(Error::over_limit(format!("a relation may have {most} columns")))
 }
 
 /// Why a relation, where it stands, is no part of a program.

@@ -115,6 +115,10 @@ pub const EXPR_BYTES_MAX: usize = 4 * PLAN_BYTES_MAX;
 /// projections carry along and drop.
 pub const PLAN_EXPR_BYTES_MAX: usize = 2 * EXPR_BYTES_MAX;
 
+/// Bytes of expressions that an engine may make on the way from a query to one program: enough for many projections of
+/// wide tables, too few for a column that doubles in each of them.
+pub const QUERY_EXPR_BYTES_MAX: usize = 4 * EXPR_BYTES_MAX;
+
 /// Values of one IN list.
 pub const IN_LIST_MAX: usize = 16 << 10;
 
@@ -124,6 +128,9 @@ pub const KEY_SET_BYTES_MAX: usize = 1 << 20;
 
 /// Columns of one table, and of one result.
 pub const COLUMNS_MAX: usize = 4096;
+
+/// Columns of a relation of a plan: a projection gives those of its input and its own before some of them are chosen.
+pub const PLAN_COLUMNS_MAX: usize = 2 * COLUMNS_MAX;
 
 /// Columns of one state of moments: the products of all pairs of 64-bit integers then take 67 MB.
 pub const MOMENT_COLUMNS_MAX: usize = 2048;

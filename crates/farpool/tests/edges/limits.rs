@@ -20,7 +20,6 @@ const NO_LIMITS: &[(&str, &str, &str)] = &[
         "KEY_BYTES_MAX",
         "decides whether keys of a join are worth sending",
     ),
-    ("crates/datafusion/src/joins/sizes.rs", "KEPT_MAX", "the size of a cache"),
     ("crates/datafusion/src/names.rs", "NAMES_SHOWN_MAX", "the length of a message"),
     ("crates/farpool/src/cli/profile/html/heat.rs", "VALUES_MAX", "the look of a page"),
     ("crates/store/src/catalog/load.rs", "WORKERS_DEFAULT_MAX", "how many threads encode"),
