@@ -6,12 +6,12 @@
 use super::floats;
 use super::fold::{combine, for_fold, neutral};
 use arrow_array::cast::AsArray;
-use arrow_array::types::*;
+use arrow_array::types::{Float32Type, Float64Type};
 use arrow_array::{Array, ArrayRef, BooleanArray};
 use arrow_buffer::{BooleanBuffer, i256};
-use arrow_schema::{DataType, TimeUnit};
+use arrow_schema::DataType;
 use farpool_columns::working;
-use farpool_model::{Error, Fold, Literal, Pick, Result, Value, schema};
+use farpool_model::{Error, Fold, Literal, Pick, Result, Value, schema, with_integer};
 use farpool_statistics::States;
 use std::cmp::Ordering;
 
@@ -412,33 +412,20 @@ impl Input<'_> {
 
     #[inline]
     fn for_each_int(&self, mut f: impl FnMut(usize, i128)) -> Result<()> {
-        macro_rules! each {
-            ($t:ty) => {{
-                let values = self.array.as_primitive::<$t>().values();
+        if let Some(booleans) = self.array.as_boolean_opt() {
+            let values = booleans.values();
+            self.for_each_valid(|group, row| f(group, i128::from(values.value(row))));
+            return Ok(());
+        }
+        let data_type = self.array.data_type();
+        with_integer!(
+            data_type,
+            Held => {
+                let values = self.array.as_primitive::<Held>().values();
                 self.for_each_valid(|group, row| f(group, i128::from(values[row])));
-            }};
-        }
-        match self.array.data_type() {
-            DataType::Boolean => {
-                let values = self.array.as_boolean().values();
-                self.for_each_valid(|group, row| f(group, i128::from(values.value(row))));
-            }
-            DataType::Int8 => each!(Int8Type),
-            DataType::Int16 => each!(Int16Type),
-            DataType::Int32 => each!(Int32Type),
-            DataType::Int64 => each!(Int64Type),
-            DataType::UInt8 => each!(UInt8Type),
-            DataType::UInt16 => each!(UInt16Type),
-            DataType::UInt32 => each!(UInt32Type),
-            DataType::UInt64 => each!(UInt64Type),
-            DataType::Date32 => each!(Date32Type),
-            DataType::Timestamp(TimeUnit::Second, _) => each!(TimestampSecondType),
-            DataType::Timestamp(TimeUnit::Millisecond, _) => each!(TimestampMillisecondType),
-            DataType::Timestamp(TimeUnit::Microsecond, _) => each!(TimestampMicrosecondType),
-            DataType::Timestamp(TimeUnit::Nanosecond, _) => each!(TimestampNanosecondType),
-            DataType::Decimal128(..) => each!(Decimal128Type),
-            other => return Err(Error::internal(format!("{other} does not hold integers"))),
-        }
+            },
+            return Err(Error::internal(format!("{data_type} does not hold integers")))
+        );
         Ok(())
     }
 
