@@ -87,7 +87,7 @@ async fn a_client_that_does_not_ask_gets_no_parcels() {
         raw.send(1, &Request::Execute { plan: plan.clone(), schema: None, results }).await;
         let mut kinds = Vec::new();
         let receipt = loop {
-            let message = raw.receive().await.unwrap();
+            let message = raw.next().await.unwrap();
             kinds.push(message.kind);
             if let Response::Receipt(receipt) = Response::decode(&message, Some(&table.schema)).unwrap() {
                 break receipt;

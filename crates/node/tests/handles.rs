@@ -132,7 +132,7 @@ async fn a_plan_for_other_columns_is_stale_before_it_is_looked_at() {
     ];
     for (stream, (request, expected)) in (1..).zip(requests) {
         raw.send(stream, &request).await;
-        let message = raw.receive().await.unwrap();
+        let message = raw.next().await.unwrap();
         let error = match Response::decode(&message, None).unwrap() {
             Response::Error(error) => Some(error.kind),
             _ => None,
@@ -183,19 +183,19 @@ async fn handles_of_a_raw_client_are_numbers_of_streams() {
     let mut raw = Raw::connect(&server).await;
     let plan = substrait::encode_program(&scan("t"), &table.schema).unwrap();
     raw.send(4, &Request::Prepare { plan, schema: None }).await;
-    assert_eq!(raw.receive().await.unwrap().kind, FrameKind::Prepared);
+    assert_eq!(raw.next().await.unwrap().kind, FrameKind::Prepared);
     let results = farpool_model::ResultForm::Plain;
     let execute = |handle| Request::ExecutePrepared { handle, conditions: None, results };
     for stream in [5, 6] {
         raw.send(stream, &execute(4)).await;
         for kind in [FrameKind::Unchanged, FrameKind::Batch, FrameKind::Receipt] {
-            assert_eq!(raw.receive().await.unwrap().kind, kind);
+            assert_eq!(raw.next().await.unwrap().kind, kind);
         }
     }
     raw.send(4, &Request::Cancel).await;
     for (stream, handle) in [(7, 4), (8, 5), (9, 99)] {
         raw.send(stream, &execute(handle)).await;
-        let message = raw.receive().await.unwrap();
+        let message = raw.next().await.unwrap();
         let Response::Error(error) = Response::decode(&message, None).unwrap() else { panic!() };
         assert_eq!(error.kind, ErrorKind::Stale, "{error}");
     }

@@ -87,8 +87,9 @@ impl Raw {
         }
     }
 
-    /// The next message; `None` when the node says nothing for a while or hangs up.
-    pub async fn receive(&mut self) -> Option<Message> {
+    /// The next message, unless the node says nothing for a while or hangs up. Half a second without a word shows that
+    /// the node waits only where it has no work left to do: on a busy machine any message may take longer.
+    pub async fn next_soon(&mut self) -> Option<Message> {
         timeout(Duration::from_millis(500), self.next()).await.unwrap_or(None)
     }
 
