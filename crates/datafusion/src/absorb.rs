@@ -260,7 +260,7 @@ fn scope<'a>(
     input: &'a DFSchema,
     columns: &'a [Slot],
 ) -> Scope<'a> {
-    Scope { table: &table.info().schema, input, columns, allowance }
+    Scope { table: table.info(), input, columns, allowance }
 }
 
 /// The keys of the program that aggregates what is in `scope`, and the calls of its aggregates.

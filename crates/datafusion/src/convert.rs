@@ -3,21 +3,21 @@
 //! Invariant: what comes out means exactly the same on every row, has the type that DataFusion gives the
 //! expression, and raises no error that DataFusion would not; anything else becomes [`Expr::Opaque`],
 //! with the reason. Parts that may fail are let through only where DataFusion, too, evaluates them on
-//! every row.
+//! every row; whether they may is told from the bounds of the table's columns.
 
 use crate::{literal, prefix};
-use arrow_schema::{DataType, Schema, TimeUnit};
+use arrow_schema::DataType;
 use datafusion::common::DFSchema;
 use datafusion::functions::regex::regexplike::RegexpLikeFunc;
 use datafusion::logical_expr::expr::{Between, Case, InList, Like, ScalarFunction};
 use datafusion::logical_expr::{BinaryExpr, Expr as Logical, ExprSchemable, Operator};
 use farpool_model::compose::{Allowance, Slot};
-use farpool_model::{ArithmeticOp, CompareOp, Expr, Literal, Pattern, Value, schema};
+use farpool_model::{ArithmeticOp, CompareOp, Expr, Facts, Literal, Pattern, TableInfo, Value, schema};
 
 /// Where the columns of an expression come from.
 pub(crate) struct Scope<'a> {
-    /// The canonical schema of the table.
-    pub table: &'a Schema,
+    /// The table, whose schema is canonical.
+    pub table: &'a TableInfo,
     /// What the expression's columns are resolved in.
     pub input: &'a DFSchema,
     /// What each column of `input` is, over the table.
@@ -65,7 +65,7 @@ impl Scope<'_> {
         if let Some(reason) = converted.opaque_reason() {
             return opaque(reason);
         }
-        match (converted.data_type(self.table), expr.get_type(self.input)) {
+        match (converted.data_type(&self.table.schema), expr.get_type(self.input)) {
             (Ok(here), Ok(there)) if here == there => converted,
             (Ok(here), Ok(there)) => opaque(format!("types differ: {there} would become {here}")),
             (Err(error), _) => opaque(error.message),
@@ -140,20 +140,16 @@ impl Scope<'_> {
         let Some(op) = arithmetic_op(binary.op) else {
             return opaque(format!("the operator {} has no counterpart in the pool", binary.op));
         };
-        if evaluated == Evaluated::Perhaps && self.division_can_fail(op, &right) {
-            return opaque(format!("{expr} may fail on rows that another condition removes"));
-        }
-        Expr::arithmetic(op, left, right)
+        self.unless_it_fails(Expr::arithmetic(op, left, right), evaluated, || expr.to_string())
     }
 
-    fn division_can_fail(&self, op: ArithmeticOp, divisor: &Expr) -> bool {
-        if !matches!(op, ArithmeticOp::Divide | ArithmeticOp::Modulo) {
-            return false;
+    /// `made`, unless it may fail and rows reach it that the engine would not evaluate it on.
+    fn unless_it_fails(&self, made: Expr, evaluated: Evaluated, name: impl Fn() -> String) -> Expr {
+        // What does not fit together says so itself.
+        if evaluated == Evaluated::Perhaps && Facts::within(&made, self.table).is_ok_and(|facts| facts.may_fail) {
+            return opaque(format!("{} may fail on rows that another condition removes", name()));
         }
-        match divisor {
-            Expr::Literal(literal) => literal.as_int().is_some_and(|v| v == 0 || v == -1),
-            other => !other.data_type(self.table).is_ok_and(|t| t.is_floating()),
-        }
+        made
     }
 
     fn between(&self, between: &Between) -> Expr {
@@ -257,19 +253,15 @@ impl Scope<'_> {
 
     fn cast(&self, inner: &Logical, to: &DataType, evaluated: Evaluated) -> Expr {
         let value = self.any(inner, evaluated);
-        let Ok(from) = value.data_type(self.table) else { return value };
+        let Ok(from) = value.data_type(&self.table.schema) else { return value };
         if from == *to {
             return value;
         }
         if schema::canonical_type(to).as_ref() != Some(to) || !castable(&from, to) {
             return opaque(format!("a cast from {from} to {to}"));
         }
-        if evaluated == Evaluated::Perhaps && cast_can_fail(&from, to) {
-            return opaque(format!(
-                "a cast from {from} to {to} may fail on rows that another condition removes"
-            ));
-        }
-        Expr::Cast(Box::new(value), to.clone())
+        let name = || format!("a cast from {from} to {to}");
+        self.unless_it_fails(Expr::Cast(Box::new(value), to.clone()), evaluated, name)
     }
 }
 
@@ -369,42 +361,6 @@ fn castable(from: &DataType, to: &DataType) -> bool {
         (Date32, Timestamp(_, None)) | (Timestamp(_, None), Date32) => true,
         (Timestamp(_, f), Timestamp(_, t)) => f == t,
         _ => false,
-    }
-}
-
-/// Whether a value of `from` may be none of `to`. The types are [`castable`].
-fn cast_can_fail(from: &DataType, to: &DataType) -> bool {
-    use DataType::*;
-    match (from, to) {
-        (Boolean, _) | (_, Utf8View | Float64) => false,
-        (f, Float32) => !f.is_integer() && *f != Float32,
-        (f, Decimal128(precision, scale)) if f.is_integer() => {
-            let digits = integer_digits(f);
-            i16::from(*precision) - i16::from(*scale) < digits || *scale < 0
-        }
-        (Decimal128(p1, s1), Decimal128(p2, s2)) => {
-            s2 < s1 || i16::from(*p2) - i16::from(*s2) < i16::from(*p1) - i16::from(*s1)
-        }
-        (f, t) if f.is_integer() && t.is_integer() => {
-            let range = |t: &DataType| farpool_model::literal::integer_range(t);
-            match (range(f), range(t)) {
-                (Some((min, max)), Some((low, high))) => min < low || max > high,
-                _ => true,
-            }
-        }
-        (Date32, Timestamp(unit, _)) => matches!(unit, TimeUnit::Microsecond | TimeUnit::Nanosecond),
-        (Timestamp(f, _), Timestamp(t, _)) => t > f,
-        (Timestamp(..), Date32) => false,
-        _ => true,
-    }
-}
-
-fn integer_digits(data_type: &DataType) -> i16 {
-    match data_type.primitive_width() {
-        Some(1) => 3,
-        Some(2) => 5,
-        Some(4) => 10,
-        _ => 20,
     }
 }
 

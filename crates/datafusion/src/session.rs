@@ -56,6 +56,8 @@ pub struct SessionOptions {
     pub work: Option<Arc<WorkMemory>>,
     /// How long a statement may take, from when it is planned to its last row; as long as it takes if `None`.
     pub timeout: Option<Duration>,
+    /// What a statement that names a table is advised as long as there are none.
+    pub advice_without_tables: &'static str,
 }
 
 impl Default for SessionOptions {
@@ -66,6 +68,7 @@ impl Default for SessionOptions {
             rates: Rates::default(),
             work: None,
             timeout: None,
+            advice_without_tables: "the pool has no tables yet",
         }
     }
 }
@@ -397,7 +400,7 @@ impl Session {
         let Ok(names) = self.home.all_names().await else { return error };
         let names: Vec<&str> = names.iter().map(String::as_str).collect();
         if names.is_empty() {
-            return error.advise("the pool has no tables yet");
+            return error.advise(self.options.advice_without_tables);
         }
         crate::names::advise(error, wanted, &names)
     }

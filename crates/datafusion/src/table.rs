@@ -137,7 +137,7 @@ impl PoolTable {
         let column = |i: usize| Slot::new("", Expr::Column(i));
         let columns: Vec<Slot> = (0..schema.fields().len()).map(column).collect();
         let allowance = Allowance::default();
-        let scope = Scope { table: schema, input: &self.columns, columns: &columns, allowance: &allowance };
+        let scope = Scope { table: &self.info, input: &self.columns, columns: &columns, allowance: &allowance };
         split::place(scope.condition(filter), schema)
     }
 

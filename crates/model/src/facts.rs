@@ -8,7 +8,7 @@
 //! within the range of its type (for a decimal: its precision). Integer arithmetic wraps and does not fail.
 
 use crate::literal::integer_range;
-use crate::{ArithmeticOp, Error, Expr, Result, Value, brief, limits, schema};
+use crate::{ArithmeticOp, Error, Expr, Result, TableInfo, Value, brief, limits, schema};
 use arrow_schema::{DECIMAL128_MAX_PRECISION, DECIMAL128_MAX_SCALE, DataType, Schema, TimeUnit};
 
 /// The least and the greatest of some integers.
@@ -37,7 +37,19 @@ impl Facts {
     /// `Invalid` when a column does not exist, the parts do not fit together, or the expression is
     /// [`Expr::Opaque`]; `OverLimit` when it is nested too deeply or a list is too long.
     pub fn of(expr: &Expr, schema: &Schema) -> Result<Facts> {
-        at(expr, schema, 0)
+        at(expr, schema, &|_| None, 0)
+    }
+
+    /// The facts of `expr` over the rows that `table` has, whose values keep within the bounds that are known.
+    ///
+    /// # Errors
+    /// As [`Facts::of`].
+    pub fn within(expr: &Expr, table: &TableInfo) -> Result<Facts> {
+        let bounds = |column: usize| {
+            let known = table.columns.get(column)?;
+            Some((known.min.as_ref()?.as_int()?, known.max.as_ref()?.as_int()?))
+        };
+        at(expr, &table.schema, &bounds, 0)
     }
 
     /// The facts of one node, from those of its [`Expr::children`] in their order.
@@ -52,13 +64,18 @@ impl Facts {
     }
 }
 
-fn at(expr: &Expr, schema: &Schema, depth: usize) -> Result<Facts> {
+/// `bounds` has the least and the greatest value of a column, where that is known.
+fn at(expr: &Expr, schema: &Schema, bounds: &dyn Fn(usize) -> Option<Range>, depth: usize) -> Result<Facts> {
     if depth > limits::EXPR_DEPTH_MAX {
         return Err(too_deep());
     }
-    let children = expr.children().into_iter().map(|child| at(child, schema, depth + 1));
+    let children = expr.children().into_iter().map(|child| at(child, schema, bounds, depth + 1));
     let children = children.collect::<Result<Vec<Facts>>>()?;
-    Facts::of_node(expr, schema, &children.iter().collect::<Vec<_>>())
+    let facts = Facts::of_node(expr, schema, &children.iter().collect::<Vec<_>>())?;
+    Ok(match expr {
+        Expr::Column(column) => Facts { range: bounds(*column).or(facts.range), ..facts },
+        _ => facts,
+    })
 }
 
 pub(crate) fn too_deep() -> Error {

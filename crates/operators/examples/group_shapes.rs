@@ -7,8 +7,8 @@ use arrow_schema::{DataType, Field, Schema, SchemaRef};
 use farpool_columns::{Table, TableBuilder};
 use farpool_memory::{Pool, PoolConfig};
 use farpool_model::{
-    Aggregate, AggregateFunction, CompareOp, Expr, Literal, NamedExpr, Output, Program, TableName,
-    TenantName, Value, limits,
+    Aggregate, AggregateFunction, CompareOp, Expr, Literal, NamedExpr, Output, Program, StateFunction,
+    TableName, TenantName, Value, limits,
 };
 use farpool_operators::{HashKey, Memory, Plan, State};
 use std::ops::ControlFlow;
@@ -92,10 +92,11 @@ fn program(filter: Option<Expr>, keys: &[&str], aggregates: &[(AggregateFunction
         function: *function,
         arguments: argument.map(|a| Expr::Column(position(a))).into_iter().collect(),
         filter: None,
-        data_type: if *function == AggregateFunction::Avg || *argument == Some("float") {
-            DataType::Float64
-        } else {
-            DataType::Int64
+        data_type: match function {
+            AggregateFunction::State(_) => DataType::BinaryView,
+            AggregateFunction::Avg => DataType::Float64,
+            _ if *argument == Some("float") => DataType::Float64,
+            _ => DataType::Int64,
         },
     };
     let output = Output::Aggregate { keys, aggregates: aggregates.iter().map(aggregate).collect() };
@@ -112,6 +113,7 @@ fn program(filter: Option<Expr>, keys: &[&str], aggregates: &[(AggregateFunction
 fn programs() -> Vec<(&'static str, Program)> {
     use AggregateFunction::{Avg, Count, Max, Min, Sum};
     let sum = [(Sum, Some("value"))];
+    let sketch = AggregateFunction::from(StateFunction::Sketch("distinct=12".parse().expect("parameters")));
     let half = Literal::new(Value::Int(500_000), DataType::Int64).expect("fits");
     let half = || Some(Expr::compare(CompareOp::Lt, Expr::Column(3), Expr::Literal(half.clone())));
     vec![
@@ -151,6 +153,10 @@ fn programs() -> Vec<(&'static str, Program)> {
         ("sum where half", program(half(), &[], &sum)),
         ("count where half", program(half(), &[], &[(Count, None)])),
         ("min, max, count", program(None, &[], &[(Min, Some("value")), (Max, Some("value")), (Count, None)])),
+        ("sketch of 16", program(None, &[], &[(sketch, Some("few"))])),
+        ("sketch of code", program(None, &[], &[(sketch, Some("code"))])),
+        ("sketch of name", program(None, &[], &[(sketch, Some("name"))])),
+        ("sketch of code where half", program(half(), &[], &[(sketch, Some("code"))])),
         ("avg, min where half", program(half(), &[], &[(Avg, Some("value")), (Min, Some("million"))])),
     ]
 }

@@ -52,25 +52,23 @@ pub(crate) fn prepare_within(
     let Output::Aggregate { keys, aggregates } = &prepared.effective.output else {
         return Ok((prepared, None));
     };
-    if keys.is_empty() && !aggregates.iter().any(|a| a.function.is_state()) {
-        return Ok((prepared, None));
-    }
     let plan = Plan::compile(&prepared.effective, table, budget.memory())?;
-    if plan.fits(budget.memory()) {
+    let is_small = keys.is_empty() && !aggregates.iter().any(|a| a.function.is_state());
+    if is_small || plan.fits(budget.memory()) {
         return Ok((with_way(prepared, &plan, table)?, Some(plan)));
     }
     in_parts(program, prepared, &plan, table, budget).map(|prepared| (prepared, None))
 }
 
-/// The answers, where behind what a grouping works on stands how it does that, and why.
+/// The answers, where behind what an aggregation works on stands how it does that, and why.
 ///
 /// # Errors
 /// Fails only on a bug in the operators.
 fn with_way(mut prepared: Prepared, plan: &Plan, table: &Table) -> Result<Prepared> {
     let mut answers = prepared.answers.iter_mut();
-    let grouping = answers.find(|answer| answer.operator.is_grouping());
+    let aggregation = answers.find(|answer| answer.operator.folds_rows());
     let groups = table.row_groups.iter().map(|group| &**group);
-    if let (Some(answer), Some(way)) = (grouping, plan.way(groups)?) {
+    if let (Some(answer), Some(way)) = (aggregation, plan.way(groups)?) {
         answer.detail = brief(format_args!("{} [{way}]", answer.detail));
     }
     Ok(prepared)

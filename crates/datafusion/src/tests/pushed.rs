@@ -46,6 +46,31 @@ async fn filters_go_whole_or_in_part() {
 }
 
 #[tokio::test]
+async fn what_the_bounds_of_columns_keep_from_failing_goes() {
+    let pool = filled(Fake::default()).await;
+    // From -3 to 6.
+    check(
+        &pool,
+        "SELECT id FROM t WHERE k <> -3 AND 10 / (k + 3) > 2",
+        &["table=t, filter=k <> -3, rows=[id, k]"],
+    )
+    .await;
+    check(
+        &pool,
+        "SELECT id FROM t WHERE 10 / (k + 4) > 2",
+        &["table=t, filter=(10 / (CAST(k AS Int64) + 4)) > 2, rows=[id]"],
+    )
+    .await;
+    // Not every 32-bit number of days is in a calendar.
+    check(
+        &pool,
+        "SELECT id FROM t WHERE CAST(day AS VARCHAR) LIKE '199%'",
+        &["table=t, filter=CAST(day AS Utf8View) LIKE '199%', rows=[id]"],
+    )
+    .await;
+}
+
+#[tokio::test]
 async fn beginnings_of_strings_become_patterns() {
     let pool = filled(Fake::default()).await;
     check(

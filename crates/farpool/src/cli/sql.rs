@@ -141,13 +141,16 @@ fn statements(texts: &[String]) -> Outcome<Vec<Statement>> {
 async fn open_session(args: &Args) -> Outcome<Session> {
     let rates = farpool::calibrated_rates();
     let work = WorkMemory::new(work_bytes(args));
-    let options = SessionOptions {
+    let mut options = SessionOptions {
         pushdown: !args.no_pushdown,
         rates,
         work: Some(work.clone()),
         timeout: args.timeout,
         ..SessionOptions::default()
     };
+    if args.pool.is_none() {
+        options.advice_without_tables = "name a file, as in FROM 'trips.parquet', or give a node with --pool";
+    }
     let session = Session::new(options);
     if let Some(url) = &args.pool {
         let options = ClientOptions { timeout: args.timeout, ..args.client.options(url)? };
@@ -183,7 +186,7 @@ async fn run_statement(
     receipt: &mut Receipt,
 ) -> Outcome<bool> {
     let start = Instant::now();
-    let query = session.sql(statement.clone()).await.map_err(|error| advise(error, args))?;
+    let query = session.sql(statement.clone()).await?;
     if args.explain {
         eprintln!("{}", printable_lines(query.explain().trim_end()));
     }
@@ -209,14 +212,6 @@ async fn run_statement(
         eprintln!("({rows}, {})", size::duration(start.elapsed()));
     }
     Ok(!schema.fields().is_empty())
-}
-
-/// Without a node, the tables are the files that a statement names.
-fn advise(error: Error, args: &Args) -> Error {
-    match args.pool.is_none() && error.message.starts_with("there is no table ") {
-        true => error.advise("name a file, as in FROM 'trips.parquet', or give a node with --pool"),
-        false => error,
-    }
 }
 
 /// Statements run one after the other: their times add up, where those of one query's programs overlap.

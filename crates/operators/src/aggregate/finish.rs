@@ -28,67 +28,90 @@ impl Aggregation {
 
 fn finish_one(result: &AggregateResult, values: &Store, counts: &Store, groups: &[u32]) -> Result<ArrayRef> {
     let groups = || groups.iter().map(|g| *g as usize);
-    if result.accumulation == Accumulation::Count {
-        return Ok(Arc::new(groups().map(|g| counts.count(g)).collect::<Int64Array>()));
-    }
-    if let Store::States(states) = values {
-        let states = groups().map(|g| states.to_bytes(g)).collect::<Result<Vec<_>>>()?;
-        return Ok(Arc::new(BinaryViewArray::from_iter_values(states)));
-    }
-    let seen = match counts {
-        Store::Count(counts) => Some(groups().map(|g| counts[g] > 0).collect::<NullBuffer>()),
+    let nulls = || match counts {
+        Store::Count(counts) => {
+            let seen = groups().map(|g| counts[g] > 0).collect::<NullBuffer>();
+            Some(seen).filter(|seen| seen.null_count() > 0)
+        }
         _ => None,
     };
-    let seen = seen.filter(|n| n.null_count() > 0);
-    let nulls = || seen.clone();
-    let is_mean = result.accumulation == Accumulation::Mean;
-    Ok(match values {
-        Store::Present | Store::Count(_) | Store::States(_) => {
-            return Err(Error::internal("a count where a value is wanted"));
+    match (result.accumulation, values) {
+        (Accumulation::Count, _) => {
+            Ok(Arc::new(groups().map(|g| counts.count(g)).collect::<Int64Array>()))
         }
-        Store::Sum(sums) if is_mean => averages(result, sums, counts, groups())?,
-        Store::Sum(Sums::Narrow(sums)) if result.data_type == DataType::Int64 => {
-            Arc::new(Int64Array::new(groups().map(|g| sums[g]).collect::<Vec<_>>().into(), nulls()))
+        (Accumulation::Sum, Store::Sum(values)) => sums(result, values, groups(), nulls()),
+        (Accumulation::Sum, Store::FloatSum(sums)) => Ok(floats(groups().map(|g| sums[g]), nulls())),
+        (Accumulation::Mean, Store::Sum(sums)) => means(result, sums, counts, groups()),
+        (Accumulation::Mean, Store::FloatSum(sums)) => {
+            Ok(floats(groups().map(|g| sums[g] / counts.count(g) as f64), nulls()))
         }
-        Store::Sum(sums) => {
-            let range = range_of(&result.data_type);
-            let sum = |g| sums.exact(g).filter(|s| range.contains(s)).ok_or_else(|| overflow("sum", result));
-            let exact = groups().map(sum).collect::<Result<Vec<_>>>()?;
-            array_of_ints(&result.data_type, exact.into_iter(), nulls())?
+        (Accumulation::Fold(_), folded) => folds(result, folded, groups(), nulls()),
+        (Accumulation::State(_), Store::States(states)) => {
+            let states = groups().map(|g| states.to_bytes(g)).collect::<Result<Vec<_>>>()?;
+            Ok(Arc::new(BinaryViewArray::from_iter_values(states)))
         }
-        Store::FloatSum(sums) => {
-            let value = |g: usize| if is_mean { sums[g] / counts.count(g) as f64 } else { sums[g] };
-            let values: Vec<f64> = groups().map(value).collect();
-            Arc::new(Float64Array::new(values.into(), nulls()))
+        (Accumulation::Sum | Accumulation::Mean | Accumulation::State(_), _) => Err(unfit(result)),
+    }
+}
+
+fn unfit(result: &AggregateResult) -> Error {
+    Error::internal(format!("the store of {:?} holds something else than it needs", result.name))
+}
+
+fn floats(values: impl Iterator<Item = f64>, nulls: Option<NullBuffer>) -> ArrayRef {
+    Arc::new(Float64Array::new(values.collect::<Vec<f64>>().into(), nulls))
+}
+
+fn sums(
+    result: &AggregateResult,
+    sums: &Sums,
+    groups: impl Iterator<Item = usize>,
+    nulls: Option<NullBuffer>,
+) -> Result<ArrayRef> {
+    if let (Sums::Narrow(sums), DataType::Int64) = (sums, &result.data_type) {
+        return Ok(Arc::new(Int64Array::new(groups.map(|g| sums[g]).collect::<Vec<_>>().into(), nulls)));
+    }
+    let range = range_of(&result.data_type);
+    let sum = |g| sums.exact(g).filter(|s| range.contains(s)).ok_or_else(|| overflow("sum", result));
+    let exact = groups.map(sum).collect::<Result<Vec<_>>>()?;
+    array_of_ints(&result.data_type, exact.into_iter(), nulls)
+}
+
+fn folds(
+    result: &AggregateResult,
+    folded: &Store,
+    groups: impl Iterator<Item = usize>,
+    nulls: Option<NullBuffer>,
+) -> Result<ArrayRef> {
+    Ok(match (folded, &result.data_type) {
+        (Store::IntFold { values, .. }, DataType::Boolean) => {
+            let values: Vec<bool> = groups.map(|g| values[g] == 1).collect();
+            Arc::new(BooleanArray::new(values.into(), nulls))
         }
-        Store::IntFold { values, .. } if result.data_type == DataType::Boolean => {
-            let values: Vec<bool> = groups().map(|g| values[g] == 1).collect();
-            Arc::new(BooleanArray::new(values.into(), nulls()))
+        (Store::IntFold { values, .. }, data_type) => {
+            array_of_ints(data_type, groups.map(|g| values[g]), nulls)?
         }
-        Store::IntFold { values, .. } => {
-            array_of_ints(&result.data_type, groups().map(|g| values[g]), nulls())?
+        (Store::FloatPick { values, .. }, DataType::Float32) => {
+            let values: Vec<f32> = groups.map(|g| values[g] as f32).collect();
+            Arc::new(Float32Array::new(values.into(), nulls))
         }
-        Store::FloatPick { values, .. } if result.data_type == DataType::Float32 => {
-            let values: Vec<f32> = groups().map(|g| values[g] as f32).collect();
-            Arc::new(Float32Array::new(values.into(), nulls()))
-        }
-        Store::FloatPick { values, .. } => {
-            let values: Vec<f64> = groups().map(|g| values[g]).collect();
-            Arc::new(Float64Array::new(values.into(), nulls()))
-        }
-        Store::BytesPick { values, .. } if result.data_type == DataType::Utf8View => {
+        (Store::FloatPick { values, .. }, _) => floats(groups.map(|g| values[g]), nulls),
+        (Store::BytesPick { values, .. }, DataType::Utf8View) => {
             let texts: std::result::Result<Vec<Option<&str>>, _> =
-                groups().map(|g| values[g].as_deref().map(std::str::from_utf8).transpose()).collect();
+                groups.map(|g| values[g].as_deref().map(std::str::from_utf8).transpose()).collect();
             let texts = texts.map_err(|_| Error::internal("a string that is not UTF-8"))?;
             Arc::new(StringViewArray::from(texts))
         }
-        Store::BytesPick { values, .. } => {
-            Arc::new(groups().map(|g| values[g].as_deref()).collect::<BinaryViewArray>())
+        (Store::BytesPick { values, .. }, _) => {
+            Arc::new(groups.map(|g| values[g].as_deref()).collect::<BinaryViewArray>())
+        }
+        (Store::Present | Store::Count(_) | Store::Sum(_) | Store::FloatSum(_) | Store::States(_), _) => {
+            return Err(unfit(result));
         }
     })
 }
 
-fn averages(
+fn means(
     result: &AggregateResult,
     sums: &Sums,
     counts: &Store,

@@ -1,25 +1,13 @@
-//! Groups of keys of 64 bits, in an open-addressing table.
-//!
-//! Keys of a batch are looked up in two passes. The first follows no chain: it reads one slot per key, so
-//! that the processor overlaps the cache misses of many keys. The second compares the keys, and follows the
-//! chains of those that are not where they would be alone. Measured at 1 M groups, open addressing with
-//! overlapped misses took a third of the time of a `hashbrown` map.
-//!
-//! Slots hold group numbers only, not keys as well: four times as many groups then fit a cache.
+//! Groups of keys of 64 bits, in an open-addressing table ([`super::slots`]).
 
 use super::hash::HashKey;
+use super::slots::Slots;
 use farpool_columns::working;
 use farpool_model::cast::u32_checked;
 
-/// No group: a slot that is free.
-const NONE: u32 = u32::MAX;
-
-const SLOTS_MIN: usize = 256;
-
 /// A table of groups.
 pub(crate) struct IntTable {
-    /// A power of two, at most half of them taken.
-    slots: Vec<u32>,
+    slots: Slots<u32>,
     /// The key of each group.
     keys: Vec<i64>,
     hash_key: HashKey,
@@ -27,18 +15,16 @@ pub(crate) struct IntTable {
 
 impl IntTable {
     /// The most bytes per group, once there are some: the vector of keys and the slots, just grown.
-    pub(super) const BYTES_PER_GROUP: usize = 2 * size_of::<i64>() + 4 * size_of::<u32>();
+    pub(super) const BYTES_PER_GROUP: usize = 2 * size_of::<i64>() + Slots::<u32>::BYTES_PER_GROUP;
 
     /// An empty table.
     pub(super) fn new(hash_key: HashKey) -> Self {
-        IntTable { slots: working::filled(NONE, SLOTS_MIN), keys: Vec::new(), hash_key }
+        IntTable { slots: Slots::new(), keys: Vec::new(), hash_key }
     }
 
     /// Makes room for `groups` groups in a table that is empty.
     pub(super) fn expect(&mut self, groups: usize) {
-        let slots = (groups * 2).next_power_of_two().max(SLOTS_MIN);
-        if self.keys.is_empty() && slots > self.slots.len() {
-            self.slots = working::filled(NONE, slots);
+        if self.keys.is_empty() && self.slots.expect(groups) {
             working::reserve(&mut self.keys, groups);
         }
     }
@@ -50,14 +36,14 @@ impl IntTable {
 
     /// Bytes held.
     pub(super) fn bytes(&self) -> usize {
-        self.slots.capacity() * size_of::<u32>() + self.keys.capacity() * size_of::<i64>()
+        self.slots.bytes() + self.keys.capacity() * size_of::<i64>()
     }
 
     /// Adds the group of each key to `ids`.
     pub(super) fn intern(&mut self, keys: &[i64], ids: &mut Vec<u32>) {
         let first = ids.len();
-        let (mask, hash_key) = (self.slots.len() - 1, self.hash_key);
-        ids.extend(keys.iter().map(|key| self.slots[hash_key.of_int(*key) as usize & mask]));
+        let hash_key = self.hash_key;
+        self.slots.first_looks(keys.iter().map(|key| hash_key.of_int(*key)), ids);
         for (id, key) in ids[first..].iter_mut().zip(keys) {
             if self.keys.get(*id as usize) != Some(key) {
                 *id = self.insert(*key);
@@ -81,36 +67,15 @@ impl IntTable {
     }
 
     fn insert(&mut self, key: i64) -> u32 {
-        let mask = self.slots.len() - 1;
-        let mut slot = self.hash_key.of_int(key) as usize & mask;
-        loop {
-            match self.slots[slot] {
-                NONE => break,
-                group if self.keys[group as usize] == key => return group,
-                _ => slot = (slot + 1) & mask,
-            }
-        }
-        let group = u32_checked(self.keys.len());
-        working::reserve(&mut self.keys, 1);
-        self.keys.push(key);
-        self.slots[slot] = group;
-        if self.keys.len() * 2 > self.slots.len() {
-            self.grow();
+        let (keys, hash_key) = (&mut self.keys, self.hash_key);
+        let next = u32_checked(keys.len());
+        let group = self.slots.find_or_take(hash_key.of_int(key), next, |group| keys[group as usize] == key);
+        if group == next {
+            working::reserve(keys, 1);
+            keys.push(key);
+            self.slots.make_room(keys.iter().map(|key| hash_key.of_int(*key)));
         }
         group
-    }
-
-    fn grow(&mut self) {
-        let mask = self.slots.len() * 2 - 1;
-        let mut slots = working::filled(NONE, mask + 1);
-        for (group, key) in self.keys.iter().enumerate() {
-            let mut slot = self.hash_key.of_int(*key) as usize & mask;
-            while slots[slot] != NONE {
-                slot = (slot + 1) & mask;
-            }
-            slots[slot] = u32_checked(group);
-        }
-        self.slots = slots;
     }
 }
 
@@ -127,15 +92,13 @@ mod tests {
         (0..).filter(collides).take(KEYS).collect()
     }
 
-    /// Slots between where the groups would be alone and where they are: what looking all of them up costs.
+    /// What looking all of the groups up costs, in steps from slot to slot.
     fn steps(hash_key: HashKey, keys: &[i64]) -> usize {
         let mut table = IntTable::new(hash_key);
         let mut ids = Vec::new();
         table.intern(keys, &mut ids);
         assert!(ids.iter().copied().eq(0..KEYS as u32));
-        let mask = table.slots.len() - 1;
-        let taken = table.slots.iter().enumerate().filter(|(_, group)| **group != NONE);
-        taken.map(|(slot, group)| slot.wrapping_sub(table.hash(*group) as usize) & mask).sum()
+        table.slots.steps(|group| table.hash(group))
     }
 
     #[test]

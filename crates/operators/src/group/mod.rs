@@ -14,6 +14,7 @@ mod ints;
 mod packed;
 mod row_table;
 mod rows;
+mod slots;
 mod text_codes;
 mod values;
 

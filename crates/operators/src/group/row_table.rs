@@ -1,22 +1,16 @@
 //! Groups of keys that are held as rows of words ([`super::rows`]).
 //!
-//! An open-addressing table, looked up as in [`super::ints`]: a pass over slots first, whose cache misses
-//! overlap, then the rows. A slot holds half of the hash beside the group, so that most rows are compared
-//! with none but their own.
+//! The table is open-addressing ([`super::slots`]).
 
 use super::hash::HashKey;
 use super::rows::{Layout, Rows};
+use super::slots::{NONE, Slots, Tagged};
 use super::values::KeyValues;
 use arrow_array::ArrayRef;
 use arrow_schema::DataType;
 use farpool_columns::working;
 use farpool_model::Result;
 use farpool_model::cast::u32_checked;
-
-/// No group: a free slot.
-const NONE: u32 = u32::MAX;
-
-const SLOTS_MIN: usize = 256;
 
 /// Rows that are looked up at a time: what they were compared with first stays in the L1 cache until it is
 /// compared.
@@ -33,8 +27,7 @@ pub(crate) struct RowTable {
     layout: Layout,
     rows: Blocks,
     groups: Vec<Group>,
-    /// The upper half of the hash, and the group. A power of two, at most half of them taken.
-    slots: Vec<(u32, u32)>,
+    slots: Slots<Tagged>,
     scratch: Rows,
 }
 
@@ -53,16 +46,14 @@ impl RowTable {
             layout: Layout::new(types, hash_key),
             rows: Blocks::default(),
             groups: Vec::new(),
-            slots: working::filled((0, NONE), SLOTS_MIN),
+            slots: Slots::new(),
             scratch: Rows::default(),
         }
     }
 
     /// Makes room for `groups` groups in a table that is empty.
     pub(super) fn expect(&mut self, groups: usize) {
-        let slots = (groups * 2).next_power_of_two().max(SLOTS_MIN);
-        if self.groups.is_empty() && slots > self.slots.len() {
-            self.slots = working::filled((0, NONE), slots);
+        if self.groups.is_empty() && self.slots.expect(groups) {
             working::reserve(&mut self.groups, groups);
         }
     }
@@ -76,14 +67,14 @@ impl RowTable {
     pub(super) fn bytes(&self) -> usize {
         self.rows.capacity * size_of::<i64>()
             + self.groups.capacity() * size_of::<Group>()
-            + self.slots.capacity() * size_of::<(u32, u32)>()
+            + self.slots.bytes()
     }
 
     /// The most bytes that a group of keys of `types` adds, strings aside: vectors and slots, just grown.
     pub(super) fn bytes_per_group(types: &[DataType]) -> usize {
         2 * Layout::new(types, HashKey::default()).bytes()
             + 2 * size_of::<Group>()
-            + 4 * size_of::<(u32, u32)>()
+            + Slots::<Tagged>::BYTES_PER_GROUP
     }
 
     /// Replaces `out` by the keys of `rows` rows as rows of this table.
@@ -125,11 +116,7 @@ impl RowTable {
     ) {
         for (piece, hashes) in hashes.chunks(ROWS_AT_A_TIME).enumerate() {
             let first = ids.len();
-            let mask = self.slots.len() - 1;
-            ids.extend(hashes.iter().map(|hash| {
-                let (tag, group) = self.slots[*hash as usize & mask];
-                if tag == tag_of(*hash) { group } else { NONE }
-            }));
+            self.slots.first_looks(hashes.iter().copied(), ids);
             self.touch(&ids[first..]);
             for (index, hash) in hashes.iter().enumerate() {
                 let row = row(piece * ROWS_AT_A_TIME + index);
@@ -155,8 +142,7 @@ impl RowTable {
     }
 
     fn row(&self, group: u32) -> &[i64] {
-        let Group { block, start, words, .. } = self.groups[group as usize];
-        &self.rows.blocks[block as usize][start as usize..][..words as usize]
+        self.rows.row(&self.groups[group as usize])
     }
 
     /// Reads the beginnings of rows, where there are some: comparisons, each with a branch behind it, would
@@ -170,37 +156,16 @@ impl RowTable {
     }
 
     fn insert(&mut self, row: &[i64], hash: u64) -> u32 {
-        let mask = self.slots.len() - 1;
-        let mut slot = hash as usize & mask;
-        loop {
-            match self.slots[slot] {
-                (_, NONE) => break,
-                (tag, group) if tag == tag_of(hash) && self.row(group) == row => return group,
-                _ => slot = (slot + 1) & mask,
-            }
-        }
-        let group = u32_checked(self.groups.len());
-        working::reserve(&mut self.groups, 1);
-        let (block, start) = self.rows.push(row);
-        self.groups.push(Group { block, start, words: u32_checked(row.len()), hash });
-        self.slots[slot] = (tag_of(hash), group);
-        if self.groups.len() * 2 > self.slots.len() {
-            self.grow();
+        let next = u32_checked(self.groups.len());
+        let (rows, groups) = (&mut self.rows, &mut self.groups);
+        let group = self.slots.find_or_take(hash, next, |group| rows.row(&groups[group as usize]) == row);
+        if group == next {
+            working::reserve(groups, 1);
+            let (block, start) = rows.push(row);
+            groups.push(Group { block, start, words: u32_checked(row.len()), hash });
+            self.slots.make_room(groups.iter().map(|group| group.hash));
         }
         group
-    }
-
-    fn grow(&mut self) {
-        let mask = self.slots.len() * 2 - 1;
-        let mut slots = working::filled((0, NONE), mask + 1);
-        for (group, Group { hash, .. }) in self.groups.iter().enumerate() {
-            let mut slot = *hash as usize & mask;
-            while slots[slot].1 != NONE {
-                slot = (slot + 1) & mask;
-            }
-            slots[slot] = (tag_of(*hash), u32_checked(group));
-        }
-        self.slots = slots;
     }
 }
 
@@ -210,11 +175,6 @@ fn equal(left: &[i64], right: &[i64]) -> bool {
         return left == right;
     }
     left.len() == right.len() && left.iter().zip(right).all(|(left, right)| left == right)
-}
-
-/// The half of a hash that does not choose the slot.
-fn tag_of(hash: u64) -> u32 {
-    (hash >> 32) as u32
 }
 
 /// Rows in blocks that stay where they are: one vector would be copied, and new memory cleared for it, each
@@ -246,6 +206,11 @@ impl Blocks {
         let start = words.len();
         words.extend_from_slice(row);
         (u32_checked(block), u32_checked(start))
+    }
+
+    /// The row of a group.
+    fn row(&self, group: &Group) -> &[i64] {
+        &self.blocks[group.block as usize][group.start as usize..][..group.words as usize]
     }
 
     /// A new block for a row of `length` words.
