@@ -1,4 +1,5 @@
-//! The project's own commands, the same by hand and in CI: `cargo xtask check | bench | simulate | rivals | sanitize | edges`.
+//! The project's own commands, the same by hand and in CI: `cargo xtask check | bench | simulate | rivals | sanitize | emulate |
+//! timings | edges`.
 //!
 //! Invariant: everything is built with the one profile and the one set of features ([`cargo::WORKSPACE`]),
 //! so that checks, tests and benchmarks share what they build. This crate stays free of the project's
@@ -11,8 +12,10 @@ mod cargo;
 mod check;
 #[path = "../../crates/farpool/tests/edges.rs"]
 mod edges;
+mod emulate;
 mod rivals;
 mod sanitize;
+mod timings;
 
 use anyhow::{Result, bail};
 use clap::{Parser, Subcommand};
@@ -48,6 +51,10 @@ enum Command {
     Rivals,
     /// Run the unit tests of the crates with `unsafe` code under AddressSanitizer.
     Sanitize,
+    /// Run the unit tests of these crates for 64-bit ARM, by an emulator.
+    Emulate,
+    /// Build the program from nothing and print what each part of it costs.
+    Timings,
     /// Only the rules of the tree: edges between crates, ARCHITECTURE.md, headers of files.
     Edges,
 }
@@ -59,6 +66,8 @@ fn main() -> ExitCode {
         Command::Simulate { arguments } => cargo::run_program("farpool-sim", &arguments),
         Command::Rivals => rivals::install(),
         Command::Sanitize => sanitize::run(),
+        Command::Emulate => emulate::run(),
+        Command::Timings => timings::run(),
         Command::Edges => rules_of_the_tree(),
     };
     match result {

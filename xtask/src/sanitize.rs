@@ -22,9 +22,14 @@ pub fn run() -> Result<()> {
         ("RUSTFLAGS", "-Zsanitizer=address -Cforce-frame-pointers=yes"),
         ("CARGO_TARGET_DIR", &folder.to_string_lossy()),
     ];
-    let packages: Vec<String> =
-        unsafe_code::crates().iter().map(|folder| format!("farpool-{folder}")).collect();
-    let packages = packages.iter().flat_map(|package| ["--package", package]);
-    let arguments = ["test", "--release", "--locked", "--lib", "--target", TARGET];
-    cargo::run_with(arguments.into_iter().chain(packages), &environment)
+    cargo::run_with(unit_tests(TARGET).iter().map(String::as_str), &environment)
+}
+
+/// Cargo's arguments that run the unit tests of the crates with `unsafe` code for the processor `target`.
+pub fn unit_tests(target: &str) -> Vec<String> {
+    let packages = unsafe_code::crates()
+        .into_iter()
+        .flat_map(|folder| ["--package".into(), format!("farpool-{folder}")]);
+    let start = ["test", "--release", "--locked", "--lib", "--target", target].map(str::to_string);
+    start.into_iter().chain(packages).collect()
 }
