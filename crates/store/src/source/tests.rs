@@ -265,6 +265,24 @@ fn other_separators_are_found_in_the_header() {
 }
 
 #[test]
+fn whole_numbers_with_leading_zeros_are_text() {
+    let folder = Folder::new();
+    let late = "501,1,0,-7\n".repeat(15_000) + "00501,2,00,-07\n";
+    let got = read(&folder.write("zip.csv", "zip,n,zero,m\n".to_string() + &late), None).unwrap();
+    let types = |got: &RecordBatch| -> Vec<DataType> {
+        got.schema().fields().iter().map(|field| field.data_type().clone()).collect()
+    };
+    let text = || DataType::Utf8View;
+    assert_eq!(types(&got), [text(), DataType::Int64, text(), text()]);
+    let last = |column: usize| {
+        arrow_cast::display::array_value_to_string(got.column(column), got.num_rows() - 1).unwrap()
+    };
+    assert_eq!([last(0), last(1), last(2), last(3)], ["00501", "2", "00", "-07"]);
+    let got = read(&folder.write("numbers.csv", "a,b,c\n0,-0,0.5\n10,100,00.5\n"), None).unwrap();
+    assert_eq!(types(&got), [DataType::Int64, DataType::Int64, DataType::Float64]);
+}
+
+#[test]
 fn a_csv_value_that_does_not_fit_is_named_with_its_line() {
     let folder = Folder::new();
     let mut text = "id,qty\n".to_string();
