@@ -64,12 +64,12 @@ impl NodeProcess {
         NodeProcess::start_with(threads, &[])
     }
 
-    /// The same, where loads find out nothing about their rows.
+    /// Starts a node whose loads find out nothing about their rows.
     pub fn start_without_taps(threads: usize) -> Result<NodeProcess> {
         NodeProcess::start_with(threads, &["--without-taps"])
     }
 
-    /// The same, with TLS.
+    /// Starts a node that speaks TLS.
     pub fn start_encrypted(threads: usize) -> Result<NodeProcess> {
         let key = KeyPair::generate()?;
         let certificate = CertificateParams::new(["127.0.0.1".to_string()])?.self_signed(&key)?.pem();

@@ -51,7 +51,7 @@ impl Query {
         Query { table, filter, shape: Shape::random(random) }
     }
 
-    /// The same over fewer rows, where that does not change which rows are the first ones.
+    /// The query over fewer rows, where that does not change which rows are the first ones.
     pub fn narrowed(&self, random: &mut Random) -> Option<Self> {
         let keeps_meaning = matches!(self.shape, Shape::Rows(_, None) | Shape::Groups { .. });
         let test = Test::random(random, 1);

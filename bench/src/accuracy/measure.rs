@@ -14,7 +14,7 @@ use std::time::Instant;
 /// Values whose frequency is asked for, of each data set, and as many that do not occur.
 const ASKED: u64 = 32;
 
-/// The same where Fast-AGMS is asked each time whether to trust the counts.
+/// Values asked for where Fast-AGMS is asked each time whether to trust the counts.
 const ASKED_TRUSTED: u64 = 4;
 
 /// The part of the estimates whose bounds are stated to hold the truth.

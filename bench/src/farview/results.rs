@@ -13,7 +13,7 @@ use std::collections::BTreeMap;
 /// The name of farpool's side.
 pub const FARPOOL: &str = "farpool";
 
-/// The same with TLS, in the cases that have a goal for it.
+/// Farpool over TLS, in the cases that have a goal for it.
 pub const FARPOOL_TLS: &str = "farpool, TLS";
 
 /// A run of the suite.

@@ -27,7 +27,7 @@ pub struct IngestSide {
     pub gb_s: f64,
     /// CPU time of the node's process.
     pub cpu_ms: Vec<f64>,
-    /// The same for each GB of the column.
+    /// CPU time of the node's process for each GB of the column.
     pub cpu_ms_per_gb: f64,
     /// From the end of the load until its profile is there, where one is made.
     pub profile_ms: Vec<f64>,

@@ -99,7 +99,7 @@ impl Chunk {
         Ok(())
     }
 
-    /// The same in `room`, where what is unpacked there needs no fresh memory.
+    /// As [`Self::decode`], in `room`: what is unpacked there needs no fresh memory.
     ///
     /// # Errors
     /// As [`Chunk::decode`].

@@ -35,7 +35,7 @@ pub(crate) fn decode(chunk: &Chunk, rows: Range<usize>) -> Result<ArrayRef> {
     })
 }
 
-/// The same in `room`, as far as it has room for them.
+/// As [`decode`], in `room` as far as it has room for them.
 pub(crate) fn decode_in(chunk: &Chunk, rows: Range<usize>, room: &mut Room) -> Result<ArrayRef> {
     let data_type = chunk.data_type();
     let nulls = chunk.nulls(rows.clone());

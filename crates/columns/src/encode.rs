@@ -60,7 +60,7 @@ pub(crate) fn fixed_bytes_plain(array: &ArrayRef) -> usize {
     fixed_bytes(array.data_type(), array.len(), array.null_count() > 0)
 }
 
-/// The same of `rows` values of a type.
+/// Bytes of `rows` values of a type as a plain Arrow array, without the bytes of strings.
 pub(crate) fn fixed_bytes(data_type: &DataType, rows: usize, has_nulls: bool) -> usize {
     let values = match data_type {
         DataType::Boolean => rows.div_ceil(8),

@@ -189,7 +189,7 @@ impl<'a> Integers<'a> {
             return self.retain_far_members(set, inside, start, alive);
         }
         // Sums below 0 come out as 2^31 and more, where no set reaches.
-        let condition = Member { offset: offset as u32, set: &set.words };
+        let condition = Member { offset: offset as u32, set: &set.halves };
         match self.lane_bits() {
             16 => Level::best().run(Retain { blocks: self.blocks::<u16>(start), condition, inside, alive }),
             _ => Level::best().run(Retain { blocks: self.blocks::<u32>(start), condition, inside, alive }),
@@ -198,7 +198,7 @@ impl<'a> Integers<'a> {
 
     /// Row by row: of values that are spread so widely few are left, or few are members.
     fn retain_far_members(&self, set: &IntegerSet, inside: bool, start: usize, alive: &mut [u64]) {
-        let last = set.first.saturating_add(set.words.len() as i64 * 32);
+        let last = set.first.saturating_add(set.halves.len() as i64 * 32);
         let mut near = alive.to_vec();
         self.retain_within(set.first.into(), last.into(), true, start, &mut near);
         for (index, (word, near)) in alive.iter_mut().zip(near).enumerate() {
@@ -265,7 +265,8 @@ impl<'a> Integers<'a> {
 #[derive(Clone, Debug)]
 pub struct IntegerSet {
     first: i64,
-    words: Vec<u32>,
+    /// The halves of words, 32 integers each: vectors of indices have 32 bits, too.
+    halves: Vec<u32>,
 }
 
 impl IntegerSet {
@@ -276,8 +277,8 @@ impl IntegerSet {
     pub fn new(first: i64, count: usize, holds: impl Fn(usize) -> bool) -> IntegerSet {
         assert!(count < 1 << 31, "a bitmap of {count} bits");
         let bit = |i: usize| u32::from(i < count && holds(i)) << (i % 32);
-        let word = |word: usize| (word * 32..word * 32 + 32).map(bit).fold(0, |bits, bit| bits | bit);
-        IntegerSet { first, words: (0..count.div_ceil(32)).map(word).collect() }
+        let half = |half: usize| (half * 32..half * 32 + 32).map(bit).fold(0, |bits, bit| bits | bit);
+        IntegerSet { first, halves: (0..count.div_ceil(32)).map(half).collect() }
     }
 
     /// The integers whose bits are set in `words`, the first of which stands for `first`.
@@ -288,7 +289,7 @@ impl IntegerSet {
         assert!(words.len() < 1 << 25, "a bitmap of {} words", words.len());
         IntegerSet {
             first,
-            words: words.iter().flat_map(|word| [*word as u32, (word >> 32) as u32]).collect(),
+            halves: words.iter().flat_map(|word| [*word as u32, (word >> 32) as u32]).collect(),
         }
     }
 
@@ -300,20 +301,20 @@ impl IntegerSet {
         let (first, last) = (integers.first().copied().unwrap_or(0), integers.last().copied().unwrap_or(0));
         let span = last.wrapping_sub(first) as u64;
         assert!(span < (1 << 31) - 32, "a bitmap of {span} bits");
-        let mut words = vec![0; (span / 32) as usize + 1];
+        let mut halves = vec![0; (span / 32) as usize + 1];
         for integer in integers {
             let bit = integer.wrapping_sub(first) as u64;
-            words[(bit / 32) as usize] |= 1 << (bit % 32);
+            halves[(bit / 32) as usize] |= 1 << (bit % 32);
         }
-        IntegerSet { first, words }
+        IntegerSet { first, halves }
     }
 
     /// Whether it has `integer`.
     #[inline]
     pub fn contains(&self, integer: i64) -> bool {
         let bit = integer.wrapping_sub(self.first) as u64;
-        let word = usize::try_from(bit / 32).ok().and_then(|word| self.words.get(word));
-        integer >= self.first && word.is_some_and(|word| word >> (bit % 32) & 1 == 1)
+        let half = usize::try_from(bit / 32).ok().and_then(|half| self.halves.get(half));
+        integer >= self.first && half.is_some_and(|half| half >> (bit % 32) & 1 == 1)
     }
 
     /// 256 bits, the first of which is the one at `offset`, which may lie outside.
@@ -321,8 +322,8 @@ impl IntegerSet {
         std::array::from_fn(|byte| {
             let bit = |bit: usize| {
                 let at = offset + (byte * 8 + bit) as i128;
-                let word = usize::try_from(at >> 5).ok().and_then(|word| self.words.get(word));
-                word.is_some_and(|word| word >> (at & 31) & 1 == 1)
+                let half = usize::try_from(at >> 5).ok().and_then(|half| self.halves.get(half));
+                half.is_some_and(|half| half >> (at & 31) & 1 == 1)
             };
             (0..8).map(|i| u8::from(bit(i)) << i).fold(0, |bits, bit| bits | bit)
         })

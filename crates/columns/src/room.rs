@@ -110,7 +110,7 @@ impl Room {
         filled.ok().flatten()
     }
 
-    /// The same; there is no buffer if `fill` fails.
+    /// As [`Self::buffer`]; there is no buffer if `fill` fails.
     ///
     /// # Errors
     /// That of `fill`.

@@ -23,7 +23,7 @@ macro_rules! with_integer {
     }};
 }
 
-/// The same, but only for the types all of whose values fit 64 bits with a sign: all but `UInt64` and decimals.
+/// As [`with_integer!`], only for the types all of whose values fit 64 bits with a sign: all but `UInt64` and decimals.
 #[macro_export]
 macro_rules! with_narrow_integer {
     ($data_type:expr, $arrow:ident => $body:expr, $otherwise:expr $(,)?) => {{

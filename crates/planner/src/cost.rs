@@ -39,7 +39,7 @@ pub struct Rates {
     pub pool_group_rows: f64,
     /// Rows that the pool aggregates into more groups than the caches hold, of keys that it takes for one integer.
     pub pool_spread_rows: f64,
-    /// The same of other keys: strings, and several that take more than 64 bits together.
+    /// Such rows with other keys: strings, and several that take more than 64 bits together.
     pub pool_text_rows: f64,
     /// Plain bytes that are decoded from packed columns.
     pub decode_bytes: f64,
@@ -47,7 +47,7 @@ pub struct Rates {
     pub engine_group_rows: f64,
     /// Rows that the engine aggregates into more groups than the caches hold, of integers.
     pub engine_spread_rows: f64,
-    /// The same of strings.
+    /// Rows that the engine aggregates into more groups than the caches hold, of strings.
     pub engine_text_rows: f64,
     /// Rows of which the engine keeps the first in an order.
     pub engine_top_rows: f64,

@@ -186,11 +186,11 @@ fn registers(precision: u8, ranks: &[u8]) -> Vec<u8> {
 
 /// `count` coupons, 0 where a place is empty, in `places` places.
 fn from_coupons(precision: u8, bytes: &[u8], count: usize, places: usize) -> Result<Distinct> {
-    let (words, _) = bytes.as_chunks::<4>();
-    let words = words.get(..places).ok_or_else(|| not_one("it has fewer coupons than it says"))?;
+    let (coupons, _) = bytes.as_chunks::<4>();
+    let coupons = coupons.get(..places).ok_or_else(|| not_one("it has fewer coupons than it says"))?;
     let mut distinct = Distinct::new(precision);
     let mut seen = Coupons::default();
-    for coupon in words.iter().map(|word| u32::from_le_bytes(*word)).filter(|coupon| *coupon != 0) {
+    for coupon in coupons.iter().map(|coupon| u32::from_le_bytes(*coupon)).filter(|coupon| *coupon != 0) {
         if coupon >> COUPON_BITS == 0 {
             return Err(not_one("a coupon has no rank"));
         }
@@ -281,7 +281,7 @@ mod tests {
         })
     }
 
-    /// The same values in our own sketch.
+    /// A sketch of this crate with the values of `fixture`.
     fn ours(fixture: &Fixture) -> HyperLogLog {
         let numbers = 0..fixture.values;
         let array: ArrayRef = match fixture.kind.as_str() {

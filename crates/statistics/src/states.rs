@@ -278,7 +278,7 @@ impl States {
     /// The state of a group as bytes.
     ///
     /// # Errors
-    /// None but defects.
+    /// Fails only on a bug in this crate.
     pub fn to_bytes(&self, group: usize) -> Result<Vec<u8>> {
         self.read(group, |state| Ok(state.to_bytes()))
     }
@@ -308,7 +308,7 @@ impl States {
     /// Takes the states of the first `count` groups away; the others are numbered from 0 then.
     ///
     /// # Errors
-    /// None but defects.
+    /// Fails only on a bug in this crate.
     pub fn take_first(&mut self, count: usize) -> Result<Vec<State>> {
         let taken: Vec<Option<State>> = self.groups.drain(..count).collect();
         self.bytes -= taken.iter().flatten().map(State::bytes_held).sum::<usize>();

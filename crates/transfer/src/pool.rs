@@ -89,7 +89,7 @@ pub trait Pool: Send + Sync + fmt::Debug {
     /// Drops a table. Programs that are reading it finish undisturbed.
     async fn drop_table(&self, name: &TableName) -> Result<()>;
 
-    /// The same with a table of any tenant, for callers that may change what others have.
+    /// Drops a table of any tenant, for callers that may change what others have.
     async fn drop_table_of(&self, tenant: &TenantName, name: &TableName) -> Result<()>;
 
     /// Keeps a view, for all clients of the tenant; with `replace` in place of one of its name, at once. `Exists` when

@@ -46,7 +46,7 @@ impl Rows {
         values
     }
 
-    /// The same, of rows in which another column is true.
+    /// The integers of rows in which another column is true, in order.
     pub fn integers_where(&self, column: usize, condition: usize) -> Vec<i64> {
         let mut values = Vec::new();
         for batch in &self.batches {

@@ -112,21 +112,21 @@ unsafe fn bits_of_bytes(set: &[u8; 32], indices: __m256i) -> u64 {
 /// The bit of `set` at each index, `offset` added.
 ///
 /// # Safety
-/// There is AVX2, and the set has less than 2^26 words.
+/// There is AVX2, and the set has less than 2^26 halves of words.
 #[inline(always)]
-unsafe fn bits_of_words(set: &[u32], indices: __m256i, offset: u32) -> u64 {
-    // SAFETY: the caller vouches for it. Only words inside the set are read: the others are masked out. A
-    // word's number has 27 bits, so that it has no sign.
+unsafe fn bits_of_set(set: &[u32], indices: __m256i, offset: u32) -> u64 {
+    // SAFETY: the caller vouches for it. Only what is inside the set is read: the rest is masked out. The
+    // number of a half has 27 bits, so that it has no sign.
     let bits = unsafe {
         let indices = _mm256_add_epi32(indices, _mm256_set1_epi32(offset.cast_signed()));
-        let word = _mm256_srli_epi32(indices, 5);
-        let inside = _mm256_cmpgt_epi32(_mm256_set1_epi32(set.len() as i32), word);
+        let half = _mm256_srli_epi32(indices, 5);
+        let inside = _mm256_cmpgt_epi32(_mm256_set1_epi32(set.len() as i32), half);
         let none = _mm256_setzero_si256();
-        let words = _mm256_mask_i32gather_epi32::<4>(none, set.as_ptr().cast(), word, inside);
+        let halves = _mm256_mask_i32gather_epi32::<4>(none, set.as_ptr().cast(), half, inside);
         // The bit goes to the top, which is what the mask is made of. Shifts look at all bits of their
         // counts, so those above the lowest five must go.
         let up = _mm256_andnot_si256(indices, _mm256_set1_epi32(31));
-        _mm256_movemask_ps(_mm256_castsi256_ps(_mm256_sllv_epi32(words, up)))
+        _mm256_movemask_ps(_mm256_castsi256_ps(_mm256_sllv_epi32(halves, up)))
     };
     u64::from(bits.cast_unsigned())
 }
@@ -303,10 +303,10 @@ impl Simd for Avx2 {
             let second = _mm256_cvtepu16_epi32(_mm256_extracti128_si256::<1>(a));
             let third = _mm256_cvtepu16_epi32(_mm256_castsi256_si128(b));
             let fourth = _mm256_cvtepu16_epi32(_mm256_extracti128_si256::<1>(b));
-            bits_of_words(set, first, offset)
-                | bits_of_words(set, second, offset) << 8
-                | bits_of_words(set, third, offset) << 16
-                | bits_of_words(set, fourth, offset) << 24
+            bits_of_set(set, first, offset)
+                | bits_of_set(set, second, offset) << 8
+                | bits_of_set(set, third, offset) << 16
+                | bits_of_set(set, fourth, offset) << 24
         }
     }
 
@@ -315,7 +315,7 @@ impl Simd for Avx2 {
         assert!(set.len() < 1 << 26, "a set that indices with sign cannot reach");
         // SAFETY: there is AVX2, or there would be no token; the length was checked.
         unsafe {
-            bits_of_words(set, half(indices, 0), offset) | bits_of_words(set, half(indices, 1), offset) << 8
+            bits_of_set(set, half(indices, 0), offset) | bits_of_set(set, half(indices, 1), offset) << 8
         }
     }
 }

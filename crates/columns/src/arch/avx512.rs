@@ -192,16 +192,16 @@ impl Simd for Avx512 {
     #[inline(always)]
     fn bits_at_u32(self, set: &[u32], indices: &[u32; 16], offset: u32) -> u64 {
         assert!(set.len() < 1 << 26, "a set that indices with sign cannot reach");
-        // SAFETY: there is AVX-512, or there would be no token. Only words inside the set are read: the
-        // others are masked out. A word's number has 27 bits, so that it has no sign.
+        // SAFETY: there is AVX-512, or there would be no token. Only what is inside the set is read: the
+        // rest is masked out. The number of a half word has 27 bits, so that it has no sign.
         let bits = unsafe {
             let indices = _mm512_add_epi32(load(indices), _mm512_set1_epi32(offset.cast_signed()));
-            let word = _mm512_srli_epi32(indices, 5);
-            let inside = _mm512_cmplt_epu32_mask(word, _mm512_set1_epi32(set.len() as i32));
+            let half = _mm512_srli_epi32(indices, 5);
+            let inside = _mm512_cmplt_epu32_mask(half, _mm512_set1_epi32(set.len() as i32));
             let none = _mm512_setzero_si512();
-            let words = _mm512_mask_i32gather_epi32::<4>(none, inside, word, set.as_ptr().cast());
+            let halves = _mm512_mask_i32gather_epi32::<4>(none, inside, half, set.as_ptr().cast());
             let place = _mm512_and_si512(indices, _mm512_set1_epi32(31));
-            _mm512_test_epi32_mask(words, _mm512_sllv_epi32(_mm512_set1_epi32(1), place))
+            _mm512_test_epi32_mask(halves, _mm512_sllv_epi32(_mm512_set1_epi32(1), place))
         };
         u64::from(bits)
     }

@@ -56,7 +56,7 @@ pub trait Simd: Copy {
     /// The values whose bit of `mask` is set, in order; what follows them has no meaning.
     fn compress_u8(self, values: &[u8; 64], mask: u64) -> [u8; 64];
 
-    /// The same, followed by `pad` up to the end.
+    /// The values whose bit of `mask` is set, in order, followed by `pad` up to the end.
     #[inline(always)]
     fn compress_padded_u8(self, values: &[u8; 64], mask: u64, pad: u8) -> [u8; 64] {
         if mask == u64::MAX {
@@ -125,17 +125,17 @@ pub trait Simd: Copy {
     /// Numbers that compare as the floats do in IEEE 754's total order, but that -0.0 is 0.0.
     fn keys_f32(self, values: &[f32; 16]) -> [u32; 16];
 
-    /// The same for wider floats.
+    /// As [`Self::keys_f32`], of floats of 64 bits.
     fn keys_f64(self, values: &[f64; 8]) -> [u64; 8];
 
     /// The bit of `set` at each index, the lowest bit of a byte first.
     fn bits_at_u8(self, set: &[u8; 32], indices: &[u8; 64]) -> u64;
 
-    /// The bit of `set` at each index, `offset` added modulo the type; the lowest bit of a word comes first;
+    /// The bit of `set` at each index, `offset` added modulo the type; the lowest bit of a half comes first;
     /// clear behind the end of the set. The set has less than 2^31 bits.
     fn bits_at_u16(self, set: &[u32], indices: &[u16; 32], offset: u32) -> u64;
 
-    /// The same for wider indices.
+    /// As [`Self::bits_at_u16`], by indices of 32 bits.
     fn bits_at_u32(self, set: &[u32], indices: &[u32; 16], offset: u32) -> u64;
 }
 

@@ -149,7 +149,7 @@ impl Texts<'_> {
         accepted
     }
 
-    /// The same, over what is left of the rows without repeated codes; `None` if that is too much.
+    /// As [`Self::accepted`], over what is left of the rows without repeated codes; `None` if that is too much.
     fn accepted_thin<const STATES: usize>(
         &self,
         table: &Table<STATES>,

@@ -11,7 +11,7 @@ use fsst::ESCAPE_CODE;
 /// Rows that advance together: as many as hide the time of a look-up and keep to the registers.
 pub(super) const LANES: usize = 6;
 
-/// The same where all rows lie in slots, so that their places take no registers.
+/// Rows that advance together where all lie in slots, so that their places take no registers.
 pub(super) const THINNED_LANES: usize = 8;
 
 /// For each code the state that follows each state: 32, 64 or 128 of them.

@@ -130,7 +130,7 @@ impl Condition<u32> for Member<'_> {
     }
 }
 
-/// The same for lanes of a byte: all members that they can reach are 256 bits.
+/// Members that lanes of a byte can reach: 256 bits.
 pub(crate) struct MemberByte<'a> {
     pub set: &'a [u8; 32],
 }

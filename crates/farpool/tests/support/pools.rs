@@ -18,7 +18,7 @@ pub struct Pools {
     pub embedded: Arc<EmbeddedPool>,
     /// The same tables over TCP, with results packed.
     pub remote: Arc<dyn Pool>,
-    /// The same, with plain results.
+    /// The same tables over TCP, with plain results.
     pub plain: Arc<dyn Pool>,
     /// Where the node listens, as `HOST:PORT`.
     pub address: String,
@@ -30,7 +30,7 @@ impl Pools {
         Pools::start_within(memory_bytes, limits::GROUP_BYTES_MAX).await
     }
 
-    /// The same with `group_bytes` for the groups of one program.
+    /// Pools that have `group_bytes` for the groups of one program.
     pub async fn start_within(memory_bytes: usize, group_bytes: usize) -> Pools {
         let config = NodeConfig { memory_bytes, workers: 2, ..NodeConfig::default() };
         let node = Node::start_within(config, group_bytes).expect("a node starts");

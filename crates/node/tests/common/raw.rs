@@ -29,7 +29,7 @@ impl Raw {
         Raw::with_token(socket, None).await
     }
 
-    /// The same, with a token.
+    /// As [`Raw::over`], with a token.
     pub async fn with_token(socket: Arc<dyn Socket>, token: Option<&str>) -> Self {
         let mut raw = Raw::silent(socket);
         raw.socket.write_all(&hello_with(token)).await.unwrap();

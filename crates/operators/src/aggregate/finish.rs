@@ -36,9 +36,7 @@ fn finish_one(result: &AggregateResult, values: &Store, counts: &Store, groups: 
         _ => None,
     };
     match (result.accumulation, values) {
-        (Accumulation::Count, _) => {
-            Ok(Arc::new(groups().map(|g| counts.count(g)).collect::<Int64Array>()))
-        }
+        (Accumulation::Count, _) => Ok(Arc::new(groups().map(|g| counts.count(g)).collect::<Int64Array>())),
         (Accumulation::Sum, Store::Sum(values)) => sums(result, values, groups(), nulls()),
         (Accumulation::Sum, Store::FloatSum(sums)) => Ok(floats(groups().map(|g| sums[g]), nulls())),
         (Accumulation::Mean, Store::Sum(sums)) => means(result, sums, counts, groups()),

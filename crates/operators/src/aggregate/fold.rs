@@ -6,21 +6,21 @@
 use farpool_model::{BitOp, Fold, Pick};
 
 /// An integer that folds are computed on: of a lane, or of an accumulator.
-pub(crate) trait Word {
+pub(crate) trait Integer {
     const LEAST: Self;
     const GREATEST: Self;
     const ZEROS: Self;
     const ONES: Self;
 }
 
-impl Word for i64 {
+impl Integer for i64 {
     const LEAST: i64 = i64::MIN;
     const GREATEST: i64 = i64::MAX;
     const ZEROS: i64 = 0;
     const ONES: i64 = -1;
 }
 
-impl Word for i128 {
+impl Integer for i128 {
     const LEAST: i128 = i128::MIN;
     const GREATEST: i128 = i128::MAX;
     const ZEROS: i128 = 0;
@@ -28,12 +28,12 @@ impl Word for i128 {
 }
 
 /// What a group without values holds: the fold of it and a value is the value.
-pub(super) fn neutral<W: Word>(fold: Fold) -> W {
+pub(super) fn neutral<I: Integer>(fold: Fold) -> I {
     match fold {
-        Fold::Pick(Pick::Least) => W::GREATEST,
-        Fold::Pick(Pick::Greatest | Pick::Any) => W::LEAST,
-        Fold::Bits(BitOp::And) => W::ONES,
-        Fold::Bits(BitOp::Or | BitOp::Xor) => W::ZEROS,
+        Fold::Pick(Pick::Least) => I::GREATEST,
+        Fold::Pick(Pick::Greatest | Pick::Any) => I::LEAST,
+        Fold::Bits(BitOp::And) => I::ONES,
+        Fold::Bits(BitOp::Or | BitOp::Xor) => I::ZEROS,
     }
 }
 

@@ -4,7 +4,7 @@
 //! first appearance. NULL is a value like any other; -0.0 is the same key as 0.0, and NaNs are the same key
 //! if their bits are, as Arrow's engines group them. Memory: the distinct keys and a hash table, reported by
 //! [`Groups::bytes`]. Parallelism: none of its own; tables of different workers hash alike, so that they can
-//! be merged partition by partition. Errors: none but defects.
+//! be merged partition by partition. Errors: only on a bug in this crate.
 //!
 //! Keys that together take 64 bits, as the zone maps and dictionaries of a table have it, are one integer
 //! ([`packed`]); all others are rows of words ([`rows`]) in a table of those ([`row_table`]).

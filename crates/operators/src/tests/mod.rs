@@ -102,7 +102,7 @@ pub(crate) fn run(
     run_plan(&compile_with(program, &table.schema, paths)?, table, workers, usize::MAX)
 }
 
-/// The same, fitted to the table.
+/// As [`run`], by a plan that is fitted to the table.
 pub(crate) fn run_fitted(program: &Program, table: &TestTable, workers: usize) -> Result<Vec<Vec<Value>>> {
     run_plan(&fitted(program, table, 1 << 30)?, table, workers, usize::MAX)
 }
@@ -112,7 +112,7 @@ pub(crate) fn fitted(program: &Program, table: &TestTable, bytes_max: usize) -> 
     fitted_with(program, table, bytes_max, Paths::ALL)
 }
 
-/// The same, with a choice of paths.
+/// As [`fitted`], with a choice of paths.
 fn fitted_with(program: &Program, table: &TestTable, bytes_max: usize, paths: Paths) -> Result<Plan> {
     let groups: Vec<&RowGroup> = table.groups.iter().collect();
     let memory = Memory { bytes_max, workers: 1, hash_key: HashKey::new(5) };
@@ -129,7 +129,7 @@ pub(crate) fn run_plan(
     run_steps(plan, table, workers, room, &mut Steps::whole())
 }
 
-/// The same in steps that end where `steps` has it; the states take the steps in turn.
+/// As [`run_plan`], in steps that end where `steps` has it; the states take the steps in turn.
 pub(crate) fn run_steps(
     plan: &Plan,
     table: &TestTable,

@@ -19,7 +19,7 @@ fn run(program: &Program, table: &TestTable, paths: Paths, workers: usize) -> (V
     run_steps(program, table, paths, workers, &mut Steps::whole())
 }
 
-/// The same in steps that end where `steps` has it.
+/// As [`run`], in steps that end where `steps` has it.
 fn run_steps(
     program: &Program,
     table: &TestTable,

@@ -26,7 +26,7 @@ pub(super) fn table(groups: i64) -> Arc<Table> {
     table_of(groups, GROUP_ROWS)
 }
 
-/// The same with row groups of `rows`.
+/// A [`table`] with row groups of `rows`.
 pub(super) fn table_of(groups: i64, rows: i64) -> Arc<Table> {
     let pool = Pool::new(PoolConfig { bytes_limit: 256 << 20 }).unwrap();
     let tenant = TenantName::default();
@@ -134,7 +134,7 @@ fn drive(run: &Arc<Run>, threads: usize) -> Result<Vec<RecordBatch>> {
     drive_by(&Standing, run, threads)
 }
 
-/// The same by another clock.
+/// As [`drive`], by another clock.
 fn drive_by(clock: &dyn Clock, run: &Arc<Run>, threads: usize) -> Result<Vec<RecordBatch>> {
     let drive_one = || {
         let mut batches = Vec::new();

@@ -24,7 +24,7 @@ impl Level {
         to: &mut [u32],
     ) -> usize {
         assert!(low.len() == high.len() && to.len() >= low.len() + SPARE, "there is room for all");
-        assert!(registers.is_none_or(|r| r.len().is_power_of_two() && r.len() >= 4), "registers fill words");
+        assert!(registers.is_none_or(|r| r.len().is_power_of_two() && r.len() >= 4), "registers fill quads");
         match (self.instructions(), registers) {
             #[cfg(target_arch = "x86_64")]
             (Instructions::Avx512, Some(registers)) => {
@@ -110,12 +110,12 @@ mod avx512 {
         let mask = _mm512_set1_epi32(registers.len() as i32 - 1);
         let above = |coupons: __m512i| {
             let place = _mm512_and_si512(coupons, mask);
-            // SAFETY: the place is below the number of registers, and those are whole words of 4.
-            let words = unsafe {
+            // SAFETY: the place is below the number of registers, and those are whole quads.
+            let quads = unsafe {
                 _mm512_i32gather_epi32::<4>(_mm512_srli_epi32::<2>(place), registers.as_ptr().cast())
             };
             let shift = _mm512_slli_epi32::<3>(_mm512_and_si512(place, _mm512_set1_epi32(3)));
-            let least = _mm512_and_si512(_mm512_srlv_epi32(words, shift), _mm512_set1_epi32(0xff));
+            let least = _mm512_and_si512(_mm512_srlv_epi32(quads, shift), _mm512_set1_epi32(0xff));
             _mm512_cmpgt_epu32_mask(_mm512_srli_epi32::<COUPON_BITS>(coupons), least)
         };
         // SAFETY: the caller's promises.

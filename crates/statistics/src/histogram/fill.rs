@@ -131,7 +131,7 @@ fn many<'a, T: ArrowPrimitiveType>(
     })
 }
 
-/// The same numbers in 64 bits with a sign, if they all fit.
+/// The numbers in 64 bits with a sign, if they all fit.
 fn narrowed<T: Copy + Into<i128>>(values: &[T]) -> Option<Vec<i64>> {
     const BLOCK: usize = 1024;
     let mut narrow = vec![0; values.len()];

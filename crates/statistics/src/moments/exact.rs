@@ -6,7 +6,7 @@
 //! up in wide integers.
 
 use super::arch::{Kernel, Level};
-use super::few::{self, Words};
+use super::few::{self, Distances};
 use super::integers::Integers;
 use super::layout::{Layout, pair_at};
 use super::matrix::{Bytes, GROUP};
@@ -25,7 +25,7 @@ const TILE_BYTES: usize = 256;
 /// Room for the blocks of one state, used again and again.
 #[derive(Default)]
 pub(crate) struct Room {
-    words: Words,
+    distances: Distances,
     matrix: Bytes,
     sums: Vec<u32>,
     products: Vec<u32>,
@@ -35,7 +35,7 @@ pub(crate) struct Room {
 impl Room {
     pub(crate) fn bytes_held(&self) -> usize {
         self.matrix.bytes_held()
-            + self.words.bytes_held()
+            + self.distances.bytes_held()
             + 4 * (self.sums.capacity() + self.products.capacity())
             + 16 * self.squares.capacity()
     }
@@ -68,7 +68,7 @@ pub(crate) trait Number: Copy + Ord + Into<i128> {
     /// The byte from `shift` on of the distance from `low`, which is no greater.
     fn byte(self, low: Self, shift: u32) -> u8;
     /// The lowest 32 bits of that distance.
-    fn word(self, low: Self) -> u32;
+    fn low_distance(self, low: Self) -> u32;
     /// How far it is from another, which the nearest float tells.
     fn distance(self, from: Self) -> f64;
 }
@@ -88,7 +88,7 @@ macro_rules! numbers {
 
             #[inline(always)]
             #[allow(clippy::cast_sign_loss, reason = "modulo the type")]
-            fn word(self, low: $t) -> u32 {
+            fn low_distance(self, low: $t) -> u32 {
                 // A narrower type with sign would go on with its sign.
                 const MASK: u128 = u128::MAX >> (u128::BITS - <$t>::BITS);
                 (self.wrapping_sub(low) as u32) & MASK as u32
@@ -169,23 +169,23 @@ impl<T: Number> Kernel for Cut<'_, T> {
 }
 
 /// The lowest 32 bits of each value above the least one, 0 where the mask is not set.
-struct CutWords<'a, T> {
+struct CutDistances<'a, T> {
     values: &'a [T],
     mask: Option<&'a [u8]>,
     low: T,
     to: &'a mut [u32],
 }
 
-impl<T: Number> Kernel for CutWords<'_, T> {
+impl<T: Number> Kernel for CutDistances<'_, T> {
     type Output = ();
 
     #[inline(always)]
     fn run(self) {
         let values = self.to.iter_mut().zip(self.values);
         match self.mask {
-            None => values.for_each(|(to, value)| *to = value.word(self.low)),
+            None => values.for_each(|(to, value)| *to = value.low_distance(self.low)),
             Some(mask) => values.zip(mask).for_each(|((to, value), mask)| {
-                *to = if *mask != 0 { value.word(self.low) } else { 0 };
+                *to = if *mask != 0 { value.low_distance(self.low) } else { 0 };
             }),
         }
     }
@@ -213,10 +213,10 @@ fn cut(level: Level, array: &ArrayRef, mask: Option<&[u8]>, column: &Column, mat
 }
 
 /// Cuts the values of a column to 32 bits.
-fn cut_words(level: Level, array: &ArrayRef, mask: Option<&[u8]>, low: i128, to: &mut [u32]) {
+fn cut_distances(level: Level, array: &ArrayRef, mask: Option<&[u8]>, low: i128, to: &mut [u32]) {
     for_exact!(array.data_type(), T => {
         let low = <T as ArrowPrimitiveType>::Native::try_from(low).unwrap_or_default();
-        level.run(CutWords { values: array.as_primitive::<T>().values(), mask, low, to })
+        level.run(CutDistances { values: array.as_primitive::<T>().values(), mask, low, to })
     });
 }
 
@@ -282,7 +282,7 @@ pub(crate) fn add_shared(
     }
 }
 
-/// The same of few columns of narrow values, as the file [`few`] has it.
+/// As [`add_shared`] for few columns of narrow values, by [`few`].
 fn add_few<'a>(
     words: usize,
     arrays: impl Iterator<Item = &'a ArrayRef>,
@@ -294,13 +294,13 @@ fn add_few<'a>(
     let (level, mut rows) = (Level::best(), 0);
     for (place, (array, column)) in arrays.zip(&mut *columns).enumerate() {
         rows = array.len();
-        cut_words(level, array, mask, column.low, room.words.column_mut(place, rows));
-        column.set_sums(room.words.sum(level, place, rows).into(), count);
+        cut_distances(level, array, mask, column.low, room.distances.column_mut(place, rows));
+        column.set_sums(room.distances.sum(level, place, rows).into(), count);
         sums.add(place, column.sum);
     }
     for (p, column) in columns.iter().enumerate() {
         for (q, other) in columns[..=p].iter().enumerate() {
-            let above = room.words.product(level, (p, q), rows);
+            let above = room.distances.product(level, (p, q), rows);
             products.add(pair_at(p, q), column.product(other, above.into(), words));
         }
     }
@@ -471,7 +471,7 @@ struct Products<'a> {
 }
 
 impl Products<'_> {
-    /// The same for four bytes of each value at most.
+    /// The sum of the products of two columns' bytes, each in its place, where a value has four bytes at most.
     #[inline]
     fn narrow_total(&self, left: (usize, usize), right: (usize, usize)) -> i128 {
         let from = (left.0 - self.at.0) * self.width + right.0 - self.at.1;

@@ -12,9 +12,9 @@ const COLUMNS_MAX: usize = 2;
 /// Bytes that a value may have above the least one.
 const BYTES_MAX: usize = size_of::<u32>();
 
-/// Values above the least ones, column by column.
+/// How far values are above the least ones, column by column.
 #[derive(Default)]
-pub(crate) struct Words {
+pub(crate) struct Distances {
     all: Vec<u32>,
 }
 
@@ -23,7 +23,7 @@ pub(crate) fn fits(mut bytes: impl ExactSizeIterator<Item = usize>) -> bool {
     bytes.len() <= COLUMNS_MAX && bytes.all(|bytes| bytes <= BYTES_MAX)
 }
 
-impl Words {
+impl Distances {
     pub(crate) fn bytes_held(&self) -> usize {
         size_of::<u32>() * self.all.capacity()
     }

@@ -61,7 +61,7 @@ impl Room {
         }
     }
 
-    /// The same for columns that are one group at most, pair by pair: a tile would have more to multiply.
+    /// As [`Self::each_pair`] for columns that are one group at most, pair by pair: a tile would have more to multiply.
     fn each_pair_of_few(&mut self, layout: &Layout, each: usize, mut f: impl FnMut(&Products, usize, usize)) {
         self.products.resize(LANES * LANES, 0.0);
         for i in 0..each * layout.columns() {

@@ -37,7 +37,7 @@ impl LoadIds {
         LoadIds { key: [0, 1].map(|part| state.hash_one(part)), count: AtomicU64::new(0) }
     }
 
-    /// The same with every seed.
+    /// Those of a simulation: the seed tells all of them.
     pub fn seeded(seed: u64) -> Self {
         LoadIds { key: [seed, 0], count: AtomicU64::new(0) }
     }

@@ -137,7 +137,7 @@ impl RemotePool {
         ask(&self.connection().await?, request, doing).await
     }
 
-    /// The same for requests that change nothing: once more if the connection broke.
+    /// Sends a request that changes nothing, with one answer: once more if the connection broke.
     async fn ask_again(&self, request: &Request, doing: &'static str) -> Result<Response> {
         match self.ask(request, doing).await {
             Err(error) if error.kind == ErrorKind::Unavailable => self.ask(request, doing).await,

@@ -21,7 +21,7 @@ pub fn decode_program(plan: &[u8], schema_of: &dyn Fn(&TableName) -> Result<Sche
     decode_program_within(plan, schema_of, &|_| Ok(()))
 }
 
-/// The same within bounded memory: `holds` is told, before it is taken, how many bytes the plan takes in all while it
+/// As [`decode_program`], within bounded memory: `holds` is told, before it is taken, how many bytes the plan takes in all while it
 /// is decoded and compiled. This is a bound, and may go down again.
 ///
 /// # Errors

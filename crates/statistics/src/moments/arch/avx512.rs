@@ -22,7 +22,7 @@ pub(super) unsafe fn byte_sums(matrix: &Bytes, to: &mut [u32]) {
     }
 }
 
-/// Puts, for each group of 16 columns and each line of 64 rows, the words of four rows in turns: those of all
+/// Puts, for each group of 16 columns and each line of 64 rows, the quads of bytes of four rows in turns: those of all
 /// 16 columns, then the next four rows'.
 ///
 /// # Safety
@@ -40,7 +40,7 @@ pub(super) unsafe fn interleave(matrix: &mut Bytes) {
     }
 }
 
-/// Transposes 16 by 16 words.
+/// Transposes 16 by 16 quads of bytes.
 ///
 /// # Safety
 /// The processor has AVX-512; 64 bytes can be read at `from` and each of the next 15 strides behind it.
@@ -53,7 +53,7 @@ unsafe fn transpose(from: *const u8, stride: usize, to: &mut [u8; GROUP * LINE])
         let rows: [__m512i; 4] = std::array::from_fn(|i| row(4 * k + i));
         let low = [_mm512_unpacklo_epi32(rows[0], rows[1]), _mm512_unpacklo_epi32(rows[2], rows[3])];
         let high = [_mm512_unpackhi_epi32(rows[0], rows[1]), _mm512_unpackhi_epi32(rows[2], rows[3])];
-        // In each quarter q of 128 bits: the words 4 q + w of the four rows.
+        // In each quarter q of 128 bits: the quads 4 q + w of the four rows.
         quads[k] = _mm512_unpacklo_epi64(low[0], low[1]);
         quads[4 + k] = _mm512_unpackhi_epi64(low[0], low[1]);
         quads[8 + k] = _mm512_unpacklo_epi64(high[0], high[1]);
@@ -64,15 +64,15 @@ unsafe fn transpose(from: *const u8, stride: usize, to: &mut [u8; GROUP * LINE])
         let [a, b, c, d] = [quads[4 * w], quads[4 * w + 1], quads[4 * w + 2], quads[4 * w + 3]];
         let (ab_even, ab_odd) = (_mm512_shuffle_i32x4::<0x88>(a, b), _mm512_shuffle_i32x4::<0xdd>(a, b));
         let (cd_even, cd_odd) = (_mm512_shuffle_i32x4::<0x88>(c, d), _mm512_shuffle_i32x4::<0xdd>(c, d));
-        let words = [
+        let quads = [
             _mm512_shuffle_i32x4::<0x88>(ab_even, cd_even),
             _mm512_shuffle_i32x4::<0x88>(ab_odd, cd_odd),
             _mm512_shuffle_i32x4::<0xdd>(ab_even, cd_even),
             _mm512_shuffle_i32x4::<0xdd>(ab_odd, cd_odd),
         ];
-        for (q, word) in words.into_iter().enumerate() {
+        for (q, quad) in quads.into_iter().enumerate() {
             // SAFETY: a line has 64 bytes.
-            unsafe { _mm512_storeu_si512(lines[4 * q + w].as_mut_ptr().cast(), word) };
+            unsafe { _mm512_storeu_si512(lines[4 * q + w].as_mut_ptr().cast(), quad) };
         }
     }
 }

@@ -95,7 +95,7 @@ impl Level {
         }
     }
 
-    /// The same for columns of floats.
+    /// The products of columns of floats; ranges and `to` as in [`Self::byte_products`].
     pub(crate) fn float_products(
         self,
         matrix: &Floats,

@@ -107,7 +107,7 @@ where
     pool_with(Patience::default(), script).await
 }
 
-/// The same with a patience of its own.
+/// As [`pool`], with a patience of its own.
 pub async fn pool_with<F>(
     patience: Patience,
     script: impl Fn(Peer) -> F + Clone + Send + Sync + 'static,
