@@ -1,5 +1,6 @@
 //! ALTER TABLE, which DataFusion parses and does not plan.
 
+use crate::dialect;
 use crate::error;
 use arrow_schema::{Field, FieldRef, Schema};
 use datafusion::common::{TableReference, not_impl_err};
@@ -78,7 +79,7 @@ async fn column(state: &SessionState, column: &ColumnDef) -> Result<FieldRef> {
         return not_impl_err!("{option} of a column that is added: it holds NULLs; UPDATE sets its values");
     }
     let create = format!("CREATE TABLE t ({column})");
-    let statement = state.sql_to_statement(&create, &state.config_options().sql_parser.dialect)?;
+    let statement = dialect::parse(state, &create)?;
     match state.statement_to_plan(statement).await? {
         LogicalPlan::Ddl(DdlStatement::CreateMemoryTable(create)) => {
             let field: Field = create.input.schema().field(0).as_ref().clone();

@@ -65,8 +65,9 @@ impl Calls<'_> {
         }
         let argument = argument(&self.scope, call, function, filter.is_some())?;
         let arguments: Vec<Expr> = argument.into_iter().collect();
-        let types =
-            arguments.iter().map(|argument| argument.data_type(&self.scope.table.schema).map_err(|e| e.message));
+        let types = arguments
+            .iter()
+            .map(|argument| argument.data_type(&self.scope.table.schema).map_err(|e| e.message));
         if !function.accepts(&types.collect::<Result<Vec<_>, _>>()?, data_type) {
             return Err(format!("{} that gives {data_type}", function.name()));
         }

@@ -294,6 +294,6 @@ impl SchemaProvider for Home {
 }
 
 /// Names of tables have no directory, ending or wildcard.
-fn names_a_file(name: &str) -> bool {
+pub(crate) fn names_a_file(name: &str) -> bool {
     name.contains(['/', '.', '*', '\\'])
 }

@@ -146,7 +146,9 @@ impl Scope<'_> {
     /// `made`, unless it may fail and rows reach it that the engine would not evaluate it on.
     fn unless_it_fails(&self, made: Expr, evaluated: Evaluated, name: impl Fn() -> String) -> Expr {
         // What does not fit together says so itself.
-        if evaluated == Evaluated::Perhaps && Facts::within(&made, self.table).is_ok_and(|facts| facts.may_fail) {
+        if evaluated == Evaluated::Perhaps
+            && Facts::within(&made, self.table).is_ok_and(|facts| facts.may_fail)
+        {
             return opaque(format!("{} may fail on rows that another condition removes", name()));
         }
         made

@@ -6,7 +6,7 @@
 
 use crate::dynamic::KeyWatch;
 use crate::error;
-use crate::stats;
+use crate::estimates;
 use crate::table::PoolTable;
 use arrow_array::{RecordBatch, RecordBatchOptions};
 use arrow_schema::SchemaRef;
@@ -342,10 +342,10 @@ impl ExecutionPlan for PoolExec {
         _inputs: &[Arc<Statistics>],
         args: &StatisticsArgs,
     ) -> Result<Arc<Statistics>> {
-        let whole = stats::of_result(&self.prepared.effective, self.table.info());
+        let whole = estimates::of_result(&self.prepared.effective, self.table.info());
         Ok(Arc::new(match args.partition() {
             None => whole,
-            Some(_) => stats::share(whole, self.partitions()),
+            Some(_) => estimates::share(whole, self.partitions()),
         }))
     }
 

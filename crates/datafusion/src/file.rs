@@ -50,8 +50,16 @@ impl FileTable {
         Ok(FileTable { path: path.to_string(), schema, opened: OnceLock::new() })
     }
 
-    async fn open(&self, opener: &dyn FileOpener, columns: &[usize]) -> farpool_model::Result<()> {
-        let table = opener.open(&self.path, columns).await?;
+    async fn open(
+        &self,
+        opener: &dyn FileOpener,
+        columns: &[usize],
+        pushdown: bool,
+    ) -> farpool_model::Result<()> {
+        let mut table = opener.open(&self.path, columns).await?;
+        if let Some(of_pool) = table.downcast_ref::<PoolTable>() {
+            table = Arc::new(of_pool.clone().with_pushdown(pushdown));
+        }
         let held = table.schema();
         let position = |field: &arrow_schema::FieldRef| held.index_of(field.name()).ok();
         let positions = self.schema.fields().iter().map(position).collect();
@@ -71,8 +79,13 @@ fn held_schema(schema: &Schema) -> SchemaRef {
     Arc::new(Schema::new(held.collect::<Vec<_>>()))
 }
 
-/// Opens the files of `plan`, an optimized plan over stand-ins, each with the columns that it needs.
-pub(crate) async fn open_files(plan: &LogicalPlan, opener: &dyn FileOpener) -> farpool_model::Result<()> {
+/// Opens the files of `plan`, an optimized plan over stand-ins, each with the columns that it needs. Nothing else is
+/// asked of their tables if not `pushdown`.
+pub(crate) async fn open_files(
+    plan: &LogicalPlan,
+    opener: &dyn FileOpener,
+    pushdown: bool,
+) -> farpool_model::Result<()> {
     let mut needed: BTreeMap<String, (Arc<dyn TableSource>, Vec<usize>)> = BTreeMap::new();
     let collected = plan.apply_with_subqueries(|node| {
         if let LogicalPlan::TableScan(scan) = node
@@ -90,7 +103,7 @@ pub(crate) async fn open_files(plan: &LogicalPlan, opener: &dyn FileOpener) -> f
         columns.dedup();
         let Ok(provider) = source_as_provider(&source) else { continue };
         if let Some(file) = provider.downcast_ref::<FileTable>() {
-            file.open(opener, &columns).await?;
+            file.open(opener, &columns, pushdown).await?;
         }
     }
     Ok(())

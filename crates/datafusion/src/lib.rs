@@ -12,8 +12,10 @@ mod catalog;
 mod changes;
 mod convert;
 mod deadline;
+mod dialect;
 mod dynamic;
 mod error;
+mod estimates;
 mod exec;
 mod file;
 mod finish;
@@ -32,7 +34,6 @@ mod session;
 mod sink;
 mod statements;
 mod statistics;
-mod stats;
 mod table;
 #[cfg(test)]
 mod tests;

@@ -4,6 +4,7 @@ use crate::alter;
 use crate::catalog::{self, Found, Home, PoolSchema};
 use crate::changes::{self, Change};
 use crate::deadline::Deadline;
+use crate::dialect;
 use crate::error;
 use crate::file::{self, FileOpener};
 use crate::lineage::TrustedFilters;
@@ -193,8 +194,7 @@ impl Session {
     async fn plan(&self, text: &str, pins: &Arc<Pins>) -> Result<Planned, DataFusionError> {
         let mut state = self.context.state();
         state.config_mut().set_extension(Arc::clone(pins));
-        let dialect = state.config_options().sql_parser.dialect;
-        let mut parsed = state.sql_to_statement(text, &dialect)?;
+        let mut parsed = dialect::parse(&state, text)?;
         if !is_query(&parsed) {
             self.home.forget();
             pins.describe_anew();
@@ -227,7 +227,7 @@ impl Session {
             return Ok(());
         }
         let optimized = state.optimize(plan)?;
-        file::open_files(&optimized, &*opener).await.map_err(error::wrap)
+        file::open_files(&optimized, &*opener, self.options.pushdown).await.map_err(error::wrap)
     }
 
     async fn planned(&self, state: SessionState, plan: LogicalPlan) -> Result<Planned, DataFusionError> {

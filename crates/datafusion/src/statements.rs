@@ -3,7 +3,7 @@
 //! Invariant: the statements are cut from the text as it was written; semicolons in strings, quoted
 //! names, comments and dollar-quoted text cut nothing.
 
-use datafusion::sql::sqlparser::dialect::GenericDialect;
+use crate::dialect::Grammar;
 use datafusion::sql::sqlparser::tokenizer::{Location, Token, Tokenizer};
 use farpool_model::{Error, Result};
 
@@ -27,7 +27,7 @@ impl From<&str> for Statement {
 /// # Errors
 /// `Invalid` with the position, when `text` is not made of SQL tokens.
 pub fn split_statements(text: &str) -> Result<Vec<Statement>> {
-    let tokens = Tokenizer::new(&GenericDialect {}, text)
+    let tokens = Tokenizer::new(&Grammar, text)
         .tokenize_with_location()
         .map_err(|e| untokenized(e.message, e.location, text))?;
     let offsets = Offsets::new(text);
@@ -66,18 +66,18 @@ fn untokenized(message: String, at: Location, text: &str) -> Error {
 }
 
 /// Byte offsets of lines and columns, which sqlparser counts in characters.
-struct Offsets<'a> {
+pub(crate) struct Offsets<'a> {
     text: &'a str,
     lines: Vec<usize>,
 }
 
 impl<'a> Offsets<'a> {
-    fn new(text: &'a str) -> Self {
+    pub(crate) fn new(text: &'a str) -> Self {
         let lines = std::iter::once(0).chain(text.match_indices('\n').map(|(i, _)| i + 1)).collect();
         Offsets { text, lines }
     }
 
-    fn of(&self, at: Location) -> usize {
+    pub(crate) fn of(&self, at: Location) -> usize {
         let index = |n: u64| usize::try_from(n.saturating_sub(1)).unwrap_or(usize::MAX);
         let Some(&line) = self.lines.get(index(at.line)) else { return self.text.len() };
         let rest = &self.text[line..];

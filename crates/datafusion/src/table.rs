@@ -5,9 +5,9 @@
 //! version, or fails.
 
 use crate::convert::Scope;
+use crate::estimates;
 use crate::exec;
 use crate::sink::PoolSink;
-use crate::stats;
 use arrow_schema::SchemaRef;
 use async_trait::async_trait;
 use datafusion::catalog::{Session, TableProvider};
@@ -137,7 +137,8 @@ impl PoolTable {
         let column = |i: usize| Slot::new("", Expr::Column(i));
         let columns: Vec<Slot> = (0..schema.fields().len()).map(column).collect();
         let allowance = Allowance::default();
-        let scope = Scope { table: &self.info, input: &self.columns, columns: &columns, allowance: &allowance };
+        let scope =
+            Scope { table: &self.info, input: &self.columns, columns: &columns, allowance: &allowance };
         split::place(scope.condition(filter), schema)
     }
 
@@ -165,7 +166,7 @@ impl TableProvider for PoolTable {
     }
 
     fn statistics(&self) -> Option<Statistics> {
-        Some(stats::of_table(&self.info))
+        Some(estimates::of_table(&self.info))
     }
 
     fn supports_filters_pushdown(&self, filters: &[&Logical]) -> Result<Vec<TableProviderFilterPushDown>> {

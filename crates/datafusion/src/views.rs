@@ -12,6 +12,7 @@ mod create;
 pub(crate) use create::{created, text_for};
 
 use crate::catalog::{Found, PoolSchema};
+use crate::dialect::{self, Grammar};
 use crate::error;
 use crate::session::{HOME, SCHEMA};
 use datafusion::catalog::view::ViewTable;
@@ -29,7 +30,6 @@ use datafusion::logical_expr::{LogicalPlan, LogicalPlanBuilder};
 use datafusion::sql::parser::Statement;
 use datafusion::sql::resolve::resolve_table_references;
 use datafusion::sql::sqlparser::ast::{Query, Statement as SqlStatement};
-use datafusion::sql::sqlparser::dialect::GenericDialect;
 use datafusion::sql::sqlparser::tokenizer::{Token, Tokenizer};
 use farpool_model::{Error, ErrorKind, TableName, View, limits};
 use futures::FutureExt;
@@ -95,8 +95,7 @@ impl<'a> Reader<'a> {
     /// Also for any other statement, and for several.
     fn parse(&self, text: &str) -> Result<Box<Query>> {
         check_length(text).map_err(error::wrap)?;
-        let dialect = &self.state.config_options().sql_parser.dialect;
-        if let Statement::Statement(statement) = self.state.sql_to_statement(text, dialect)?
+        if let Statement::Statement(statement) = dialect::parse(&self.state, text)?
             && let SqlStatement::Query(query) = *statement
         {
             return Ok(query);
@@ -161,7 +160,7 @@ fn below(above: &[TableName], name: &TableName) -> farpool_model::Result<Vec<Tab
 
 fn check_length(text: &str) -> farpool_model::Result<()> {
     // What cannot be cut into tokens cannot be parsed either, which says more.
-    let tokens = Tokenizer::new(&GenericDialect {}, text).tokenize().unwrap_or_default();
+    let tokens = Tokenizer::new(&Grammar, text).tokenize().unwrap_or_default();
     let count = tokens.iter().filter(|token| !matches!(token, Token::Whitespace(_))).count();
     match count <= limits::VIEW_TOKENS_MAX {
         true => Ok(()),

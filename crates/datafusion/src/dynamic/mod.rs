@@ -164,7 +164,7 @@ impl Reader<'_> {
         found.iter().flat_map(of_found).collect()
     }
 
-    /// The same of one thing as one condition; `None` for "always".
+    /// What was found out about one thing as a condition; `None` for "always".
     fn condition(&self, found: &Found) -> Option<Expr> {
         match found {
             Found::Plain(expr) => Some(expr.clone()),

@@ -1,7 +1,7 @@
 //! What the aggregate functions keep while DataFusion runs them: a state for each group. Between DataFusion's
 //! own stages states travel as the bytes that they also have on the wire.
 
-use super::calls::Statistic;
+use super::statistic::Statistic;
 use super::values;
 use arrow_array::cast::AsArray;
 use arrow_array::{Array, ArrayRef, BinaryViewArray, BooleanArray, new_empty_array};

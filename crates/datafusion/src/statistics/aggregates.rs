@@ -1,7 +1,7 @@
 //! The aggregate functions as DataFusion knows them.
 
 use super::accumulator::{Alone, AsFloats, Groups};
-use super::calls::{FUNCTIONS, Kind, Statistic, is_sketched};
+use super::statistic::{FUNCTIONS, Kind, Statistic, is_sketched};
 use arrow_schema::{DataType, Field, FieldRef};
 use datafusion::common::ScalarValue;
 use datafusion::error::{DataFusionError, Result};

@@ -1,5 +1,5 @@
 //! Statistics in SQL: aggregates that make states of sketches and moments and read answers from them
-//! ([`calls`], and the planner crate's `reading`), functions that read states ([`scalars`]), and correlations of ranks ([`ranks`]).
+//! ([`statistic`], and the planner crate's `reading`), functions that read states ([`scalars`]), and correlations of ranks ([`ranks`]).
 //!
 //! Each works over any table. Where the table is a pool's, [`crate::absorb`] has the pool make the state and
 //! [`push`] reads the answer above it: the same code reads both, so that the answers are the same.
@@ -8,15 +8,15 @@
 
 mod accumulator;
 mod aggregates;
-mod calls;
 mod push;
 mod ranks;
 mod scalars;
+mod statistic;
 mod values;
 
 pub(crate) use aggregates::{merger, statistic_of};
-pub(crate) use calls::Statistic;
 pub(crate) use push::{read_above, states_schema};
+pub(crate) use statistic::Statistic;
 
 use datafusion::execution::FunctionRegistry;
 use datafusion::logical_expr::AggregateUDF;
@@ -24,7 +24,7 @@ use datafusion::prelude::SessionContext;
 
 /// Makes the functions known in `context`.
 pub(crate) fn register(context: &SessionContext) {
-    for (name, kind) in calls::FUNCTIONS {
+    for (name, kind) in statistic::FUNCTIONS {
         let builtin = context.udaf(name).ok();
         context.register_udaf(AggregateUDF::from(aggregates::Aggregate::new(name, *kind, builtin)));
     }

@@ -1,7 +1,7 @@
 //! Functions that read the states which `sketch`, `moments` and their merging give. Columns of moments count
 //! from 1. NULL of a NULL state.
 
-use super::calls::state_type;
+use super::statistic::state_type;
 use super::values::{frequency_of, read, struct_of};
 use arrow_array::{Array, ArrayRef, cast::AsArray, new_empty_array};
 use arrow_schema::{DataType, Field, Fields};

@@ -35,7 +35,7 @@ fn found(info: &TableInfo, current: Filter) -> Option<String> {
     found_of(info, current, Vec::new())
 }
 
-/// The same when it was found out by a join with `keys` on its smaller side.
+/// What it becomes when `current` was found out by a join with `keys` on its smaller side.
 fn found_of(info: &TableInfo, current: Filter, keys: Vec<ArrayRef>) -> Option<String> {
     let schema = Arc::new(info.schema.project(&SCANNED).unwrap());
     let columns = schema.fields().iter().map(|f| col(f.name(), &schema).unwrap()).collect();

@@ -1,0 +1,24 @@
+//! `0x1F` is the integer 31, as in PostgreSQL and DuckDB; `X'1F'` is a binary string. The parser makes the same value of
+//! both: only the text tells which it was.
+
+use super::refusal;
+use crate::statements::Offsets;
+use datafusion::common::Result;
+use datafusion::sql::sqlparser::ast::{Value, ValueWithSpan};
+
+/// `text` is what the value was parsed from.
+pub(super) fn apply(value: &mut ValueWithSpan, text: &str) -> Result<()> {
+    let Value::HexStringLiteral(digits) = &value.value else { return Ok(()) };
+    let at = Offsets::new(text).of(value.span.start);
+    if !text.get(at..).is_some_and(|rest| rest.starts_with("0x") || rest.starts_with("0X")) {
+        return Ok(());
+    }
+    let Ok(number) = u64::from_str_radix(&digits.replace('_', ""), 16) else {
+        return Err(refusal(
+            &format!("0x{digits} is no integer of 64 bits"),
+            "write X'…' for a binary string",
+        ));
+    };
+    value.value = Value::Number(number.to_string(), false);
+    Ok(())
+}
