@@ -94,8 +94,15 @@ async fn what_is_above_a_view_is_pushed_down_as_if_it_was_written_out() {
     ] {
         let written_out =
             query.replace("from v", &format!("from {v}")).replace("from u", &format!("from {u}"));
-        let plan = session.sql(query).await.unwrap().explain();
-        assert_eq!(plan, session.sql(written_out.as_str()).await.unwrap().explain(), "{query}");
+        // What it may cost changes when more is found out about the rows, meanwhile.
+        let explained = async |query: &str| {
+            let plan = session.sql(query).await.unwrap().explain();
+            let lines =
+                plan.lines().filter(|line| !line.contains("cost ") && !line.contains(" rows, about "));
+            lines.collect::<Vec<_>>().join("\n")
+        };
+        let plan = explained(query).await;
+        assert_eq!(plan, explained(&written_out).await, "{query}");
         assert!(plan.contains("filter"), "{query}: {plan}");
         assert_eq!(run(&session, query).await, run(&session, &written_out).await, "{query}");
     }
@@ -290,7 +297,7 @@ async fn whatever_a_node_says_that_a_view_is_it_is_only_read() {
     for (text, said) in [
         ("drop table t".to_string(), "one SELECT"),
         ("create table u as select 1 as a".into(), "one SELECT"),
-        ("select 1; drop table t".into(), "single SQL statement"),
+        ("select 1; drop table t".into(), "several statements"),
         ("select 1 as a into u".into(), "one SELECT"),
         (format!("copy t to '{target}'"), "one SELECT"),
         ("explain select 1".into(), "one SELECT"),

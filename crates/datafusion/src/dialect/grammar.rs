@@ -1,12 +1,13 @@
 //! How text is read: as sqlparser's generic dialect does, but for these.
 //!
 //! - `x IS DISTINCT FROM y AND z`: the right side ends where AND, OR and NOT do their part, as SQL has it.
-//! - `2 ^ 10` is a power and binds more tightly than `*`, as in PostgreSQL and DuckDB; `xor` of bits is `#`.
+//! - `2 ^ 10` is a power and binds more tightly than `*`, as in PostgreSQL and DuckDB; exclusive OR of bits is `5 # 3`, as
+//!   in PostgreSQL.
 //! - `1_000_000` is a number.
 
 use datafusion::sql::sqlparser::ast::{
-    CastKind, DataType, ExactNumberInfo, Expr, Function, FunctionArg, FunctionArgExpr, FunctionArgumentList,
-    FunctionArguments, Ident, ObjectName, UnaryOperator,
+    BinaryOperator, CastKind, DataType, ExactNumberInfo, Expr, Function, FunctionArg, FunctionArgExpr,
+    FunctionArgumentList, FunctionArguments, Ident, ObjectName, UnaryOperator,
 };
 use datafusion::sql::sqlparser::dialect::{Dialect, GenericDialect, Precedence};
 use datafusion::sql::sqlparser::keywords::Keyword;
@@ -99,6 +100,11 @@ impl Dialect for Grammar {
         }
         let operand =
             |parser: &mut Parser| parser.parse_subexpr(self.prec_value(Precedence::Is)).map(Box::new);
+        if parser.consume_token(&Token::Sharp) {
+            let right = parser.parse_subexpr(self.prec_value(Precedence::Caret)).map(Box::new);
+            let op = BinaryOperator::BitwiseXor;
+            return Some(right.map(|right| Expr::BinaryOp { left: left(), op, right }));
+        }
         if parser.parse_keywords(&[Keyword::IS, Keyword::DISTINCT, Keyword::FROM]) {
             return Some(operand(parser).map(|right| Expr::IsDistinctFrom(left(), right)));
         }

@@ -18,6 +18,7 @@ mod undone;
 pub(crate) use grammar::Grammar;
 
 use crate::error;
+use datafusion::common::config::Dialect;
 use datafusion::common::{DataFusionError, Result};
 use datafusion::execution::SessionState;
 use datafusion::sql::parser::{CopyToSource, DFParserBuilder, Statement};
@@ -32,13 +33,22 @@ use std::ops::ControlFlow;
 /// # Errors
 /// The parser's, and for what is refused here. Also when there is none, or several.
 pub(crate) fn parse(state: &SessionState, text: &str) -> Result<Statement> {
-    let parser = DFParserBuilder::new(text).with_dialect(&Grammar);
-    let limit = state.config_options().sql_parser.recursion_limit.get();
-    let mut statements = parser.with_recursion_limit(limit).build()?.parse_statements()?;
-    let mut statement = match (statements.pop_front(), statements.is_empty()) {
-        (Some(statement), true) => statement,
-        (Some(_), false) => return Err(refusal("these are several statements", "give them one by one")),
-        (None, _) => return Err(error::wrap(Error::invalid("there is no SQL statement"))),
+    let options = &state.config_options().sql_parser;
+    let mut statement = match options.dialect {
+        Dialect::Generic => {
+            let parser = DFParserBuilder::new(text).with_dialect(&Grammar);
+            let mut statements =
+                parser.with_recursion_limit(options.recursion_limit.get()).build()?.parse_statements()?;
+            match (statements.pop_front(), statements.is_empty()) {
+                (Some(statement), true) => statement,
+                (Some(_), false) => {
+                    return Err(refusal("these are several statements", "give them one by one"));
+                }
+                (None, _) => return Err(error::wrap(Error::invalid("there is no SQL statement"))),
+            }
+        }
+        // Asked for by name, with SET: its own grammar.
+        _ => state.sql_to_statement(text, &options.dialect)?,
     };
     apply(&mut statement, text)?;
     Ok(statement)

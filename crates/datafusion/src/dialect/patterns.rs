@@ -23,8 +23,10 @@ pub(super) fn apply(expr: &mut Expr) -> Result<()> {
         }
         Expr::SimilarTo { negated, expr: value, pattern, escape_char } => {
             let escape = escape_char.as_ref().map_or(Ok(Some(ESCAPE)), character)?;
-            let text = text(pattern, "SIMILAR TO")?;
-            *text = regex_of(text, escape)?;
+            if !matches!(**pattern, Expr::Value(ValueWithSpan { value: Value::Null, .. })) {
+                let text = text(pattern, "SIMILAR TO")?;
+                *text = regex_of(text, escape)?;
+            }
             let matches = Expr::BinaryOp {
                 left: value.clone(),
                 op: BinaryOperator::PGRegexMatch,

@@ -34,6 +34,8 @@ async fn expressions_mean_what_they_mean_elsewhere() {
         ("2 * 3 ^ 2", "18.0"),
         ("2 ^ 3 ^ 2", "64.0"),
         ("-3 * 2 - -1", "-5"),
+        ("5 # 3", "6"),
+        ("2 + 1 # 1", "2"),
         ("1_000_000 + 0x1F", "1000031"),
         ("0xfFFF_ffff", "4294967295"),
         ("X'1F'", "1f"),
@@ -53,6 +55,7 @@ async fn expressions_mean_what_they_mean_elsewhere() {
         ("'a<b>&&~' SIMILAR TO 'a<b>[&x][&-~]~'", "true"),
         ("'abc' NOT SIMILAR TO 'abc'", "false"),
         ("'abc' NOT SIMILAR TO 'b'", "true"),
+        ("'abc' SIMILAR TO NULL", "NULL"),
         ("'a%b' LIKE 'a!%b' ESCAPE '!'", "true"),
         ("'axb' LIKE 'a!%b' ESCAPE '!'", "false"),
         ("'a!b' LIKE 'a!!_' ESCAPE '!'", "true"),
@@ -63,6 +66,14 @@ async fn expressions_mean_what_they_mean_elsewhere() {
     ] {
         assert_eq!(run(&format!("SELECT {sql}")).await, Ok(vec![expected.to_string()]), "{sql}");
     }
+}
+
+#[tokio::test]
+async fn a_dialect_that_is_asked_for_keeps_its_grammar() {
+    let session = Session::new(SessionOptions::default());
+    session.sql("SET datafusion.sql_parser.dialect = 'mysql'").await.unwrap().collect().await.unwrap();
+    let rows = session.sql("SELECT 6 ^ 3 AS x").await.unwrap().collect().await.unwrap();
+    assert_eq!(rows[0].schema().field(0).data_type(), &datafusion::arrow::datatypes::DataType::Int64);
 }
 
 #[tokio::test]
