@@ -1,21 +1,22 @@
 //! Finishes groupings that a pool gives in parts: the plan above the program that merges the parts of each
-//! group with DataFusion's aggregates. The planner crate says which ones, and what the merged values become.
+//! group with the engine's aggregates. The planner crate says which ones, and what the merged values become.
 //!
 //! Invariant: the finished plan has the schema of the piece that it stands for, and gives the same rows as a
 //! pool that answers `exact`.
 
+use crate::aggregates;
 use crate::statistics::merger;
 use arrow_schema::{DataType, Field, FieldRef};
 use datafusion::common::{Column, DFSchema, DFSchemaRef, TableReference};
 use datafusion::error::{DataFusionError, Result};
-use datafusion::functions_aggregate::{bit_and_or_xor, min_max, sum};
+use datafusion::functions_aggregate::bit_and_or_xor;
 use datafusion::logical_expr::expr::{AggregateFunction, ScalarFunction};
 use datafusion::logical_expr::{
     self as logical, AggregateUDF, ColumnarValue, Expr, LogicalPlan, ReturnFieldArgs, ScalarFunctionArgs,
     ScalarUDF, ScalarUDFImpl, Signature, Volatility,
 };
 use farpool_model::{BitOp, Fold, Pick};
-use farpool_planner::finish::{Finish, PartMerge, Step};
+use farpool_planner::finish::{Call, Finish, PartMerge, Step};
 use std::sync::Arc;
 
 /// The schema of the parts, for a piece of the plan with schema `of`.
@@ -48,8 +49,8 @@ pub(crate) fn above(finish: &Finish, parts: LogicalPlan, of: &DFSchemaRef) -> Re
             None => value,
         };
         let function = aggregate(call.merge);
-        let call = AggregateFunction::new_udf(function, vec![value], false, None, Vec::new(), None);
-        Expr::AggregateFunction(call)
+        let merged = AggregateFunction::new_udf(function, vec![value], false, None, Vec::new(), None);
+        named(Expr::AggregateFunction(merged), &call, of.field(finish.keys() + call.aggregate).name())
     });
     let merged = logical::Aggregate::try_new(Arc::new(parts), keys, calls.collect())?;
     let outputs = outputs(finish, &merged.schema, of);
@@ -65,12 +66,21 @@ pub(crate) fn above(finish: &Finish, parts: LogicalPlan, of: &DFSchemaRef) -> Re
     }
 }
 
-/// DataFusion's aggregate that merges parts. That of any value ignores NULLs, as the least one does.
+/// `merged` under the name of the result that it is for, which an error of a sum tells. Counts do not overflow,
+/// and that of a mean would have the name of the mean's sum; the keys are named as parts.
+fn named(merged: Expr, call: &Call, result: &str) -> Expr {
+    match call.merge {
+        PartMerge::Sum if !call.is_count && !result.starts_with("part") => merged.alias(result),
+        PartMerge::Sum | PartMerge::Fold(_) | PartMerge::State(_) => merged,
+    }
+}
+
+/// The aggregate that merges parts. That of any value ignores NULLs, as the least one does.
 fn aggregate(merge: PartMerge) -> Arc<AggregateUDF> {
     match merge {
-        PartMerge::Sum => sum::sum_udaf(),
-        PartMerge::Fold(Fold::Pick(Pick::Least | Pick::Any)) => min_max::min_udaf(),
-        PartMerge::Fold(Fold::Pick(Pick::Greatest)) => min_max::max_udaf(),
+        PartMerge::Sum => aggregates::sum(),
+        PartMerge::Fold(Fold::Pick(Pick::Least | Pick::Any)) => aggregates::min(),
+        PartMerge::Fold(Fold::Pick(Pick::Greatest)) => aggregates::max(),
         PartMerge::Fold(Fold::Bits(BitOp::And)) => bit_and_or_xor::bit_and_udaf(),
         PartMerge::Fold(Fold::Bits(BitOp::Or)) => bit_and_or_xor::bit_or_udaf(),
         PartMerge::Fold(Fold::Bits(BitOp::Xor)) => bit_and_or_xor::bit_xor_udaf(),

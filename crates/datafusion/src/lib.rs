@@ -6,6 +6,7 @@
 #![forbid(unsafe_code)]
 
 mod absorb;
+mod aggregates;
 mod alter;
 mod calls;
 mod catalog;

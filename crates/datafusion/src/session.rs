@@ -101,6 +101,7 @@ impl Session {
             .with_statistics_registry(crate::joins::registry())
             .build();
         let context = SessionContext::new_with_state(state);
+        crate::aggregates::register(&context);
         crate::statistics::register(&context);
         let home = Arc::new(Home::default());
         let catalog = MemoryCatalogProvider::new();

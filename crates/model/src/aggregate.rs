@@ -42,7 +42,7 @@ pub enum AggregateFunction {
     /// The greatest value, in the same order.
     Max,
     /// The mean: the exact sum of integers divided as floats; of decimals divided into the result type,
-    /// truncated as Arrow's engines do; of floats the sum divided by the count.
+    /// rounded half away from zero; of floats the sum divided by the count.
     Avg,
     /// The bits that are set in every integer.
     BitAnd,

@@ -2,6 +2,7 @@
 //! next, a message that says what was wrong and where, and, where there is one, advice.
 
 use crate::limits;
+use arrow_schema::DataType;
 use serde::{Deserialize, Serialize};
 use std::time::Duration;
 
@@ -136,6 +137,12 @@ impl Error {
     pub fn timed_out(what: &str, limit: Duration) -> Self {
         let message = format!("{what} took longer than the {limit:?} that it may");
         Error::new(ErrorKind::TimedOut, message).advise("allow more time (--timeout), or ask for less")
+    }
+
+    /// The sum or the mean (`what`) in the column `name` does not fit that column's type.
+    pub fn overflow(what: &str, name: &str, data_type: &DataType) -> Self {
+        Error::invalid(format!("{what} of {name:?} overflows {data_type}"))
+            .advise("cast the argument to a wider type, such as DECIMAL(38, 0)")
     }
 
     /// Adds advice on what to do next.

@@ -91,14 +91,6 @@ fn sum_type(aggregate: &Aggregate, table_schema: &Schema) -> Result<DataType> {
     })
 }
 
-/// The mean of `count` decimals whose sum is `sum`, scaled up by `factor` and truncated; `None` when it does
-/// not fit 128 bits, or when there are none.
-pub fn mean_of_decimals(sum: i128, count: i64, factor: i128) -> Option<i128> {
-    let count = i128::from(count);
-    let (whole, rest) = (sum.checked_div(count)?, sum.checked_rem(count)?);
-    whole.checked_mul(factor)?.checked_add(rest.checked_mul(factor)?.checked_div(count)?)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -127,14 +119,5 @@ mod tests {
         let wide = DataType::Decimal128(38, 0);
         assert_eq!(types, [wide.clone(), DataType::Int64, wide, DataType::Int64]);
         assert_eq!(PartialForm::of(&form.aggregates, &schema).unwrap().aggregates, form.aggregates);
-    }
-
-    #[test]
-    fn a_mean_is_scaled_before_it_is_truncated() {
-        assert_eq!(mean_of_decimals(10, 3, 10_000), Some(33_333));
-        assert_eq!(mean_of_decimals(-10, 3, 10_000), Some(-33_333));
-        assert_eq!(mean_of_decimals(10_i128.pow(38) - 1, 10_i64.pow(6), 10_000), Some(10_i128.pow(36) - 1));
-        assert_eq!(mean_of_decimals(1, 0, 10), None);
-        assert_eq!(mean_of_decimals(i128::MAX, 1, 10), None);
     }
 }

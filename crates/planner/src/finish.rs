@@ -12,11 +12,11 @@ use arrow_array::{Array, ArrayRef, Decimal128Array, Float64Array, Int64Array};
 use arrow_cast::CastOptions;
 use arrow_cast::display::FormatOptions;
 use arrow_schema::{DataType, Field, Schema};
-use farpool_model::partial::{Merge, mean_of_decimals};
+use farpool_model::partial::Merge;
 use farpool_model::{
     Accumulation, Answer, Error, Fold, OperatorAnswer, Output, PartialForm, Prepared, Program, Result,
 };
-use farpool_statistics::StateForm;
+use farpool_statistics::{StateForm, mean_of_decimals};
 use std::sync::Arc;
 
 /// How the result of a program in parts becomes that of the whole program.
@@ -30,8 +30,12 @@ pub struct Finish {
 /// What the engine computes of the parts of each group.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Call {
+    /// Position of the aggregate of the program that it is for.
+    pub aggregate: usize,
     /// Position of the column of parts, after the keys.
     pub part: usize,
+    /// Whether that one has counts.
+    pub is_count: bool,
     /// What is computed of it.
     pub merge: PartMerge,
     /// What the column is brought to before.
@@ -103,20 +107,21 @@ impl Finish {
     /// What the engine computes of the parts, aggregate by aggregate of the program: two for a mean, one for each of the
     /// others.
     pub fn calls(&self) -> Vec<Call> {
-        let call = |part: usize, merge| {
-            let aggregate = &self.form.aggregates[part];
-            let picks = matches!(aggregate.function.accumulation(), Accumulation::Fold(Fold::Pick(_)));
+        let call = |aggregate, part: usize, merge| {
+            let of = &self.form.aggregates[part];
+            let picks = matches!(of.function.accumulation(), Accumulation::Fold(Fold::Pick(_)));
             // Engines' extremes of NaN depend on the order of rows; those of integers do not.
-            let before = (picks && aggregate.data_type.is_floating()).then_some(Step::Order);
-            Call { part, merge, before }
+            let before = (picks && of.data_type.is_floating()).then_some(Step::Order);
+            let is_count = of.function.accumulation() == Accumulation::Count;
+            Call { aggregate, part, is_count, merge, before }
         };
-        let calls = |merge: &Merge| match *merge {
-            Merge::Count(part) | Merge::Sum(part) => vec![call(part, PartMerge::Sum)],
-            Merge::Fold(fold, part) => vec![call(part, PartMerge::Fold(fold))],
-            Merge::State(state, part) => vec![call(part, PartMerge::State(StateForm::of(state)))],
-            Merge::Mean { sum, count } => vec![call(sum, PartMerge::Sum), call(count, PartMerge::Sum)],
+        let calls = |(i, merge): (usize, &Merge)| match *merge {
+            Merge::Count(part) | Merge::Sum(part) => vec![call(i, part, PartMerge::Sum)],
+            Merge::Fold(fold, part) => vec![call(i, part, PartMerge::Fold(fold))],
+            Merge::State(state, part) => vec![call(i, part, PartMerge::State(StateForm::of(state)))],
+            Merge::Mean { sum, count } => vec![call(i, sum, PartMerge::Sum), call(i, count, PartMerge::Sum)],
         };
-        self.form.merges.iter().flat_map(calls).collect()
+        self.form.merges.iter().enumerate().flat_map(calls).collect()
     }
 
     /// Rows of the result at most. A sort above it, if the program has an order, cuts by itself.
@@ -184,23 +189,19 @@ fn means(sums: &ArrayRef, counts: &Int64Array, result: &Field) -> Result<ArrayRe
         let mean = mean_of_decimals(sums.value(row), counts.value(row), factor)?;
         Some(mean).filter(|mean| -bound < *mean && *mean < bound)
     };
-    let mean = |row| counted(row).then(|| mean(row).ok_or_else(|| overflow("mean", result))).transpose();
+    let overflow = || Error::overflow("mean", result.name(), result.data_type());
+    let mean = |row| counted(row).then(|| mean(row).ok_or_else(overflow)).transpose();
     let means = rows.map(mean).collect::<Result<Decimal128Array>>()?;
     let typed = means.with_precision_and_scale(*precision, *scale);
-    typed.map(|means| Arc::new(means) as ArrayRef).map_err(|_| overflow("mean", result))
+    typed.map(|means| Arc::new(means) as ArrayRef).map_err(|_| overflow())
 }
 
 fn cast(values: &dyn Array, result: &Field) -> Result<ArrayRef> {
-    arrow_cast::cast_with_options(values, result.data_type(), &EXACT).map_err(|_| overflow("sum", result))
+    arrow_cast::cast_with_options(values, result.data_type(), &EXACT)
+        .map_err(|_| Error::overflow("sum", result.name(), result.data_type()))
 }
 
 const EXACT: CastOptions<'static> = CastOptions { safe: false, format_options: FormatOptions::new() };
-
-fn overflow(what: &str, result: &Field) -> Error {
-    let (name, data_type) = (result.name(), result.data_type());
-    Error::invalid(format!("{what} of {name:?} overflows {data_type}"))
-        .advise("cast the argument to a wider type, such as DECIMAL(38, 0)")
-}
 
 /// An integer that compares as the float does in total order, but that NaN is greatest whatever its sign.
 fn order_of(float: f64) -> i64 {
@@ -208,7 +209,8 @@ fn order_of(float: f64) -> i64 {
     if float.is_nan() { i64::MAX } else { bits ^ ((bits >> 63).cast_unsigned() >> 1).cast_signed() }
 }
 
-fn float_of(order: i64) -> f64 {
+/// The float of which [`Step::Order`] made `order`.
+pub fn float_of(order: i64) -> f64 {
     if order == i64::MAX {
         return f64::NAN;
     }

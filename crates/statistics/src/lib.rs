@@ -1,5 +1,5 @@
 //! Statistics of columns in one pass, as states that merge: sketches (HyperLogLog, Count-Min, Fast-AGMS) and
-//! moments (from which correlations follow). Updated at the node, on data at rest or on its way in; merged
+//! moments (from which correlations follow), exact sums. Updated at the node, on data at rest or on its way in; merged
 //! and read at either side.
 //!
 //! Invariant: a state is the same, bit for bit, however its rows were divided and in which order the parts
@@ -20,6 +20,7 @@ mod profile;
 mod rank;
 mod sketch;
 mod states;
+mod sums;
 
 pub use bytes::sealed;
 pub use datasketches::HyperLogLog;
@@ -30,3 +31,4 @@ pub use profile::{ColumnMoments, ColumnProfile, Profile, is_numeric};
 pub use rank::{kendall, spearman};
 pub use sketch::{Frequencies, Sketch, Total, Trust, check};
 pub use states::{State, StateForm, States};
+pub use sums::{ExactSums, Purpose, mean_of_decimals, mean_of_wide_decimals};

@@ -10,7 +10,7 @@ use proptest::test_runner::{RngSeed, TestRunner};
 use std::cell::Cell;
 use std::sync::Arc;
 
-/// DataFusion alone on tables in its own memory, and sessions that must give the same: without push-down,
+/// DataFusion on tables in its own memory, with our aggregates, and sessions that must give the same: without push-down,
 /// over an embedded pool and a remote one, and over pools that refuse what is asked of them.
 struct Sides {
     alone: SessionContext,
@@ -44,6 +44,7 @@ impl Sides {
         let mut config = SessionConfig::new();
         config.options_mut().execution.skip_physical_aggregate_schema_check = true;
         let alone = SessionContext::new_with_config(config);
+        crate::aggregates::register(&alone);
         let t: Vec<RecordBatch> = (0..3).map(|i| rows_of_t(i * 700, 700)).collect();
         for (name, batches) in [("t", t), ("dim", vec![rows_of_dim()])] {
             let table = MemTable::try_new(batches[0].schema(), vec![batches]).unwrap();

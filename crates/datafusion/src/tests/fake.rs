@@ -7,7 +7,7 @@ use async_trait::async_trait;
 use datafusion::common::Column;
 use datafusion::dataframe::DataFrame;
 use datafusion::execution::FunctionRegistry;
-use datafusion::functions_aggregate::expr_fn::{avg, count, sum};
+use datafusion::functions_aggregate::expr_fn::count;
 use datafusion::logical_expr::expr::{InList, Like};
 use datafusion::logical_expr::{Expr as Logical, ExprFunctionExt, Operator, binary_expr, cast, lit, when};
 use datafusion::prelude::SessionContext;
@@ -346,6 +346,7 @@ async fn run(
     let failed = |e: datafusion::error::DataFusionError| crate::error::unwrap(e);
     let program = &prepared.effective;
     let context = SessionContext::new();
+    crate::aggregates::register(&context);
     crate::statistics::register(&context);
     let memory = datafusion::datasource::MemTable::try_new(schema, vec![batches]).map_err(failed)?;
     let mut frame = context.read_table(Arc::new(memory)).map_err(failed)?;
@@ -399,8 +400,6 @@ fn output(
                         state(nulls.name().to_string())
                     }
                     AggregateFunction::Count => count(argument),
-                    AggregateFunction::Sum => sum(argument),
-                    AggregateFunction::Avg => avg(argument),
                     other => context.udaf(other.name()).unwrap().call(vec![argument]),
                 };
                 let call = match &a.filter {

@@ -1,5 +1,6 @@
 //! Every query agrees with push-down on and off, and what is pushed for each shape of query is pinned.
 
+mod aggregates;
 mod agree;
 mod dynamic;
 mod fake;

@@ -16,7 +16,9 @@ use arrow::datatypes::{DataType, Float32Type, Float64Type};
 use arrow::util::display::{ArrayFormatter, FormatOptions};
 use datafusion::datasource::MemTable;
 use datafusion::error::DataFusionError;
+use datafusion::execution::FunctionRegistry;
 use datafusion::prelude::{SessionConfig, SessionContext};
+use farpool::{Session, SessionOptions};
 use query::Query;
 use rng::Rng;
 use std::sync::Arc;
@@ -83,6 +85,9 @@ async fn case(pools: &Pools, seed: u64) -> Vec<String> {
 
 fn reference(table: &Table) -> SessionContext {
     let context = SessionContext::new_with_config(SessionConfig::new().with_target_partitions(2));
+    // DataFusion's own mean of decimals is cut off.
+    let ours = Session::new(SessionOptions::default());
+    context.register_udaf(ours.context().udaf("avg").expect("every session has it").as_ref().clone());
     let memory = MemTable::try_new(table.schema.clone(), vec![table.batches.clone()]);
     context.register_table("t", Arc::new(memory.expect("the batches have the schema"))).expect("no other t");
     context

@@ -6,10 +6,11 @@ use crate::evaluate::array_of_ints;
 use arrow_array::{
     ArrayRef, BinaryViewArray, BooleanArray, Float32Array, Float64Array, Int64Array, StringViewArray,
 };
-use arrow_buffer::{NullBuffer, i256};
+use arrow_buffer::NullBuffer;
 use arrow_schema::DataType;
 use farpool_model::literal::integer_range;
 use farpool_model::{Accumulation, Error, Result};
+use farpool_statistics::{mean_of_decimals, mean_of_wide_decimals};
 use std::ops::RangeInclusive;
 use std::sync::Arc;
 
@@ -140,14 +141,12 @@ fn means(
     Ok(Arc::new(groups.map(mean).collect::<Float64Array>()))
 }
 
-/// The mean of decimals as Arrow's engines give it: scaled up by `factor` to the result's scale first, then
-/// divided, truncating.
+/// The mean of decimals, scaled up by `factor`.
 fn average_of(sums: &Sums, group: usize, count: i64, factor: i128) -> Option<i128> {
-    if let Some(scaled) = sums.exact(group).and_then(|sum| sum.checked_mul(factor)) {
-        return Some(scaled / i128::from(count));
+    match sums.exact(group) {
+        Some(sum) => mean_of_decimals(sum, count, factor),
+        None => mean_of_wide_decimals(sums.wide(group), count, factor)?.to_i128(),
     }
-    let scaled = sums.wide(group).checked_mul(i256::from_i128(factor))?;
-    scaled.checked_div(i256::from_i128(i128::from(count)))?.to_i128()
 }
 
 fn range_of(data_type: &DataType) -> RangeInclusive<i128> {
@@ -161,6 +160,5 @@ fn range_of(data_type: &DataType) -> RangeInclusive<i128> {
 }
 
 fn overflow(what: &str, result: &AggregateResult) -> Error {
-    Error::invalid(format!("{what} of {:?} overflows {}", result.name, result.data_type))
-        .advise("cast the argument to a wider type, such as DECIMAL(38, 0)")
+    Error::overflow(what, &result.name, &result.data_type)
 }

@@ -372,7 +372,9 @@ fn aggregate(a: &Aggregate, rows: &[&Vec<Value>], schema: &Schema) -> Result<Val
             let sum = sum.ok_or_else(|| Error::invalid("sum"))?;
             let result = if function == AggregateFunction::Avg {
                 let factor = 10_i128.pow((scale(&a.data_type) - scale(&argument)) as u32);
-                sum.checked_mul(factor).ok_or_else(|| Error::invalid("avg"))? / values.len() as i128
+                let scaled = sum.checked_mul(factor).ok_or_else(|| Error::invalid("avg"))?;
+                let (count, away) = (values.len() as i128, scaled.signum());
+                scaled / count + if 2 * (scaled % count).abs() >= count { away } else { 0 }
             } else {
                 sum
             };

@@ -1,0 +1,227 @@
+//! The functions as DataFusion knows them: all that a planner asks is answered by DataFusion's function of the
+//! name, and only accumulators are ours.
+
+use super::distinct::{Distinct, SlidingDistinct};
+use super::exact::{ExactAccumulator, ExactGroups};
+use super::order::{Ordered, OrderedGroups, orders};
+use arrow_schema::{DataType, Field, FieldRef};
+use datafusion::common::ScalarValue;
+use datafusion::error::Result;
+use datafusion::functions_aggregate::{average, min_max, sum as builtin_sum};
+use datafusion::logical_expr::function::{AccumulatorArgs, StateFieldsArgs};
+use datafusion::logical_expr::utils::AggregateOrderSensitivity;
+use datafusion::logical_expr::{
+    Accumulator, AggregateUDF, AggregateUDFImpl, Documentation, GroupsAccumulator, ReversedUDAF,
+    SetMonotonicity, Signature, StatisticsArgs,
+};
+use farpool_statistics::{ExactSums, Purpose};
+use std::sync::Arc;
+
+/// `sum`, exact for integers and decimals.
+pub(crate) fn sum() -> Arc<AggregateUDF> {
+    Replacement::of(builtin_sum::sum_udaf(), Meaning::Exact(Purpose::Sum))
+}
+
+/// `avg`, also known as `mean`, exact for decimals.
+pub(super) fn avg() -> Arc<AggregateUDF> {
+    Replacement::of(average::avg_udaf(), Meaning::Exact(Purpose::Mean))
+}
+
+/// `min`, in the pool's order of floats.
+pub(crate) fn min() -> Arc<AggregateUDF> {
+    Replacement::of(min_max::min_udaf(), Meaning::Extreme)
+}
+
+/// `max`, in the pool's order of floats.
+pub(crate) fn max() -> Arc<AggregateUDF> {
+    Replacement::of(min_max::max_udaf(), Meaning::Extreme)
+}
+
+/// A function of DataFusion's with other accumulators for some types.
+#[derive(Debug, PartialEq, Eq, Hash)]
+struct Replacement {
+    builtin: Arc<AggregateUDF>,
+    meaning: Meaning,
+}
+
+/// What a function computes where it is not left to DataFusion.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+enum Meaning {
+    Exact(Purpose),
+    Extreme,
+}
+
+/// How values of one type are accumulated.
+enum Way {
+    /// By sums of this kind, which have no groups yet.
+    Exact(ExactSums),
+    /// By DataFusion, as integers that have the order of the floats.
+    Ordered,
+    /// By DataFusion.
+    Builtin,
+}
+
+impl Replacement {
+    fn of(builtin: Arc<AggregateUDF>, meaning: Meaning) -> Arc<AggregateUDF> {
+        Arc::new(AggregateUDF::from(Replacement { builtin, meaning }))
+    }
+
+    fn way(&self, arguments: &[FieldRef]) -> Way {
+        let Some(argument) = arguments.first().map(|field| field.data_type()) else { return Way::Builtin };
+        match self.meaning {
+            Meaning::Exact(purpose) => ExactSums::new(argument, purpose).map_or(Way::Builtin, Way::Exact),
+            Meaning::Extreme if argument.is_floating() => Way::Ordered,
+            Meaning::Extreme => Way::Builtin,
+        }
+    }
+}
+
+/// What DataFusion's function of integers is to be told instead of `arguments`, which are floats.
+fn of_orders<'a>(arguments: &AccumulatorArgs<'a>, order: &'a [FieldRef; 1]) -> AccumulatorArgs<'a> {
+    AccumulatorArgs {
+        return_field: Arc::clone(&order[0]),
+        expr_fields: order,
+        schema: arguments.schema,
+        ignore_nulls: arguments.ignore_nulls,
+        order_bys: arguments.order_bys,
+        is_reversed: arguments.is_reversed,
+        name: arguments.name,
+        is_distinct: arguments.is_distinct,
+        exprs: arguments.exprs,
+    }
+}
+
+fn order_field(name: &str) -> [FieldRef; 1] {
+    [Arc::new(Field::new(name, orders(), true))]
+}
+
+/// `simplify_expr_op_literal` is left out: DataFusion's SUM makes `sum(x) + c * count(x)` of `sum(x + c)`, and
+/// that wraps where the sum fits.
+impl AggregateUDFImpl for Replacement {
+    fn name(&self) -> &str {
+        self.builtin.name()
+    }
+
+    fn aliases(&self) -> &[String] {
+        self.builtin.aliases()
+    }
+
+    fn signature(&self) -> &Signature {
+        self.builtin.signature()
+    }
+
+    fn coerce_types(&self, types: &[DataType]) -> Result<Vec<DataType>> {
+        self.builtin.coerce_types(types)
+    }
+
+    fn return_type(&self, types: &[DataType]) -> Result<DataType> {
+        self.builtin.return_type(types)
+    }
+
+    fn is_nullable(&self) -> bool {
+        self.builtin.is_nullable()
+    }
+
+    fn default_value(&self, data_type: &DataType) -> Result<ScalarValue> {
+        self.builtin.default_value(data_type)
+    }
+
+    fn state_fields(&self, arguments: StateFieldsArgs<'_>) -> Result<Vec<FieldRef>> {
+        match self.way(arguments.input_fields) {
+            Way::Exact(sums) if !arguments.is_distinct => {
+                let field = |(part, data_type)| -> FieldRef {
+                    Arc::new(Field::new(format!("{}[{part}]", arguments.name), data_type, true))
+                };
+                Ok(sums.state_types().into_iter().map(field).collect())
+            }
+            // The values themselves; of extremes the floats.
+            Way::Exact(_) | Way::Ordered | Way::Builtin => self.builtin.state_fields(arguments),
+        }
+    }
+
+    fn accumulator(&self, arguments: AccumulatorArgs<'_>) -> Result<Box<dyn Accumulator>> {
+        match self.way(arguments.expr_fields) {
+            Way::Exact(sums) => {
+                let exact = ExactAccumulator::new(sums, &arguments);
+                match arguments.is_distinct {
+                    true => Ok(Box::new(Distinct::new(self.builtin.accumulator(arguments)?, exact))),
+                    false => Ok(Box::new(exact)),
+                }
+            }
+            Way::Ordered => {
+                let order = order_field(arguments.name);
+                let builtin = self.builtin.accumulator(of_orders(&arguments, &order))?;
+                Ok(Box::new(Ordered::new(builtin, arguments.return_field)))
+            }
+            Way::Builtin => self.builtin.accumulator(arguments),
+        }
+    }
+
+    fn groups_accumulator_supported(&self, arguments: AccumulatorArgs<'_>) -> bool {
+        match self.way(arguments.expr_fields) {
+            Way::Exact(_) => !arguments.is_distinct,
+            Way::Ordered | Way::Builtin => self.builtin.groups_accumulator_supported(arguments),
+        }
+    }
+
+    fn create_groups_accumulator(
+        &self,
+        arguments: AccumulatorArgs<'_>,
+    ) -> Result<Box<dyn GroupsAccumulator>> {
+        match self.way(arguments.expr_fields) {
+            Way::Exact(sums) => Ok(Box::new(ExactGroups::new(sums, &arguments))),
+            Way::Ordered => {
+                let order = order_field(arguments.name);
+                let builtin = self.builtin.create_groups_accumulator(of_orders(&arguments, &order))?;
+                Ok(Box::new(OrderedGroups::new(builtin, arguments.return_field)))
+            }
+            Way::Builtin => self.builtin.create_groups_accumulator(arguments),
+        }
+    }
+
+    fn create_sliding_accumulator(&self, arguments: AccumulatorArgs<'_>) -> Result<Box<dyn Accumulator>> {
+        match self.way(arguments.expr_fields) {
+            Way::Exact(sums) => {
+                let exact = ExactAccumulator::new(sums, &arguments);
+                match arguments.is_distinct {
+                    true => Ok(Box::new(SlidingDistinct::new(exact))),
+                    false => Ok(Box::new(exact)),
+                }
+            }
+            Way::Ordered => {
+                let order = order_field(arguments.name);
+                let builtin = self.builtin.create_sliding_accumulator(of_orders(&arguments, &order))?;
+                Ok(Box::new(Ordered::new(builtin, arguments.return_field)))
+            }
+            Way::Builtin => self.builtin.create_sliding_accumulator(arguments),
+        }
+    }
+
+    fn order_sensitivity(&self) -> AggregateOrderSensitivity {
+        self.builtin.order_sensitivity()
+    }
+
+    fn reverse_expr(&self) -> ReversedUDAF {
+        self.builtin.reverse_udf()
+    }
+
+    fn is_descending(&self) -> Option<bool> {
+        self.builtin.is_descending()
+    }
+
+    /// No sum is taken from statistics: those of several files were added up by what wraps.
+    fn value_from_stats(&self, arguments: &StatisticsArgs<'_>) -> Option<ScalarValue> {
+        match self.meaning {
+            Meaning::Exact(_) => None,
+            Meaning::Extreme => self.builtin.value_from_stats(arguments),
+        }
+    }
+
+    fn set_monotonicity(&self, data_type: &DataType) -> SetMonotonicity {
+        self.builtin.inner().set_monotonicity(data_type)
+    }
+
+    fn documentation(&self) -> Option<&Documentation> {
+        self.builtin.documentation()
+    }
+}

@@ -1,0 +1,111 @@
+//! Which groups have had a value, in as few words as the caller's question allows.
+
+use super::words::{Rows, take_first};
+use arrow_array::UInt64Array;
+use arrow_buffer::NullBuffer;
+
+/// What is known of the groups' values.
+#[derive(Debug)]
+pub(super) enum Seen {
+    /// Each of the first so many groups has had one: no row was NULL yet, nor kept out by a filter.
+    All(usize),
+    /// Whether each group has had one.
+    Some(Vec<bool>),
+    /// How many each group has had.
+    Counts(Vec<u64>),
+}
+
+impl Seen {
+    /// The same of no groups.
+    pub(super) fn emptied(&self) -> Seen {
+        match self {
+            Seen::All(_) | Seen::Some(_) => Seen::All(0),
+            Seen::Counts(_) => Seen::Counts(Vec::new()),
+        }
+    }
+
+    /// That `count` rows came, and that there are `total` groups.
+    pub(super) fn note(&mut self, rows: Rows<'_>, count: usize, total: usize) {
+        match (&mut *self, rows.valid) {
+            (Seen::All(_), None) if count == 0 => {}
+            (Seen::All(seen), None) => *seen = total,
+            (Seen::All(seen), Some(_)) => {
+                *self = Seen::Some(vec![true; *seen]);
+                self.note(rows, count, total);
+            }
+            (Seen::Some(seen), _) => {
+                seen.resize(total, false);
+                for_each(rows, count, |group| seen[group] = true);
+            }
+            (Seen::Counts(counts), _) => {
+                counts.resize(total, 0);
+                for_each(rows, count, |group| counts[group] += 1);
+            }
+        }
+    }
+
+    /// Adds counts of states.
+    pub(super) fn add_counts(&mut self, others: &[u64], groups: Option<&[usize]>, total: usize) {
+        let Seen::Counts(counts) = self else { unreachable!("means are made of counts") };
+        counts.resize(total, 0);
+        for (row, other) in others.iter().enumerate() {
+            counts[groups.map_or(0, |groups| groups[row])] += other;
+        }
+    }
+
+    /// Validity of the first `groups` groups; `None` if all have had a value.
+    pub(super) fn nulls(&self, groups: usize) -> Option<NullBuffer> {
+        let nulls: NullBuffer = match self {
+            Seen::All(_) => return None,
+            Seen::Some(seen) => seen[..groups].iter().copied().collect(),
+            Seen::Counts(counts) => {
+                (0..groups).map(|group| counts.get(group).is_some_and(|count| *count > 0)).collect()
+            }
+        };
+        Some(nulls).filter(|nulls| nulls.null_count() > 0)
+    }
+
+    /// Takes the first `groups` groups out; the counts of these, if there are some.
+    pub(super) fn take_counts(&mut self, groups: usize) -> Option<UInt64Array> {
+        match self {
+            Seen::All(_) | Seen::Some(_) => {
+                self.drop_first(groups);
+                None
+            }
+            Seen::Counts(counts) => {
+                counts.resize(counts.len().max(groups), 0);
+                Some(take_first(counts, groups).into())
+            }
+        }
+    }
+
+    pub(super) fn drop_first(&mut self, groups: usize) {
+        match self {
+            Seen::All(seen) => *seen = seen.saturating_sub(groups),
+            Seen::Some(seen) => {
+                take_first(seen, groups);
+            }
+            Seen::Counts(counts) => {
+                take_first(counts, groups);
+            }
+        }
+    }
+
+    pub(super) fn bytes_held(&self) -> usize {
+        match self {
+            Seen::All(_) => 0,
+            Seen::Some(seen) => seen.capacity(),
+            Seen::Counts(counts) => counts.capacity() * size_of::<u64>(),
+        }
+    }
+}
+
+#[inline]
+fn for_each(rows: Rows<'_>, count: usize, mut f: impl FnMut(usize)) {
+    match (rows.groups, rows.valid) {
+        (Some(groups), None) => groups.iter().for_each(|group| f(*group)),
+        (Some(groups), Some(valid)) => valid.valid_indices().for_each(|row| f(groups[row])),
+        (None, None) => (0..count).for_each(|_| f(0)),
+        (None, Some(valid)) => valid.valid_indices().for_each(|_| f(0)),
+    }
+}
