@@ -18,6 +18,7 @@ pub(super) fn apply(statement: &mut Statement) {
     }
 }
 
-fn is_file(name: &ObjectName) -> bool {
+/// Whether `name` is that of a file.
+pub(super) fn is_file(name: &ObjectName) -> bool {
     matches!(name.0.as_slice(), [ObjectNamePart::Identifier(name)] if names_a_file(&name.value))
 }

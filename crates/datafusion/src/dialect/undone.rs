@@ -1,6 +1,7 @@
 //! What the engine parses and then leaves out without a word is refused: a wrong answer is worse than none.
 
 use super::refusal;
+use super::show::is_file;
 use datafusion::common::Result;
 use datafusion::sql::sqlparser::ast::{Query, Select, Statement, TableFactor};
 
@@ -23,7 +24,9 @@ pub(super) fn statement(statement: &Statement) -> Result<()> {
     );
     refuse(is_transaction, "a transaction of several statements", "each statement is one of its own")?;
     let advice = "tables stand in the pool that a session is given";
-    refuse(matches!(statement, Statement::CreateDatabase { .. }), "CREATE DATABASE", advice)
+    refuse(matches!(statement, Statement::CreateDatabase { .. }), "CREATE DATABASE", advice)?;
+    let drops_files = matches!(statement, Statement::Drop { names, .. } if names.iter().any(is_file));
+    refuse(drops_files, "DROP of a file", "remove it with the system's own means")
 }
 
 pub(super) fn query(query: &Query) -> Result<()> {
