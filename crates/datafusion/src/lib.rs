@@ -25,6 +25,7 @@ mod lineage;
 mod literal;
 mod memory;
 mod names;
+mod one_zero;
 mod order;
 mod pins;
 mod plan;

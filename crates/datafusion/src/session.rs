@@ -9,6 +9,7 @@ use crate::error;
 use crate::file::{self, FileOpener};
 use crate::lineage::TrustedFilters;
 use crate::memory::EngineMemory;
+use crate::one_zero::OneZero;
 use crate::pins::Pins;
 use crate::plan::PoolPlanner;
 use crate::query::{Command, Planned, Query};
@@ -95,6 +96,7 @@ impl Session {
             .with_default_features()
             .with_config(config(&options))
             .with_runtime_env(runtime(&options))
+            .with_optimizer_rule(Arc::new(OneZero))
             .with_query_planner(Arc::new(PoolPlanner))
             .with_physical_optimizer_rules(crate::joins::rules())
             .with_physical_optimizer_rule(Arc::new(TrustedFilters))

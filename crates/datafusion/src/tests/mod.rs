@@ -4,6 +4,7 @@ mod aggregates;
 mod agree;
 mod dynamic;
 mod fake;
+mod floats;
 mod front;
 mod joins;
 mod pushed;

@@ -5,8 +5,8 @@
 //! - Output: the sum or the mean of each group, NULL of no values; or the states of the groups, in the columns
 //!   that [`ExactSums::state_types`] names.
 //! - Order: that of the groups. The order of rows changes nothing.
-//! - Memory: 16 bytes for each group, 32 for decimals of 256 bits; 8 more where values are counted, and 8 for
-//!   all groups once the sum of one does not fit its word.
+//! - Memory: 8 bytes for each group of integers, 16 of decimals, 32 of decimals of 256 bits; 8 more where values
+//!   are counted, and 8 for all groups once the sum of one does not fit its word.
 //! - Parallelism: none. Each thread has states of its own, which are merged.
 //! - Errors: a sum or a mean that does not fit the type of the result. Only the end is checked.
 //!
@@ -24,15 +24,16 @@ pub use mean::{mean_of_decimals, mean_of_wide_decimals};
 
 use arrow_array::cast::AsArray;
 use arrow_array::types::{
-    Decimal32Type, Decimal64Type, Decimal128Type, Decimal256Type, Int64Type, UInt64Type,
+    ArrowPrimitiveType, Decimal32Type, Decimal64Type, Decimal128Type, Decimal256Type, Int64Type, UInt64Type,
 };
-use arrow_array::{Array, ArrayRef, BooleanArray};
+use arrow_array::{Array, ArrayRef, BooleanArray, Int64Array, PrimitiveArray, UInt64Array};
 use arrow_buffer::{NullBuffer, i256};
 use arrow_schema::{DECIMAL128_MAX_PRECISION, DECIMAL256_MAX_PRECISION, DataType};
 use farpool_model::{Error, Result};
 use seen::Seen;
+use std::borrow::Cow;
 use std::sync::Arc;
-use words::{Direction, Rows, Totals};
+use words::{Digits, Direction, Rows, Totals};
 
 /// What is made of the sums.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -51,13 +52,17 @@ pub struct ExactSums {
     purpose: Purpose,
     /// Scale of the values; 0 of integers.
     scale: i8,
-    /// Whether states have a column of carries: 64-bit values never need one.
+    /// Whether states have a column of carries: in a word of 128 bits, values of 64 never need one.
     has_carries: bool,
 }
 
 #[derive(Debug)]
 enum AnyTotals {
+    /// Of signed integers.
+    Integers(Totals<i64>),
+    /// Of decimals of up to 128 bits, and of unsigned integers.
     Narrow(Totals<i128>),
+    /// Of decimals of 256 bits.
     Wide(Totals<i256>),
 }
 
@@ -73,6 +78,7 @@ impl ExactSums {
             _ => return None,
         };
         let totals = match argument {
+            DataType::Int64 => AnyTotals::Integers(Totals::default()),
             DataType::Decimal256(..) => AnyTotals::Wide(Totals::default()),
             _ => AnyTotals::Narrow(Totals::default()),
         };
@@ -80,7 +86,8 @@ impl ExactSums {
             Purpose::Sum => Seen::All(0),
             Purpose::Mean => Seen::Counts(Vec::new()),
         };
-        let has_carries = matches!(argument, DataType::Decimal128(..) | DataType::Decimal256(..));
+        let has_carries =
+            matches!(argument, DataType::Int64 | DataType::Decimal128(..) | DataType::Decimal256(..));
         Some(ExactSums { totals, seen, purpose, scale, has_carries })
     }
 
@@ -102,6 +109,7 @@ impl ExactSums {
     /// Number of groups.
     pub fn groups(&self) -> usize {
         match &self.totals {
+            AnyTotals::Integers(totals) => totals.len(),
             AnyTotals::Narrow(totals) => totals.len(),
             AnyTotals::Wide(totals) => totals.len(),
         }
@@ -110,6 +118,7 @@ impl ExactSums {
     /// Makes room for `groups` groups. Each new one must have a row in the next update or merge.
     pub fn resize(&mut self, groups: usize) {
         match &mut self.totals {
+            AnyTotals::Integers(totals) => totals.resize(groups),
             AnyTotals::Narrow(totals) => totals.resize(groups),
             AnyTotals::Wide(totals) => totals.resize(groups),
         }
@@ -165,6 +174,7 @@ impl ExactSums {
         let counts = self.seen.take_counts(groups);
         let data_type = self.totals.data_type();
         let (sums, carries) = match &mut self.totals {
+            AnyTotals::Integers(totals) => totals.take::<Int64Type>(groups, nulls, data_type),
             AnyTotals::Narrow(totals) => totals.take::<Decimal128Type>(groups, nulls, data_type),
             AnyTotals::Wide(totals) => totals.take::<Decimal256Type>(groups, nulls, data_type),
         };
@@ -178,12 +188,15 @@ impl ExactSums {
     /// # Panics
     /// As [`ExactSums::update`].
     pub fn states_of_rows(&self, values: &dyn Array, filter: Option<&BooleanArray>) -> Vec<ArrayRef> {
-        let seen = self.seen.emptied();
-        let mut rows = ExactSums { totals: self.totals.emptied(), seen, ..*self };
-        let groups: Vec<usize> = (0..values.len()).collect();
-        rows.resize(groups.len());
-        rows.update(values, Some(&groups), filter);
-        rows.take_states(groups.len())
+        let rows = values.len();
+        let valid = valid(values, filter);
+        let counts = (self.purpose == Purpose::Mean).then(|| match &valid {
+            Some(valid) => valid.iter().map(u64::from).collect(),
+            None => UInt64Array::from(vec![1; rows]),
+        });
+        let carries = self.has_carries.then(|| Arc::new(Int64Array::from(vec![0; rows])) as ArrayRef);
+        let sums = self.totals.words_of(values, valid);
+        [sums].into_iter().chain(carries).chain(counts.map(|counts| Arc::new(counts) as ArrayRef)).collect()
     }
 
     /// Sums or means of the first `groups` groups, as a column `name` of type `result`. Of a sum, that is the
@@ -201,62 +214,54 @@ impl ExactSums {
 
     fn fitting(&self, groups: usize, result: &DataType) -> Option<ArrayRef> {
         let nulls = self.seen.nulls(groups);
-        let column: ArrayRef = match (&self.totals, result) {
-            (AnyTotals::Narrow(totals), DataType::Int64) => {
-                Arc::new(totals.column::<Int64Type>(groups, nulls, |g| totals.exact(g))?)
+        match (&self.totals, result) {
+            (AnyTotals::Integers(totals), DataType::Int64) => {
+                column::<Int64Type, _>(totals.exact(groups)?, nulls, result)
             }
             (AnyTotals::Narrow(totals), DataType::UInt64) => {
-                Arc::new(totals.column::<UInt64Type>(groups, nulls, |g| totals.exact(g))?)
+                column::<UInt64Type, _>(totals.exact(groups)?, nulls, result)
             }
-            (AnyTotals::Narrow(totals), DataType::Decimal32(precision, scale)) => {
-                let value = |g| self.decimal(totals, g, *precision, *scale);
-                Arc::new(totals.column::<Decimal32Type>(groups, nulls, value)?.with_data_type(result.clone()))
+            (AnyTotals::Narrow(totals), DataType::Decimal32(digits, scale)) => {
+                column::<Decimal32Type, _>(&self.decimals(totals, groups, *digits, *scale)?, nulls, result)
             }
-            (AnyTotals::Narrow(totals), DataType::Decimal64(precision, scale)) => {
-                let value = |g| self.decimal(totals, g, *precision, *scale);
-                Arc::new(totals.column::<Decimal64Type>(groups, nulls, value)?.with_data_type(result.clone()))
+            (AnyTotals::Narrow(totals), DataType::Decimal64(digits, scale)) => {
+                column::<Decimal64Type, _>(&self.decimals(totals, groups, *digits, *scale)?, nulls, result)
             }
-            (AnyTotals::Narrow(totals), DataType::Decimal128(precision, scale)) => {
-                let value = |g| self.decimal(totals, g, *precision, *scale);
-                Arc::new(
-                    totals.column::<Decimal128Type>(groups, nulls, value)?.with_data_type(result.clone()),
-                )
+            (AnyTotals::Narrow(totals), DataType::Decimal128(digits, scale)) => {
+                column::<Decimal128Type, _>(&self.decimals(totals, groups, *digits, *scale)?, nulls, result)
             }
-            (AnyTotals::Wide(totals), DataType::Decimal256(precision, scale)) => {
-                let value = |g| self.decimal(totals, g, *precision, *scale);
-                Arc::new(
-                    totals.column::<Decimal256Type>(groups, nulls, value)?.with_data_type(result.clone()),
-                )
+            (AnyTotals::Wide(totals), DataType::Decimal256(digits, scale)) => {
+                column::<Decimal256Type, _>(&self.decimals(totals, groups, *digits, *scale)?, nulls, result)
             }
-            (AnyTotals::Narrow(_) | AnyTotals::Wide(_), _) => {
+            (AnyTotals::Integers(_) | AnyTotals::Narrow(_) | AnyTotals::Wide(_), _) => {
                 unreachable!("sums of another kind than {result}")
             }
-        };
-        Some(column)
+        }
     }
 
-    /// The sum or the mean of a group as a decimal; `None` if it has too many digits.
-    fn decimal<W: words::Word>(
+    /// Sums or means of the first `groups` groups as decimals; `None` if one has too many digits.
+    fn decimals<'a, W: Digits>(
         &self,
-        totals: &Totals<W>,
-        group: usize,
-        precision: u8,
+        totals: &'a Totals<W>,
+        groups: usize,
+        digits: u8,
         scale: i8,
-    ) -> Option<W> {
-        let value = match (self.purpose, &self.seen) {
+    ) -> Option<Cow<'a, [W]>> {
+        match (self.purpose, &self.seen) {
             (Purpose::Mean, Seen::Counts(counts)) => {
-                let digits = u32::try_from(i16::from(scale) - i16::from(self.scale)).ok()?;
-                totals.mean(group, i64::try_from(counts[group]).ok()?, 10_i128.checked_pow(digits)?)
+                let more = u32::try_from(i16::from(scale) - i16::from(self.scale)).ok()?;
+                let factor = 10_i128.checked_pow(more)?;
+                Some(Cow::Owned(totals.means(groups, counts, factor, digits)?))
             }
-            (Purpose::Sum | Purpose::Mean, _) => totals.exact(group),
-        };
-        value.filter(|value| value.has_digits(precision))
+            (Purpose::Sum | Purpose::Mean, _) => Some(Cow::Borrowed(totals.decimals(groups, digits)?)),
+        }
     }
 
     /// Forgets the first `groups` groups; the others move to the front.
     pub fn drop_first(&mut self, groups: usize) {
         self.seen.drop_first(groups);
         match &mut self.totals {
+            AnyTotals::Integers(totals) => totals.drop_first(groups),
             AnyTotals::Narrow(totals) => totals.drop_first(groups),
             AnyTotals::Wide(totals) => totals.drop_first(groups),
         }
@@ -265,6 +270,7 @@ impl ExactSums {
     /// Bytes held.
     pub fn bytes_held(&self) -> usize {
         let totals = match &self.totals {
+            AnyTotals::Integers(totals) => totals.bytes_held(),
             AnyTotals::Narrow(totals) => totals.bytes_held(),
             AnyTotals::Wide(totals) => totals.bytes_held(),
         };
@@ -276,50 +282,91 @@ impl AnyTotals {
     /// Type of the words, whose digits may be more than it says.
     fn data_type(&self) -> DataType {
         match self {
+            AnyTotals::Integers(_) => DataType::Int64,
             AnyTotals::Narrow(_) => DataType::Decimal128(DECIMAL128_MAX_PRECISION, 0),
             AnyTotals::Wide(_) => DataType::Decimal256(DECIMAL256_MAX_PRECISION, 0),
         }
     }
 
-    fn emptied(&self) -> AnyTotals {
-        match self {
-            AnyTotals::Narrow(_) => AnyTotals::Narrow(Totals::default()),
-            AnyTotals::Wide(_) => AnyTotals::Wide(Totals::default()),
+    fn add(&mut self, values: &dyn Array, rows: Rows<'_>, direction: Direction) {
+        match (self, values.data_type()) {
+            (AnyTotals::Integers(totals), DataType::Int64) => {
+                totals.add(native::<Int64Type>(values), rows, direction);
+            }
+            (AnyTotals::Integers(_), other) => unreachable!("values of another type: {other}"),
+            (AnyTotals::Narrow(totals), DataType::UInt64) => {
+                totals.add(native::<UInt64Type>(values), rows, direction);
+            }
+            (AnyTotals::Narrow(totals), DataType::Decimal32(..)) => {
+                totals.add(native::<Decimal32Type>(values), rows, direction);
+            }
+            (AnyTotals::Narrow(totals), DataType::Decimal64(..)) => {
+                totals.add(native::<Decimal64Type>(values), rows, direction);
+            }
+            (AnyTotals::Narrow(totals), _) => totals.add(native::<Decimal128Type>(values), rows, direction),
+            (AnyTotals::Wide(totals), _) => totals.add(native::<Decimal256Type>(values), rows, direction),
         }
     }
 
-    fn add(&mut self, values: &dyn Array, rows: Rows<'_>, direction: Direction) {
+    /// A state's column of words, of rows that are a group each.
+    fn words_of(&self, values: &dyn Array, valid: Option<NullBuffer>) -> ArrayRef {
+        let data_type = self.data_type();
         match (self, values.data_type()) {
-            (AnyTotals::Narrow(totals), DataType::Int64) => {
-                totals.add(values.as_primitive::<Int64Type>().values(), rows, direction);
+            (AnyTotals::Integers(_), _) => {
+                words::<Int64Type, _>(native::<Int64Type>(values), valid, data_type)
             }
-            (AnyTotals::Narrow(totals), DataType::UInt64) => {
-                totals.add(values.as_primitive::<UInt64Type>().values(), rows, direction);
+            (AnyTotals::Narrow(_), DataType::UInt64) => {
+                words::<Decimal128Type, _>(native::<UInt64Type>(values), valid, data_type)
             }
-            (AnyTotals::Narrow(totals), DataType::Decimal32(..)) => {
-                totals.add(values.as_primitive::<Decimal32Type>().values(), rows, direction);
+            (AnyTotals::Narrow(_), DataType::Decimal32(..)) => {
+                words::<Decimal128Type, _>(native::<Decimal32Type>(values), valid, data_type)
             }
-            (AnyTotals::Narrow(totals), DataType::Decimal64(..)) => {
-                totals.add(values.as_primitive::<Decimal64Type>().values(), rows, direction);
+            (AnyTotals::Narrow(_), DataType::Decimal64(..)) => {
+                words::<Decimal128Type, _>(native::<Decimal64Type>(values), valid, data_type)
             }
-            (AnyTotals::Narrow(totals), DataType::Decimal128(..)) => {
-                totals.add(values.as_primitive::<Decimal128Type>().values(), rows, direction);
+            (AnyTotals::Narrow(_), _) => {
+                words::<Decimal128Type, _>(native::<Decimal128Type>(values), valid, data_type)
             }
-            (AnyTotals::Wide(totals), DataType::Decimal256(..)) => {
-                totals.add(values.as_primitive::<Decimal256Type>().values(), rows, direction);
-            }
-            (AnyTotals::Narrow(_) | AnyTotals::Wide(_), other) => {
-                unreachable!("values of another type: {other}")
+            (AnyTotals::Wide(_), _) => {
+                words::<Decimal256Type, _>(native::<Decimal256Type>(values), valid, data_type)
             }
         }
     }
 
     fn carry(&mut self, carries: &[i64], rows: Rows<'_>) {
         match self {
+            AnyTotals::Integers(totals) => totals.add_carries(carries, rows),
             AnyTotals::Narrow(totals) => totals.add_carries(carries, rows),
             AnyTotals::Wide(totals) => totals.add_carries(carries, rows),
         }
     }
+}
+
+/// The values of an array, which is of type `T`.
+fn native<T: ArrowPrimitiveType>(values: &dyn Array) -> &[T::Native] {
+    values.as_primitive::<T>().values()
+}
+
+fn words<T: ArrowPrimitiveType, N: Copy + Into<T::Native>>(
+    values: &[N],
+    valid: Option<NullBuffer>,
+    data_type: DataType,
+) -> ArrayRef {
+    let words: Vec<T::Native> = values.iter().map(|value| (*value).into()).collect();
+    Arc::new(PrimitiveArray::<T>::new(words.into(), valid).with_data_type(data_type))
+}
+
+/// Words as a column; `None` if one is none of its values.
+fn column<T: ArrowPrimitiveType, W: Copy>(
+    words: &[W],
+    nulls: Option<NullBuffer>,
+    data_type: &DataType,
+) -> Option<ArrayRef>
+where
+    T::Native: TryFrom<W>,
+{
+    let values = words.iter().map(|word| T::Native::try_from(*word).ok()).collect::<Option<Vec<_>>>()?;
+    Some(Arc::new(PrimitiveArray::<T>::new(values.into(), nulls).with_data_type(data_type.clone())))
 }
 
 /// The rows that count; `None` for all.

@@ -16,14 +16,6 @@ pub(super) enum Seen {
 }
 
 impl Seen {
-    /// The same of no groups.
-    pub(super) fn emptied(&self) -> Seen {
-        match self {
-            Seen::All(_) | Seen::Some(_) => Seen::All(0),
-            Seen::Counts(_) => Seen::Counts(Vec::new()),
-        }
-    }
-
     /// That `count` rows came, and that there are `total` groups.
     pub(super) fn note(&mut self, rows: Rows<'_>, count: usize, total: usize) {
         match (&mut *self, rows.valid) {

@@ -20,19 +20,36 @@ fn naive(rows: &[Row], groups: usize) -> Vec<(i256, u64)> {
     folded
 }
 
+fn integers(values: impl Iterator<Item = Option<i128>>) -> ArrayRef {
+    Arc::new(values.map(|value| value.map(|value| i64::try_from(value).unwrap())).collect::<Int64Array>())
+}
+
+fn column(values: impl Iterator<Item = Option<i128>>, data_type: &DataType) -> ArrayRef {
+    if *data_type == DataType::Int64 { integers(values) } else { Arc::new(decimals(values)) }
+}
+
 fn decimals(values: impl Iterator<Item = Option<i128>>) -> Decimal128Array {
     values.collect::<Decimal128Array>().with_precision_and_scale(38, 2).unwrap()
 }
 
 /// The states of some rows, whose groups are numbered as they come, and the original number of each.
-fn states(rows: &[Row], purpose: Purpose, first: usize, by_row: bool) -> Vec<(Vec<ArrayRef>, Vec<usize>)> {
-    let values = decimals(rows.iter().map(|row| row.1));
+fn states(
+    rows: &[Row],
+    new: &impl Fn() -> ExactSums,
+    first: usize,
+    by_row: bool,
+) -> Vec<(Vec<ArrayRef>, Vec<usize>)> {
+    let mut sums = new();
+    let data_type = match sums.totals {
+        AnyTotals::Integers(_) => DataType::Int64,
+        AnyTotals::Narrow(_) | AnyTotals::Wide(_) => DataType::Decimal128(38, 2),
+    };
+    let values = column(rows.iter().map(|row| row.1), &data_type);
     let filter: BooleanArray = rows.iter().map(|row| row.2).collect();
     let is_filtered = rows.iter().any(|row| row.2 != Some(true));
     let filter = is_filtered.then_some(&filter);
-    let mut sums = ExactSums::new(values.data_type(), purpose).unwrap();
     if by_row {
-        let states = sums.states_of_rows(&values, filter);
+        let states = sums.states_of_rows(&*values, filter);
         return vec![(states, rows.iter().map(|row| row.0).collect())];
     }
     let mut known: Vec<usize> = Vec::new();
@@ -45,7 +62,7 @@ fn states(rows: &[Row], purpose: Purpose, first: usize, by_row: bool) -> Vec<(Ve
     };
     let groups: Vec<usize> = rows.iter().map(|row| number(row.0)).collect();
     sums.resize(known.len());
-    sums.update(&values, Some(&groups), filter);
+    sums.update(&*values, Some(&groups), filter);
     let first = first.min(known.len());
     let rest = known.split_off(first);
     let emitted = sums.take_states(first);
@@ -53,13 +70,13 @@ fn states(rows: &[Row], purpose: Purpose, first: usize, by_row: bool) -> Vec<(Ve
     vec![(emitted, known), (sums.take_states(rest.len()), rest)]
 }
 
-fn merged(parts: &[&[Row]], purpose: Purpose, groups: usize, first: usize) -> ExactSums {
-    let mut sums = ExactSums::new(&DataType::Decimal128(38, 2), purpose).unwrap();
+fn merged(parts: &[&[Row]], new: impl Fn() -> ExactSums, groups: usize, first: usize) -> ExactSums {
+    let mut sums = new();
     // Every group has a row in the first merge, as an engine promises.
     let all: Vec<Row> = (0..groups).map(|group| (group, None, Some(true))).collect();
     sums.resize(groups);
     let parts = [all.as_slice()].into_iter().chain(parts.iter().copied()).enumerate();
-    for (states, groups) in parts.flat_map(|(i, rows)| states(rows, purpose, first, i % 3 == 2)) {
+    for (states, groups) in parts.flat_map(|(i, rows)| states(rows, &new, first, i % 3 == 2)) {
         let types: Vec<DataType> = states.iter().map(|state| state.data_type().clone()).collect();
         assert_eq!(types, sums.state_types().into_iter().map(|(_, of)| of).collect::<Vec<_>>());
         sums.merge(&states, Some(&groups));
@@ -69,11 +86,15 @@ fn merged(parts: &[&[Row]], purpose: Purpose, groups: usize, first: usize) -> Ex
 
 /// What states say, as sum and count.
 fn exact(states: &[ArrayRef]) -> Vec<(i256, bool)> {
-    let (words, carries) =
-        (states[0].as_primitive::<Decimal128Type>(), states[1].as_primitive::<Int64Type>());
+    let (words, carries) = (&states[0], states[1].as_primitive::<Int64Type>());
+    let word = |row: usize| match words.data_type() {
+        DataType::Int64 => i256::from_i128(words.as_primitive::<Int64Type>().value(row).into()),
+        _ => i256::from_i128(words.as_primitive::<Decimal128Type>().value(row)),
+    };
+    let bits = if *words.data_type() == DataType::Int64 { 64 } else { 128 };
     let of = |row: usize| {
-        let (word, carry) = (words.value(row), i128::from(carries.value(row)));
-        (i256::from_parts(word.cast_unsigned(), carry + (word >> 127)), words.is_valid(row))
+        let carried = i256::from_i128(carries.value(row).into()) << bits;
+        (word(row).wrapping_add(carried), words.is_valid(row))
     };
     (0..words.len()).map(of).collect()
 }
@@ -92,6 +113,14 @@ fn row(value: impl Strategy<Value = i128>) -> impl Strategy<Value = Row> {
     (0_usize..4, prop::option::weighted(0.9, value), passes)
 }
 
+fn new_sums(data_type: &DataType, purpose: Purpose) -> ExactSums {
+    ExactSums::new(data_type, purpose).unwrap()
+}
+
+fn any_integer() -> impl Strategy<Value = i128> {
+    prop_oneof![any::<i64>(), Just(i64::MAX), Just(i64::MIN), -3_i64..4].prop_map(i128::from)
+}
+
 fn any_value() -> impl Strategy<Value = i128> {
     prop_oneof![any::<i128>(), Just(i128::MAX), Just(i128::MIN), -3_i128..4]
 }
@@ -107,7 +136,7 @@ proptest! {
         let (a, b) = (a.min(b), a.max(b));
         let parts = [&rows[..a], &rows[a..b], &rows[b..]];
         let expected = naive(&rows, 4);
-        let mut sums = merged(&parts, Purpose::Sum, 4, first);
+        let mut sums = merged(&parts, || new_sums(&DataType::Decimal128(38, 2), Purpose::Sum), 4, first);
         let bound = i256::from_i128(10_i128.pow(38));
         let fits = expected.iter().all(|(sum, _)| sum.wrapping_abs() < bound);
         let results = sums.results(4, "x", &DataType::Decimal128(38, 2));
@@ -121,13 +150,35 @@ proptest! {
     }
 
     #[test]
+    fn sums_of_integers_are_those_of_a_naive_fold(
+        rows in prop::collection::vec(row(any_integer()), 0..120),
+        cuts in (0_usize..120, 0_usize..120),
+        first in 0_usize..4,
+    ) {
+        let (a, b) = (cuts.0.min(rows.len()), cuts.1.min(rows.len()));
+        let (a, b) = (a.min(b), a.max(b));
+        let parts = [&rows[..a], &rows[a..b], &rows[b..]];
+        let expected = naive(&rows, 4);
+        let mut sums = merged(&parts, || new_sums(&DataType::Int64, Purpose::Sum), 4, first);
+        let narrow = |sum: i256| sum.to_i128().and_then(|sum| i64::try_from(sum).ok());
+        let results = sums.results(4, "x", &DataType::Int64);
+        prop_assert_eq!(results.is_ok(), expected.iter().all(|(sum, _)| narrow(*sum).is_some()));
+        if let Ok(results) = results {
+            let values = expected.iter().map(|(sum, count)| (*count > 0).then(|| sum.to_i128().unwrap()));
+            prop_assert_eq!(&results, &integers(values));
+        }
+        let found = exact(&sums.take_states(4));
+        prop_assert_eq!(found, expected.into_iter().map(|(sum, count)| (sum, count > 0)).collect::<Vec<_>>());
+    }
+
+    #[test]
     fn means_are_rounded_half_away_from_zero(
         rows in prop::collection::vec(row(prop_oneof![-99_i128..100, -10_i128.pow(30)..10_i128.pow(30)]), 0..60),
         cut in 0_usize..60,
         first in 0_usize..4,
     ) {
         let parts = rows.split_at(cut.min(rows.len()));
-        let sums = merged(&[parts.0, parts.1], Purpose::Mean, 4, first);
+        let sums = merged(&[parts.0, parts.1], || new_sums(&DataType::Decimal128(38, 2), Purpose::Mean), 4, first);
         let results = sums.results(4, "x", &DataType::Decimal128(38, 4)).unwrap();
         let mean = |(sum, count): (i256, u64)| (count > 0).then(|| rounded(sum, count, 100).to_i128().unwrap());
         let expected = naive(&rows, 4).into_iter().map(mean).collect::<Decimal128Array>();

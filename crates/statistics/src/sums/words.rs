@@ -17,12 +17,29 @@ pub(super) trait Word: ArrowNativeType {
 
     /// The difference, likewise.
     fn minus(self, other: Self) -> (Self, i64);
+}
 
+/// A word that decimals are made of.
+pub(super) trait Digits: Word + Ord {
     /// Whether it has so many decimal digits at most.
     fn has_digits(&self, digits: u8) -> bool;
 
     /// The mean of `count` values with this sum, as [`mean_of_wide_decimals`]; `None` when it does not fit.
     fn mean(self, carries: i64, count: i64, factor: i128) -> Option<Self>;
+}
+
+impl Word for i64 {
+    #[inline]
+    fn plus(self, other: i64) -> (i64, i64) {
+        let (sum, overflows) = self.overflowing_add(other);
+        (sum, i64::from(overflows) * if other < 0 { -1 } else { 1 })
+    }
+
+    #[inline]
+    fn minus(self, other: i64) -> (i64, i64) {
+        let (difference, overflows) = self.overflowing_sub(other);
+        (difference, i64::from(overflows) * if other < 0 { 1 } else { -1 })
+    }
 }
 
 impl Word for i128 {
@@ -37,7 +54,9 @@ impl Word for i128 {
         let (difference, overflows) = self.overflowing_sub(other);
         (difference, i64::from(overflows) * if other < 0 { 1 } else { -1 })
     }
+}
 
+impl Digits for i128 {
     fn has_digits(&self, digits: u8) -> bool {
         10_u128.checked_pow(digits.into()).is_none_or(|bound| self.unsigned_abs() < bound)
     }
@@ -63,7 +82,9 @@ impl Word for i256 {
         let (difference, overflows) = self.overflowing_sub(other);
         (difference, i64::from(overflows) * if other.is_negative() { 1 } else { -1 })
     }
+}
 
+impl Digits for i256 {
     fn has_digits(&self, digits: u8) -> bool {
         let bound = i256::from_i128(10).checked_pow(digits.into());
         bound.is_none_or(|bound| bound.wrapping_neg() < *self && *self < bound)
@@ -181,34 +202,10 @@ impl<W: Word> Totals<W> {
         self.carries.get(group).copied().unwrap_or(0)
     }
 
-    /// The sum of a group, if it fits its word.
-    #[inline]
-    pub(super) fn exact(&self, group: usize) -> Option<W> {
-        (self.carries(group) == 0).then(|| self.words[group])
-    }
-
-    pub(super) fn mean(&self, group: usize, count: i64, factor: i128) -> Option<W> {
-        self.words[group].mean(self.carries(group), count, factor)
-    }
-
-    /// What `value` gives for each of the first `groups` groups that is not NULL; `None` if one is none of the
-    /// column's values.
-    pub(super) fn column<T: ArrowPrimitiveType>(
-        &self,
-        groups: usize,
-        nulls: Option<NullBuffer>,
-        value: impl Fn(usize) -> Option<W>,
-    ) -> Option<PrimitiveArray<T>>
-    where
-        T::Native: TryFrom<W>,
-    {
-        let is_null = |group| nulls.as_ref().is_some_and(|nulls| nulls.is_null(group));
-        let native = |group| match is_null(group) {
-            true => Some(T::Native::default()),
-            false => T::Native::try_from(value(group)?).ok(),
-        };
-        let values = (0..groups).map(native).collect::<Option<Vec<T::Native>>>()?;
-        Some(PrimitiveArray::new(values.into(), nulls))
+    /// The sums of the first `groups` groups, if each fits its word. Those of groups without values are 0.
+    pub(super) fn exact(&self, groups: usize) -> Option<&[W]> {
+        let carries = self.carries.get(..groups).unwrap_or(&[]);
+        carries.iter().all(|carry| *carry == 0).then(|| &self.words[..groups])
     }
 
     /// Words, as decimals of this type, and carries of the first `groups` groups.
@@ -236,6 +233,28 @@ impl<W: Word> Totals<W> {
 
     pub(super) fn bytes_held(&self) -> usize {
         self.words.capacity() * size_of::<W>() + self.carries.capacity() * size_of::<i64>()
+    }
+}
+
+impl<W: Digits> Totals<W> {
+    /// The sums of the first `groups` groups, if each has so many decimal digits at most.
+    pub(super) fn decimals(&self, groups: usize, digits: u8) -> Option<&[W]> {
+        let sums = self.exact(groups)?;
+        // Only the ends are looked at: that is a comparison for each sum, and no call.
+        let ends = [sums.iter().min(), sums.iter().max()];
+        ends.iter().flatten().all(|end| end.has_digits(digits)).then_some(sums)
+    }
+
+    /// The means of the first `groups` groups, of so many values each, scaled up by `factor`; 0 of no values.
+    /// `None` if one has more decimal digits than `digits`.
+    pub(super) fn means(&self, groups: usize, counts: &[u64], factor: i128, digits: u8) -> Option<Vec<W>> {
+        let mean = |group: usize| match i64::try_from(counts.get(group).copied().unwrap_or(0)).ok()? {
+            0 => Some(W::default()),
+            count => self.words[group]
+                .mean(self.carries(group), count, factor)
+                .filter(|mean| mean.has_digits(digits)),
+        };
+        (0..groups).map(mean).collect()
     }
 }
 

@@ -1,0 +1,87 @@
+//! 0.0 and -0.0 are one value, as in SQL, where DataFusion's operators tell them apart by their bits: as keys of a
+//! window (`PARTITION BY`, `ORDER BY`) and in aggregates of distinct values. Groups, joins and DISTINCT compare
+//! values already.
+//!
+//! The rule comes last: by then an aggregation of a single column's distinct values has become a grouping by this
+//! column, which a pool does, and what is left is the engine's.
+//!
+//! Invariant: a float that the rule meets is wrapped once, as `x + 0.0`, which is 0.0 of -0.0 and else `x`; names stay.
+
+use datafusion::common::tree_node::{Transformed, TreeNode};
+use datafusion::common::{DFSchema, ScalarValue};
+use datafusion::error::Result;
+use datafusion::logical_expr::expr_rewriter::NamePreserver;
+use datafusion::logical_expr::{Expr, ExprSchemable, LogicalPlan, Operator, lit};
+use datafusion::optimizer::optimizer::{ApplyOrder, OptimizerConfig, OptimizerRule};
+
+/// The rule.
+#[derive(Debug)]
+pub(crate) struct OneZero;
+
+impl OptimizerRule for OneZero {
+    fn name(&self) -> &'static str {
+        "one_zero"
+    }
+
+    fn apply_order(&self) -> Option<ApplyOrder> {
+        Some(ApplyOrder::BottomUp)
+    }
+
+    fn supports_rewrite(&self) -> bool {
+        true
+    }
+
+    fn rewrite(&self, plan: LogicalPlan, _: &dyn OptimizerConfig) -> Result<Transformed<LogicalPlan>> {
+        let schema = match &plan {
+            LogicalPlan::Window(window) => window.input.schema(),
+            LogicalPlan::Aggregate(aggregate) => aggregate.input.schema(),
+            _ => return Ok(Transformed::no(plan)),
+        };
+        let schema = DFSchema::clone(schema);
+        let names = NamePreserver::new(&plan);
+        plan.map_expressions(|expr| {
+            let name = names.save(&expr);
+            Ok(expr.transform_up(|expr| in_call(expr, &schema))?.update_data(|expr| name.restore(expr)))
+        })?
+        .map_data(LogicalPlan::recompute_schema)
+    }
+}
+
+/// The call of a window function or an aggregate with its keys or arguments wrapped; any other expression as it is.
+fn in_call(mut expr: Expr, schema: &DFSchema) -> Result<Transformed<Expr>> {
+    let mut is_changed = false;
+    let mut wrap = |float: &mut Expr| -> Result<()> {
+        is_changed |= wrap_float(float, schema)?;
+        Ok(())
+    };
+    match &mut expr {
+        Expr::WindowFunction(call) => {
+            call.params.partition_by.iter_mut().try_for_each(&mut wrap)?;
+            call.params.order_by.iter_mut().try_for_each(|key| wrap(&mut key.expr))?;
+            if call.params.distinct {
+                call.params.args.iter_mut().try_for_each(&mut wrap)?;
+            }
+        }
+        Expr::AggregateFunction(call) if call.params.distinct => {
+            call.params.args.iter_mut().try_for_each(&mut wrap)?;
+            // An order of distinct values must be one of the arguments.
+            call.params.order_by.iter_mut().try_for_each(|key| wrap(&mut key.expr))?;
+        }
+        _ => {}
+    }
+    Ok(if is_changed { Transformed::yes(expr) } else { Transformed::no(expr) })
+}
+
+/// Wraps an expression that is a float and not wrapped yet; says whether it did.
+fn wrap_float(expr: &mut Expr, schema: &DFSchema) -> Result<bool> {
+    let data_type = expr.get_type(schema)?;
+    if !data_type.is_floating() || matches!(expr, Expr::Literal(..)) {
+        return Ok(false);
+    }
+    let zero = lit(ScalarValue::from(0.0).cast_to(&data_type)?);
+    if matches!(expr, Expr::BinaryExpr(sum) if sum.op == Operator::Plus && *sum.right == zero) {
+        return Ok(false);
+    }
+    *expr = std::mem::take(expr) + zero;
+    Ok(true)
+}
