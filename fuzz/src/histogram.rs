@@ -14,9 +14,6 @@ pub fn histogram_decoder(data: &[u8]) {
         assert!(bins.len() <= most.max(2), "{} bins of {most}", bins.len());
         assert!(bins.iter().all(|bin| bin.low <= bin.high), "{bins:?}");
     }
-    for share in [-1.0, 0.0, 0.5, 1.0, f64::NAN] {
-        assert!(histogram.quantile(share).is_some() || histogram.count() == 0);
-    }
     let _ = (histogram.outside(), histogram.bytes_held());
     let copy = histogram.clone();
     histogram.merge(&copy).expect("both are of the same kind");

@@ -14,6 +14,10 @@ pub fn sketch_decoder(data: &[u8]) {
         assert!(estimate.low <= estimate.value && estimate.value <= estimate.high, "{estimate:?}");
     }
     assert!(sketch.top(3).len() <= sketch.parameters().top as usize);
+    for quantile in sketch.quantiles(&[0.0, 0.3, 1.0]).into_iter().flatten() {
+        let order = quantile.low.compare(&quantile.value).zip(quantile.value.compare(&quantile.high));
+        assert!(order.is_some_and(|(low, high)| low.is_le() && high.is_le()), "{quantile:?}");
+    }
     let _ = (sketch.sum(), sketch.count_min_trust(), sketch.join_size(&sketch));
     let mut twice = sketch.clone();
     if twice.merge(&sketch).is_ok() {

@@ -566,15 +566,31 @@ fn load_of(batches: &[RecordBatch], compression: Option<Compression>) -> Vec<u8>
 /// States without their checksums, of small tables so that a mutation is likely to matter.
 fn sketch_seeds() -> Vec<Vec<u8>> {
     let counters = Some(Counters { rows: 2, precision: 4 });
-    let all = SketchParameters { distinct: Some(4), frequency: counters, second_moment: counters, top: 2 };
+    let all = SketchParameters {
+        distinct: Some(4),
+        frequency: counters,
+        second_moment: counters,
+        top: 2,
+        quantiles: None,
+    };
     let apart = SketchParameters { frequency: Some(Counters { rows: 3, precision: 5 }), ..all };
-    let few = SketchParameters { distinct: Some(12), frequency: None, second_moment: None, top: 0 };
+    let few = SketchParameters {
+        distinct: Some(12),
+        frequency: None,
+        second_moment: None,
+        top: 0,
+        quantiles: None,
+    };
+    let ranks = SketchParameters { quantiles: Some(8), ..SketchParameters::NONE };
     let columns: Vec<(SketchParameters, ArrayRef)> = vec![
         (all, Arc::new(Int64Array::from(vec![Some(3), None, Some(-5), Some(3)]))),
         (all, Arc::new(Int32Array::from_iter_values((0..500).map(|i| i * i)))),
         (apart, Arc::new(StringViewArray::from(vec!["a", "bc", "a"]))),
         (apart, Arc::new(Float64Array::from(vec![0.5, f64::NAN, -0.0]))),
         (few, Arc::new(Decimal128Array::from(vec![i128::MAX, 7]))),
+        (ranks, Arc::new(Decimal128Array::from(vec![i128::MAX, i128::MIN, 7]))),
+        (ranks, Arc::new(Float64Array::from_iter_values((0..100).map(f64::from)))),
+        (SketchParameters { quantiles: Some(9), ..all }, Arc::new(Int64Array::from_iter_values(-30..30))),
         (few, Arc::new(TimestampSecondArray::from(vec![1, 2]).with_timezone("UTC"))),
         (few, Arc::new(BooleanArray::from(vec![None, Some(true)]))),
         (all, new_null_array(&DataType::BinaryView, 3)),

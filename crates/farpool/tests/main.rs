@@ -12,6 +12,7 @@ mod joins;
 mod lost_handles;
 mod memory;
 mod profile;
+mod queries;
 mod random;
 mod slt;
 mod statistics;

@@ -281,6 +281,10 @@ pub const COUNTERS_PRECISION: std::ops::RangeInclusive<u8> = 4..=16;
 /// Frequent values that a sketch keeps beside its counters: more are not more frequent than the noise.
 pub const SKETCH_TOP_MAX: u32 = 1024;
 
+/// Size of the highest level of KLL, of which a sketch keeps about three times as many values: from ranks that are off
+/// by a tenth to some that are off by less than a thousandth, in 100 KiB.
+pub const SKETCH_QUANTILES: std::ops::RangeInclusive<u16> = 8..=4096;
+
 /// Bytes of a value that a sketch keeps as one of the frequent ones; a longer one is not among them. All of
 /// them together are as many as a frame takes a few of.
 pub const SKETCH_VALUE_BYTES_MAX: usize = 1 << 10;

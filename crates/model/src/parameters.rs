@@ -11,7 +11,7 @@ use std::str::FromStr;
 impl SketchParameters {
     /// No sketch but what every one has: count, NULLs, least, greatest, sum.
     pub const NONE: SketchParameters =
-        SketchParameters { distinct: None, frequency: None, second_moment: None, top: 0 };
+        SketchParameters { distinct: None, frequency: None, second_moment: None, top: 0, quantiles: None };
 
     /// Checks that the sketches are ones that are kept.
     ///
@@ -44,6 +44,9 @@ impl SketchParameters {
                 self.top
             )));
         }
+        if let Some(k) = self.quantiles {
+            within("the size of KLL", k, &limits::SKETCH_QUANTILES)?;
+        }
         if self.top > 0 && self.frequency.is_none() {
             return Err(Error::invalid(
                 "the most frequent values are found with Count-Min, which is not there",
@@ -60,7 +63,8 @@ impl SketchParameters {
             counters.map_or(0, |c| usize::from(c.rows) << (c.precision + sign) << 1)
         };
         let counters = table(self.second_moment, 1).max(table(self.frequency, 0));
-        registers + counters + 64 * self.top as usize + 64
+        let kept = 3 * usize::from(self.quantiles.unwrap_or(0));
+        registers + counters + 64 * self.top as usize + 4 * kept + 64
     }
 
     /// These sketches and those of `other`, where they do not contradict one another.
@@ -76,11 +80,12 @@ impl SketchParameters {
             frequency: either(self.frequency, other.frequency)?,
             second_moment: either(self.second_moment, other.second_moment)?,
             top: either(Some(self.top).filter(|t| *t > 0), Some(other.top).filter(|t| *t > 0))?.unwrap_or(0),
+            quantiles: either(self.quantiles, other.quantiles)?,
         })
     }
 }
 
-fn within(what: &str, value: u8, range: &RangeInclusive<u8>) -> Result<()> {
+fn within<T: PartialOrd + fmt::Display>(what: &str, value: T, range: &RangeInclusive<T>) -> Result<()> {
     if range.contains(&value) {
         return Ok(());
     }
@@ -102,6 +107,9 @@ impl fmt::Display for SketchParameters {
         if self.top > 0 {
             write!(text, " top={}", self.top)?;
         }
+        if let Some(k) = self.quantiles {
+            write!(text, " quantiles={k}")?;
+        }
         f.write_str(text.trim_start())
     }
 }
@@ -109,7 +117,7 @@ impl fmt::Display for SketchParameters {
 impl FromStr for SketchParameters {
     type Err = Error;
 
-    /// Reads `distinct=P frequency=RxP second_moment=RxP top=K`, each part at most once, in any order, with
+    /// Reads `distinct=P frequency=RxP second_moment=RxP top=K quantiles=K`, each part at most once, in any order, with
     /// spaces or commas in between.
     fn from_str(text: &str) -> Result<Self> {
         let mut parameters = SketchParameters::default();
@@ -139,6 +147,7 @@ impl SketchParameters {
             "frequency" => self.frequency = counters()?,
             "second_moment" => self.second_moment = counters()?,
             "top" => self.top = value.parse().map_err(|_| wrong())?,
+            "quantiles" => self.quantiles = Some(value.parse().map_err(|_| wrong())?),
             _ => return Err(wrong()),
         }
         Ok(())
@@ -147,7 +156,7 @@ impl SketchParameters {
 
 fn wrong(part: &str) -> Error {
     Error::invalid(format!("{part:?} is no parameter of a sketch"))
-        .advise("write them as in 'distinct=14 frequency=6x13 second_moment=6x13 top=64'")
+        .advise("write them as in 'distinct=14 frequency=6x13 second_moment=6x13 top=64 quantiles=200'")
 }
 
 impl NullHandling {
@@ -181,9 +190,13 @@ mod tests {
 
     #[test]
     fn parameters_are_read_as_they_are_written() {
-        for text in
-            ["", "distinct=14", "frequency=5x13 top=32", "distinct=4 frequency=1x4 second_moment=8x15"]
-        {
+        for text in [
+            "",
+            "distinct=14",
+            "frequency=5x13 top=32",
+            "distinct=4 frequency=1x4 second_moment=8x15",
+            "quantiles=200",
+        ] {
             assert_eq!(read(text).to_string(), text);
         }
         assert_eq!(read("top=3,frequency=2x8"), read("frequency=2x8 top=3"));
@@ -200,7 +213,14 @@ mod tests {
         for text in ["second_moment=8x16", "distinct=3", "distinct=40", "frequency=0x9", "frequency=9x15"] {
             assert!(read(text).check().is_err(), "{text}");
         }
-        for text in ["frequency=2x3", "second_moment=2x30", "top=3", "frequency=2x9 top=100000000"] {
+        for text in [
+            "frequency=2x3",
+            "second_moment=2x30",
+            "top=3",
+            "frequency=2x9 top=100000000",
+            "quantiles=7",
+            "quantiles=5000",
+        ] {
             assert!(read(text).check().is_err(), "{text}");
         }
     }
@@ -210,6 +230,8 @@ mod tests {
         let both = read("distinct=14").and(&read("frequency=5x13 top=32"));
         assert_eq!(both, Some(read("distinct=14 frequency=5x13 top=32")));
         assert_eq!(read("distinct=14 top=3").and(&read("distinct=14")), Some(read("distinct=14 top=3")));
+        assert_eq!(read("quantiles=8").and(&read("top=2")), Some(read("top=2 quantiles=8")));
+        assert_eq!(read("quantiles=8").and(&read("quantiles=9")), None);
         assert_eq!(read("distinct=14").and(&read("distinct=12")), None);
         assert_eq!(read("frequency=5x13 top=3").and(&read("frequency=5x13 top=4")), None);
     }

@@ -11,6 +11,8 @@ pub struct SketchParameters {
     pub second_moment: Option<Counters>,
     /// How many of the most frequent values to keep beside the counters.
     pub top: u32,
+    /// KLL with a highest level of so many values, for quantiles of numbers, dates and instants.
+    pub quantiles: Option<u16>,
 }
 
 /// The shape of a table of counters.

@@ -5,8 +5,8 @@
 //! variance. It is NaN where there are rows but no answer, as for the correlation of a constant column.
 
 use arrow_schema::{DataType, Field, Fields};
-use farpool_model::{Error, Literal, Result};
-use farpool_statistics::{Estimate, Form, Moments, Sketch, State};
+use farpool_model::{Error, Literal, Result, Value};
+use farpool_statistics::{Estimate, Form, Moments, Quantile, Sketch, State};
 use std::sync::Arc;
 
 /// What is read from a state.
@@ -20,6 +20,8 @@ pub enum Reading {
     Frequency(Literal),
     /// The most frequent values, at most so many, of this type.
     Top(usize, DataType),
+    /// The value at or below which this share of the values lies, a float from 0 to 1, of this type.
+    Quantile(Literal, DataType),
     /// Second frequency moment: the sum of the squares of the values' frequencies.
     SecondMoment,
     /// A statistic of the two columns at these positions in the moments.
@@ -74,6 +76,8 @@ pub enum ReadValue {
     Count(u64),
     /// A number, or NULL.
     Number(Option<f64>),
+    /// A value, or NULL.
+    Value(Option<Literal>),
     /// Frequent values, the most frequent first, each with the number of its rows.
     Top(Vec<(Literal, u64)>),
     /// Numbers of each pair of columns, row by row.
@@ -92,6 +96,7 @@ impl Reading {
                 DataType::Struct(frequent_fields(of.clone())),
                 true,
             ))),
+            Reading::Quantile(_, of) => of.clone(),
             Reading::SecondMoment | Reading::Pair(..) => DataType::Float64,
             Reading::Correlations => {
                 let row = DataType::List(Arc::new(Field::new_list_field(DataType::Float64, true)));
@@ -123,6 +128,9 @@ impl Reading {
             (Reading::Top(count, _), State::Sketch(sketch)) => {
                 let top = sketch.top(*count).into_iter();
                 ReadValue::Top(top.map(|(value, estimate)| (value, rounded(&estimate))).collect())
+            }
+            (Reading::Quantile(share, _), State::Sketch(sketch)) => {
+                ReadValue::Value(quantile(sketch, share)?.map(|quantile| quantile.value))
             }
             (Reading::SecondMoment, State::Sketch(sketch)) => {
                 ReadValue::Number(Some(second_moment(sketch)?.value))
@@ -211,6 +219,24 @@ pub fn frequency(sketch: &Sketch, value: &Literal) -> Result<Estimate> {
 /// `Invalid` when the sketch has no Fast-AGMS.
 pub fn second_moment(sketch: &Sketch) -> Result<Estimate> {
     sketch.second_moment().ok_or_else(|| without("Fast-AGMS", "second_moment=6x13"))
+}
+
+/// The value at or below which `share` of the values lies, a float from 0 to 1; `None` of no values.
+///
+/// # Errors
+/// `Invalid` when the sketch has no KLL, or the share is none.
+pub fn quantile(sketch: &Sketch, share: &Literal) -> Result<Option<Quantile>> {
+    let share = float(share).filter(|share| (0.0..=1.0).contains(share));
+    let share = share.ok_or_else(|| Error::invalid("a quantile is of a share from 0 to 1"))?;
+    let found = sketch.quantiles(&[share]).ok_or_else(|| without("KLL", "quantiles=256"))?;
+    Ok(found.into_iter().next())
+}
+
+fn float(literal: &Literal) -> Option<f64> {
+    match literal.value() {
+        Value::Float(value) => Some(*value),
+        _ => None,
+    }
 }
 
 fn without(what: &str, parameter: &str) -> Error {

@@ -2,7 +2,7 @@
 //!
 //! Bins are dyadic: their width is a power of two, 2^k, and their edges are multiples of it. `k` is the least
 //! for which the values from the least to the greatest need no more than [`BINS_MAX`] bins; when the range
-//! grows, neighbours are added up. Quantiles follow to within a bin.
+//! grows, neighbours are added up.
 //!
 //! Invariant: the state depends on the values alone, not on the order or the parts in which they came: `k`
 //! follows from the least and the greatest, and a bin of 2^(k+1) holds exactly two of 2^k.
@@ -135,23 +135,6 @@ impl Histogram {
         counts.iter().enumerate().map(bin).collect()
     }
 
-    /// The value below which the share `q` of the values lies: within the bin as if its values were spread
-    /// evenly. `None` without values.
-    pub fn quantile(&self, q: f64) -> Option<f64> {
-        let wanted = q.clamp(0.0, 1.0) * self.count() as f64;
-        let mut below = 0.0;
-        let (low, high) = self.range()?;
-        for bin in self.bins(BINS_MAX) {
-            let count = bin.count as f64;
-            if below + count >= wanted && count > 0.0 {
-                let within = ((wanted - below) / count).clamp(0.0, 1.0);
-                return Some((bin.low + (bin.high - bin.low) * within).clamp(low, high));
-            }
-            below += count;
-        }
-        Some(high)
-    }
-
     /// The state as bytes, which [`Histogram::from_bytes`] reads.
     pub fn to_bytes(&self) -> Vec<u8> {
         bytes::write(self)
@@ -169,13 +152,6 @@ impl Histogram {
     pub fn is_for(&self, data_type: &DataType) -> bool {
         let other = Histogram::new(data_type).map(|empty| matches!(empty.filled, Filled::Real(_)));
         other == Some(matches!(self.filled, Filled::Real(_)))
-    }
-
-    fn range(&self) -> Option<(f64, f64)> {
-        match &self.filled {
-            Filled::Whole(bins) => bins.range.map(|(low, high)| (low as f64, high as f64)),
-            Filled::Real(bins) => bins.range,
-        }
     }
 
     fn counts(&self) -> &[u64] {

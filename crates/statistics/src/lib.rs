@@ -29,6 +29,6 @@ pub use histogram::{BINS_MAX, Bin, Histogram};
 pub use moments::{Form, MOMENTS_VERSION, Moments, Regression, sealed_moments};
 pub use profile::{ColumnMoments, ColumnProfile, Profile, is_numeric};
 pub use rank::{kendall, spearman};
-pub use sketch::{Frequencies, Sketch, Total, Trust, check};
+pub use sketch::{Frequencies, Quantile, Sketch, Total, Trust, check};
 pub use states::{State, StateForm, States};
 pub use sums::{ExactSums, Purpose, mean_of_decimals, mean_of_wide_decimals};

@@ -184,7 +184,8 @@ impl States {
             StateFunction::Sketch(parameters) => {
                 let least = empty + Sketch::bytes_of_counters(&parameters);
                 let registers = parameters.distinct.map_or(0, |precision| 4_usize << precision);
-                (least, least + registers + parameters.top as usize * BYTES_PER_FREQUENT)
+                let sample = types.first().map_or(0, |of| Sketch::bytes_of_quantiles(&parameters, of));
+                (least, least + registers + parameters.top as usize * BYTES_PER_FREQUENT + sample)
             }
             StateFunction::Moments(_) => (empty, empty * MOMENTS_GROWTH),
         })

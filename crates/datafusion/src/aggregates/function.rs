@@ -4,14 +4,15 @@
 use super::distinct::{Distinct, SlidingDistinct};
 use super::exact::{ExactAccumulator, ExactGroups};
 use super::order::{Ordered, OrderedGroups, orders};
+use super::percentile::Percentile;
 use arrow_schema::{DataType, Field, FieldRef};
 use datafusion::common::ScalarValue;
 use datafusion::error::Result;
-use datafusion::functions_aggregate::{average, min_max, sum as builtin_sum};
-use datafusion::logical_expr::function::{AccumulatorArgs, StateFieldsArgs};
+use datafusion::functions_aggregate::{average, min_max, percentile_cont, sum as builtin_sum};
+use datafusion::logical_expr::function::{AccumulatorArgs, AggregateFunctionSimplification, StateFieldsArgs};
 use datafusion::logical_expr::utils::AggregateOrderSensitivity;
 use datafusion::logical_expr::{
-    Accumulator, AggregateUDF, AggregateUDFImpl, Documentation, GroupsAccumulator, ReversedUDAF,
+    Accumulator, AggregateUDF, AggregateUDFImpl, Documentation, Expr, GroupsAccumulator, ReversedUDAF,
     SetMonotonicity, Signature, StatisticsArgs,
 };
 use farpool_statistics::{ExactSums, Purpose};
@@ -37,6 +38,11 @@ pub(crate) fn max() -> Arc<AggregateUDF> {
     Replacement::of(min_max::max_udaf(), Meaning::Extreme)
 }
 
+/// `percentile_cont`, also known as `quantile_cont`, by the standard's formula.
+pub(super) fn percentile_cont() -> Arc<AggregateUDF> {
+    Replacement::of(percentile_cont::percentile_cont_udaf(), Meaning::Percentile)
+}
+
 /// A function of DataFusion's with other accumulators for some types.
 #[derive(Debug, PartialEq, Eq, Hash)]
 struct Replacement {
@@ -49,6 +55,7 @@ struct Replacement {
 enum Meaning {
     Exact(Purpose),
     Extreme,
+    Percentile,
 }
 
 /// How values of one type are accumulated.
@@ -57,6 +64,8 @@ enum Way {
     Exact(ExactSums),
     /// By DataFusion, as integers that have the order of the floats.
     Ordered,
+    /// By DataFusion, but for the last step.
+    Percentile,
     /// By DataFusion.
     Builtin,
 }
@@ -71,7 +80,8 @@ impl Replacement {
         match self.meaning {
             Meaning::Exact(purpose) => ExactSums::new(argument, purpose).map_or(Way::Builtin, Way::Exact),
             Meaning::Extreme if argument.is_floating() => Way::Ordered,
-            Meaning::Extreme => Way::Builtin,
+            Meaning::Percentile if argument.is_floating() => Way::Percentile,
+            Meaning::Extreme | Meaning::Percentile => Way::Builtin,
         }
     }
 }
@@ -135,7 +145,9 @@ impl AggregateUDFImpl for Replacement {
                 Ok(sums.state_types().into_iter().map(field).collect())
             }
             // The values themselves; of extremes the floats.
-            Way::Exact(_) | Way::Ordered | Way::Builtin => self.builtin.state_fields(arguments),
+            Way::Exact(_) | Way::Ordered | Way::Percentile | Way::Builtin => {
+                self.builtin.state_fields(arguments)
+            }
         }
     }
 
@@ -153,6 +165,10 @@ impl AggregateUDFImpl for Replacement {
                 let builtin = self.builtin.accumulator(of_orders(&arguments, &order))?;
                 Ok(Box::new(Ordered::new(builtin, arguments.return_field)))
             }
+            Way::Percentile => {
+                let values = self.builtin.accumulator(arguments.clone())?;
+                Ok(Box::new(Percentile::new(values, &arguments)?))
+            }
             Way::Builtin => self.builtin.accumulator(arguments),
         }
     }
@@ -160,6 +176,8 @@ impl AggregateUDFImpl for Replacement {
     fn groups_accumulator_supported(&self, arguments: AccumulatorArgs<'_>) -> bool {
         match self.way(arguments.expr_fields) {
             Way::Exact(_) => !arguments.is_distinct,
+            // Groups of values that are kept have an accumulator each.
+            Way::Percentile => false,
             Way::Ordered | Way::Builtin => self.builtin.groups_accumulator_supported(arguments),
         }
     }
@@ -175,7 +193,7 @@ impl AggregateUDFImpl for Replacement {
                 let builtin = self.builtin.create_groups_accumulator(of_orders(&arguments, &order))?;
                 Ok(Box::new(OrderedGroups::new(builtin, arguments.return_field)))
             }
-            Way::Builtin => self.builtin.create_groups_accumulator(arguments),
+            Way::Percentile | Way::Builtin => self.builtin.create_groups_accumulator(arguments),
         }
     }
 
@@ -192,6 +210,10 @@ impl AggregateUDFImpl for Replacement {
                 let order = order_field(arguments.name);
                 let builtin = self.builtin.create_sliding_accumulator(of_orders(&arguments, &order))?;
                 Ok(Box::new(Ordered::new(builtin, arguments.return_field)))
+            }
+            Way::Percentile => {
+                let values = self.builtin.create_sliding_accumulator(arguments.clone())?;
+                Ok(Box::new(Percentile::new(values, &arguments)?))
             }
             Way::Builtin => self.builtin.create_sliding_accumulator(arguments),
         }
@@ -213,8 +235,31 @@ impl AggregateUDFImpl for Replacement {
     fn value_from_stats(&self, arguments: &StatisticsArgs<'_>) -> Option<ScalarValue> {
         match self.meaning {
             Meaning::Exact(_) => None,
-            Meaning::Extreme => self.builtin.value_from_stats(arguments),
+            Meaning::Extreme | Meaning::Percentile => self.builtin.value_from_stats(arguments),
         }
+    }
+
+    fn supports_within_group_clause(&self) -> bool {
+        self.builtin.supports_within_group_clause()
+    }
+
+    /// Percentiles at the ends are MIN and MAX: those of this file.
+    fn simplify(&self) -> Option<AggregateFunctionSimplification> {
+        if self.meaning != Meaning::Percentile {
+            return None;
+        }
+        let simplified = self.builtin.simplify()?;
+        Some(Box::new(move |call, info| {
+            let mut expr = simplified(call, info)?;
+            if let Expr::AggregateFunction(call) = &mut expr {
+                match call.func.name() {
+                    "min" => call.func = min(),
+                    "max" => call.func = max(),
+                    _ => {}
+                }
+            }
+            Ok(expr)
+        }))
     }
 
     fn set_monotonicity(&self, data_type: &DataType) -> SetMonotonicity {

@@ -10,8 +10,8 @@ use datafusion::error::Result;
 use datafusion::logical_expr::{
     ColumnarValue, ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl, Signature, Volatility,
 };
-use farpool_model::Error;
-use farpool_planner::reading::{PairReading, Reading, distinct, second_moment};
+use farpool_model::{Error, Literal, Value};
+use farpool_planner::reading::{self, PairReading, Reading, distinct, second_moment};
 use farpool_statistics::{Estimate, Sketch, State, StateForm};
 use std::sync::Arc;
 
@@ -20,6 +20,7 @@ const FUNCTIONS: &[(&str, Kind)] = &[
     ("sketch_distinct", Kind::Distinct),
     ("sketch_count", Kind::Frequency),
     ("sketch_top_k", Kind::Top),
+    ("sketch_quantile", Kind::Quantile),
     ("sketch_f2", Kind::SecondMoment),
     ("sketch_join_size", Kind::JoinSize),
     ("sketch_summary", Kind::Summary),
@@ -42,6 +43,7 @@ enum Kind {
     Distinct,
     Frequency,
     Top,
+    Quantile,
     SecondMoment,
     /// Of two states.
     JoinSize,
@@ -74,6 +76,11 @@ struct Reader {
 fn estimate_fields() -> Fields {
     let names = ["value", "low", "high", "confidence"];
     names.map(|name| Field::new(name, DataType::Float64, true)).into_iter().collect()
+}
+
+fn quantile_fields() -> Fields {
+    let texts = ["value", "low", "high"].map(|name| Field::new(name, DataType::Utf8, true));
+    texts.into_iter().chain([Field::new("confidence", DataType::Float64, true)]).collect()
 }
 
 fn frequent_fields() -> Fields {
@@ -129,6 +136,16 @@ fn sum_of(sketch: &Sketch) -> Option<f64> {
     }
 }
 
+fn quantile(sketch: &Sketch, share: f64) -> farpool_model::Result<ScalarValue> {
+    let share = Literal::new(Value::Float(share), DataType::Float64)?;
+    let Some(found) = reading::quantile(sketch, &share)? else {
+        return ScalarValue::try_from(&DataType::Struct(quantile_fields())).map_err(crate::error::unwrap);
+    };
+    let texts = [&found.value, &found.low, &found.high].map(|value| text_of(Some(value)));
+    let confidence = ScalarValue::Float64(Some(found.confidence));
+    struct_of(&quantile_fields(), texts.into_iter().chain([confidence]).collect())
+}
+
 fn top(sketch: &Sketch, count: usize) -> farpool_model::Result<ScalarValue> {
     let fields = frequent_fields();
     let entries = sketch.top(count).into_iter().map(|(value, estimate)| {
@@ -152,6 +169,7 @@ impl Kind {
         match self {
             Kind::Distinct | Kind::SecondMoment | Kind::Summary | Kind::Correlations => &[],
             Kind::Top | Kind::One(_) => &[DataType::Int64],
+            Kind::Quantile => &[DataType::Float64],
             Kind::Pair(_) => &[DataType::Int64, DataType::Int64],
             Kind::JoinSize => &[DataType::BinaryView],
             // Of whatever type the values have.
@@ -166,6 +184,7 @@ impl Kind {
                 DataType::Struct(estimate_fields())
             }
             Kind::Top => list(DataType::Struct(frequent_fields())),
+            Kind::Quantile => DataType::Struct(quantile_fields()),
             Kind::Summary => DataType::Struct(summary_fields()),
             Kind::One(what) | Kind::Pair(what) => Reading::Pair(what, 0, 0).data_type(),
             Kind::Correlations => Reading::Correlations.data_type(),
@@ -186,6 +205,7 @@ impl Kind {
             (Kind::Top, [ScalarValue::Int64(Some(count))]) => {
                 top(sketch()?, usize::try_from(*count).unwrap_or(0))
             }
+            (Kind::Quantile, [ScalarValue::Float64(Some(share))]) => quantile(sketch()?, *share),
             (Kind::JoinSize, [ScalarValue::BinaryView(Some(other))]) => {
                 let other = Sketch::from_bytes(other)?;
                 let size = sketch()?.join_size(&other)?;
@@ -262,6 +282,7 @@ impl Reader {
         let usage = match self.kind {
             Kind::Frequency => "a state and a value",
             Kind::Top => "a state and how many values",
+            Kind::Quantile => "a state and a share from 0 to 1",
             Kind::JoinSize => "two states",
             Kind::One(_) => "a state and the number of a column",
             Kind::Pair(_) => "a state and the numbers of two columns",

@@ -14,6 +14,8 @@ use farpool_statistics::StateForm;
 const DISTINCT: u8 = 14;
 /// Counters of Count-Min and Fast-AGMS, which then share them: those of the thesis' hardware.
 const COUNTERS: Counters = Counters { rows: 6, precision: 13 };
+/// Size of the highest level of KLL: ranks are off by less than a hundredth.
+const QUANTILES: u16 = 256;
 /// Frequent values that are kept, if no more are asked for.
 const TOP: u32 = 64;
 
@@ -23,6 +25,7 @@ const ALL: SketchParameters = SketchParameters {
     frequency: Some(COUNTERS),
     second_moment: Some(COUNTERS),
     top: 0,
+    quantiles: None,
 };
 
 /// A function.
@@ -31,6 +34,7 @@ pub(crate) enum Kind {
     Distinct,
     Frequency,
     Top,
+    Quantile,
     SecondMoment,
     /// The state of sketches itself.
     Sketch,
@@ -50,6 +54,7 @@ pub(super) const FUNCTIONS: &[(&str, Kind)] = &[
     ("approx_distinct", Kind::Distinct),
     ("approx_count", Kind::Frequency),
     ("approx_top_k", Kind::Top),
+    ("approx_quantile", Kind::Quantile),
     ("approx_f2", Kind::SecondMoment),
     ("sketch", Kind::Sketch),
     ("sketch_merge", Kind::SketchMerge),
@@ -105,6 +110,7 @@ impl Kind {
             (Kind::Distinct | Kind::SecondMoment | Kind::Sketch, [of]) => Ok(vec![column(of)?]),
             (Kind::Frequency, [of, _]) => Ok(vec![column(of)?, column(of)?]),
             (Kind::Top, [of, _]) => Ok(vec![column(of)?, DataType::Int64]),
+            (Kind::Quantile, [of, _]) => Ok(vec![column(of)?, DataType::Float64]),
             (Kind::Sketch, [of, _]) => Ok(vec![column(of)?, DataType::Utf8]),
             (Kind::SketchMerge | Kind::MomentsMerge, [of]) => state_type(of).map(|of| vec![of]),
             (Kind::One(_), [_]) | (Kind::Two(_), [_, _]) => numbers(),
@@ -124,6 +130,7 @@ impl Kind {
             Kind::Distinct | Kind::SecondMoment => "one column",
             Kind::Frequency => "a column and a constant value",
             Kind::Top => "a column and how many values",
+            Kind::Quantile => "a column and a share from 0 to 1",
             Kind::Sketch => {
                 "a column and perhaps parameters, as 'distinct=14 frequency=6x13 second_moment=6x13'"
             }
@@ -144,6 +151,7 @@ impl Kind {
         match self {
             Kind::Distinct | Kind::Frequency => DataType::UInt64,
             Kind::Top => Reading::Top(0, types.first().cloned().unwrap_or(DataType::Null)).data_type(),
+            Kind::Quantile => types.first().cloned().unwrap_or(DataType::Null),
             Kind::SecondMoment => DataType::Float64,
             Kind::Sketch | Kind::SketchMerge | Kind::Moments | Kind::MomentsMerge => DataType::BinaryView,
             Kind::One(what) | Kind::Two(what) => Reading::Pair(what, 0, 0).data_type(),
@@ -191,6 +199,22 @@ impl Kind {
                 let data_type = types.first().cloned().unwrap_or(DataType::Null);
                 let parameters = SketchParameters { top: count.max(TOP), ..ALL };
                 sketch(parameters, Reading::Top(count as usize, data_type))
+            }
+            Kind::Quantile => {
+                let share = match constant(1, "the share")? {
+                    ScalarValue::Float64(Some(share)) if (0.0..=1.0).contains(&share) => share,
+                    other => {
+                        let message = format!("a quantile is of a share from 0 to 1, not {other}");
+                        return Err(Error::invalid(message));
+                    }
+                };
+                let of = column_type(types.first().unwrap_or(&DataType::Null))?;
+                let parameters = SketchParameters { quantiles: Some(QUANTILES), ..SketchParameters::NONE };
+                // Says which types have none.
+                farpool_statistics::Sketch::new(parameters, &of)?;
+                let share =
+                    farpool_model::Literal::new(farpool_model::Value::Float(share), DataType::Float64)?;
+                sketch(parameters, Reading::Quantile(share, of))
             }
             Kind::SecondMoment => {
                 let parameters = SketchParameters { second_moment: Some(COUNTERS), ..SketchParameters::NONE };

@@ -17,6 +17,10 @@ pub(super) fn read(reading: &Reading, state: &State) -> Result<ScalarValue> {
         ReadValue::State(bytes) => ScalarValue::BinaryView(Some(bytes)),
         ReadValue::Count(count) => ScalarValue::UInt64(Some(count)),
         ReadValue::Number(number) => ScalarValue::Float64(number),
+        ReadValue::Value(value) => match value.as_ref().and_then(crate::literal::to_scalar) {
+            Some(value) => value,
+            None => ScalarValue::try_from(&reading.data_type()).map_err(crate::error::unwrap)?,
+        },
         ReadValue::Top(entries) => {
             let Reading::Top(_, of) = reading else {
                 return Err(Error::internal("frequent values that were not asked for"));

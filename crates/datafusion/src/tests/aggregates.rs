@@ -312,6 +312,13 @@ async fn over_values() {
             "min(arrow_cast(x, 'Float16')) from (values ('inf'::double),('nan'::double)) t(x)".to_string(),
             ok("inf"),
         ),
+        // DuckDB's answers.
+        ("percentile_cont(0.9) within group (order by x) from (values (21.0::double),(21.5::double)) t(x)".to_string(), ok("21.45")),
+        ("percentile_cont(0.9) within group (order by x desc) from (values (1.0::double),(3.0::double),(7.0::double)) t(x)".to_string(), ok("1.4")),
+        ("percentile_cont(x, 0.3) from (values (0.0::double),(1e9::double)) t(x)".to_string(), ok("300000000.0")),
+        ("percentile_cont(distinct x, 0.5) from (values (0.0::double),(1.0::double),(1.0::double)) t(x)".to_string(), ok("0.5")),
+        ("percentile_cont(x, 1.0) from (values ('-inf'::double)) t(x) group by x".to_string(), ok("-inf")),
+        ("percentile_cont(x, 0.5) over (order by x rows 1 preceding) from (values (1.0::double),(2.0::double),(4.0::double)) t(x)".to_string(), Ok(vec!["1.0".to_string(), "1.5".to_string(), "3.0".to_string()])),
     ];
     for (sql, expected) in cases {
         let found = rows(&session, &format!("select {sql}")).await;

@@ -1,7 +1,6 @@
 //! Against a naive twin that keeps every value, in any order and division.
 
 use super::*;
-use arrow_array::types::Int64Type;
 use arrow_array::{ArrayRef, Decimal128Array, Float64Array, Int64Array, PrimitiveArray, UInt64Array};
 use proptest::prelude::*;
 use std::sync::Arc;
@@ -89,7 +88,7 @@ proptest! {
     #[test]
     fn any_bytes_are_read_or_refused(bytes in proptest::collection::vec(any::<u8>(), 0..80)) {
         if let Ok(histogram) = Histogram::from_bytes(&bytes) {
-            let _ = (histogram.bins(16), histogram.quantile(0.5), histogram.count());
+            let _ = (histogram.bins(16), histogram.count());
             prop_assert_eq!(Histogram::from_bytes(&histogram.to_bytes()).unwrap(), histogram);
         }
     }
@@ -127,19 +126,6 @@ fn the_widest_ranges_fit() {
     assert_eq!(whole(&(Arc::new(extremes) as ArrayRef)).count(), 3);
     let floats: ArrayRef = Arc::new(Float64Array::from(vec![f64::MIN, f64::MAX, 5e-324, 0.0]));
     assert_eq!(whole(&floats).count(), 4);
-}
-
-#[test]
-fn quantiles_are_within_a_bin() {
-    let array: ArrayRef = Arc::new(PrimitiveArray::<Int64Type>::from_iter_values(0..100_000));
-    let histogram = whole(&array);
-    let width = histogram.bins(BINS_MAX)[0].high - histogram.bins(BINS_MAX)[0].low;
-    for percent in [0, 1, 25, 50, 99, 100] {
-        let (got, expected) =
-            (histogram.quantile(f64::from(percent) / 100.0).unwrap(), f64::from(percent) * 1000.0);
-        assert!((got - expected).abs() <= width, "{percent} %: {got} for {expected}");
-    }
-    assert_eq!(Histogram::new(&DataType::Int8).unwrap().quantile(0.5), None);
 }
 
 #[test]

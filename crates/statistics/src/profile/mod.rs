@@ -14,6 +14,7 @@ mod states;
 #[cfg(test)]
 mod tests;
 
+use crate::sketch::has_quantiles;
 use crate::{BINS_MAX, Histogram, Moments, Sketch, States};
 use arrow_array::{Array, ArrayRef};
 use arrow_schema::{DataType, SchemaRef};
@@ -31,11 +32,15 @@ const EVERYTHING: SketchParameters = SketchParameters {
     frequency: Some(Counters { rows: 3, precision: 11 }),
     second_moment: Some(Counters { rows: 3, precision: 11 }),
     top: 16,
+    quantiles: None,
 };
+
+/// Values of the highest level of KLL: ranks are off by less than a hundredth.
+const QUANTILES: u16 = 256;
 
 /// What is found out about wider ones: distinct values, to within 1.6 %.
 const LITTLE: SketchParameters =
-    SketchParameters { distinct: Some(12), frequency: None, second_moment: None, top: 0 };
+    SketchParameters { distinct: Some(12), frequency: None, second_moment: None, top: 0, quantiles: None };
 
 /// Candidates for each frequent value that is kept, before the least frequent of them are dropped, and bytes of one
 /// besides its text, empty slots included.
@@ -76,9 +81,8 @@ impl Profile {
     /// `Invalid` when the schema is not canonical.
     pub fn new(schema: &SchemaRef) -> Result<Profile> {
         let everything = has_everything(schema);
-        let parameters = if everything { EVERYTHING } else { LITTLE };
         let columns = schema.fields().iter().map(|field| {
-            let sketch = Sketch::new(parameters, field.data_type())?;
+            let sketch = Sketch::new(parameters(everything, field.data_type()), field.data_type())?;
             let histogram = if everything { Histogram::new(field.data_type()) } else { None };
             Ok(ColumnProfile { sketch, histogram })
         });
@@ -229,10 +233,10 @@ impl Profile {
     /// As [`Profile::new`].
     pub fn bytes_most(schema: &SchemaRef) -> Result<usize> {
         let everything = has_everything(schema);
-        let parameters = if everything { EVERYTHING } else { LITTLE };
         let of_state = |function, types: &[DataType]| Ok(States::bytes_per_group(function, types)?.1);
-        let candidates = CANDIDATES * parameters.top as usize;
         let column = |data_type: &DataType| -> Result<usize> {
+            let parameters = parameters(everything, data_type);
+            let candidates = CANDIDATES * parameters.top as usize;
             let text = if schema::is_bytes(data_type) { limits::SKETCH_VALUE_BYTES_MAX } else { 0 };
             let bins = if everything { BINS_MAX * size_of::<u64>() + size_of::<Histogram>() } else { 0 };
             let sketch = of_state(StateFunction::Sketch(parameters), std::slice::from_ref(data_type))?;
@@ -253,6 +257,14 @@ impl Profile {
 /// Whether a table has so few columns that everything is found out about them.
 fn has_everything(schema: &SchemaRef) -> bool {
     schema.fields().len() <= limits::TAP_COLUMNS_MAX
+}
+
+/// Which sketches a column of `data_type` gets.
+fn parameters(everything: bool, data_type: &DataType) -> SketchParameters {
+    match everything {
+        true => SketchParameters { quantiles: has_quantiles(data_type).then_some(QUANTILES), ..EVERYTHING },
+        false => LITTLE,
+    }
 }
 
 fn of_other_columns() -> Error {

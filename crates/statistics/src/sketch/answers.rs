@@ -2,8 +2,9 @@
 
 use super::basics::Total;
 use super::counters::median;
+use super::distinct::Distinct;
 use super::hashed::hash_of;
-use super::{Sketch, trust};
+use super::{Quantile, Sketch, trust};
 use crate::Trust;
 use crate::bounds::{self, CONFIDENCE};
 use crate::estimate::Estimate;
@@ -71,9 +72,39 @@ impl Sketch {
         all.into_iter().take(count).map(|(estimate, _, value)| (value.clone(), estimate)).collect()
     }
 
+    /// The values at or below which these shares of the values lie, NULL not being one; none of no values. `None`
+    /// without KLL.
+    pub fn quantiles(&self, shares: &[f64]) -> Option<Vec<Quantile>> {
+        let mut found = self.quantiles.as_ref()?.at(shares, &self.data_type);
+        // The ends are known, whatever the sample has.
+        if let Some((least, greatest)) = &self.basics.range {
+            for (quantile, share) in found.iter_mut().zip(shares) {
+                let end = if *share <= 0.0 { least } else { greatest };
+                if *share <= 0.0 || *share >= 1.0 {
+                    let (value, low, high) = (end.clone(), end.clone(), end.clone());
+                    *quantile = Quantile { value, low, high, confidence: 1.0 };
+                }
+            }
+        }
+        Some(found)
+    }
+
     fn judge(&self) -> Judged {
         let most = self.moment_within(0.01).map(|moment| moment.high);
-        Judged { trusted: self.count_min_trust().trusted, second_moment_most: most }
+        Judged {
+            trusted: self.count_min_trust().trusted,
+            second_moment_most: most,
+            counted_exactly: self.is_counted_exactly(),
+        }
+    }
+
+    /// Whether the counts of all values are known to be right: each is kept as one of the frequent ones, none of
+    /// their counts is too low, and together they are no more than there are values.
+    fn is_counted_exactly(&self) -> bool {
+        let distinct = self.distinct.as_ref().and_then(Distinct::few);
+        let kept = self.top.iter().count();
+        let sum = || self.top.iter().map(|(hash, _)| u128::from(self.count(hash))).sum::<u128>();
+        kept > 0 && distinct == Some(kept) && sum() == u128::from(self.basics.values())
     }
 
     /// The least of Count-Min's counters is never too low; the signed counters of Fast-AGMS say from both
@@ -81,6 +112,11 @@ impl Sketch {
     fn frequency_of(&self, hash: Hash, judged: Judged) -> Option<Estimate> {
         let shape = self.parameters.frequency?;
         let values = self.basics.values() as f64;
+        if judged.counted_exactly {
+            let is_there = self.top.iter().any(|(kept, _)| kept == hash);
+            let count = if is_there { self.count(hash) as f64 } else { 0.0 };
+            return Some(Estimate { value: count, low: count, high: count, confidence: 1.0 });
+        }
         let least = self.count(hash) as f64;
         let excess = bounds::minimum_excess(shape.rows, 0.025) * (values - least).max(0.0) / width(shape);
         let (mut value, mut low) = (least, least - excess);
@@ -91,7 +127,8 @@ impl Sketch {
             low = low.max(signed - deviation);
             value = if judged.trusted { least } else { signed };
         }
-        Some(estimate(value.round(), low.ceil(), least, 0.0, least))
+        // A range of one count would say that it is certain.
+        Some(estimate(value.round(), low.ceil().min(least - 1.0), least, 0.0, least))
     }
 
     /// The sum of the squares of how often each value occurs: the size of the column's join with itself.
@@ -204,6 +241,7 @@ struct Judged {
     trusted: bool,
     /// The most that the second moment may be.
     second_moment_most: Option<f64>,
+    counted_exactly: bool,
 }
 
 fn width(shape: Counters) -> f64 {

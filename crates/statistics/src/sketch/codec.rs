@@ -1,9 +1,10 @@
 //! The state of a sketch as bytes. All numbers are LEB128 (signed ones zigzag), unless they say otherwise:
 //!
 //! ```text
-//! version       1
+//! version       1, or 2 with quantiles
 //! type          a tag; for decimals precision and scale, for timestamps the unit and the zone
-//! parameters    precision of HyperLogLog or 0; rows and precision of Count-Min, of Fast-AGMS (0 0: none); top
+//! parameters    precision of HyperLogLog or 0; rows and precision of Count-Min, of Fast-AGMS (0 0: none); top;
+//!               in version 2 the size of KLL's highest level
 //! rows, NULLs
 //! range         where there are values: the least, the greatest
 //! sum           where there are numbers: 32 bytes, little-endian; of floats twice 8 bytes
@@ -12,6 +13,9 @@
 //! counters      of Count-Min unless Fast-AGMS serves it, of Fast-AGMS: cells row by row, a run of zeros as
 //!               0 and its length
 //! top           values looked at, count, values in the order of their hashes
+//! KLL           in version 2: a byte, levels; of each, the lowest first, count, the least value, signed, and each
+//!               other as the difference to the one before; 8 bytes, a float, the squares of ranks' steps; 8 bytes
+//!               from which the next random bits follow
 //! checksum      8 bytes
 //! ```
 //!
@@ -22,12 +26,15 @@ use super::basics::{Basics, Sum};
 use super::counters::{Shape, Table};
 use super::distinct::{COUPON_BITS, Coupons, Distinct, RANK_MAX, State, coupons_max};
 use super::hashed::hash_of;
+use super::quantiles::Quantiles;
 use crate::bytes::{Reader, damaged, opened, put, put_signed, sealed};
 use arrow_buffer::i256;
 use arrow_schema::{DataType, TimeUnit};
 use farpool_model::{Counters, Literal, Result, SketchParameters, Value, limits};
 
 const VERSION: u8 = 1;
+/// With quantiles, which readers of the first version do not know.
+const VERSION_OF_QUANTILES: u8 = 2;
 
 /// The types without parameters, by their tags.
 const PLAIN_TYPES: [DataType; 14] = [
@@ -54,7 +61,8 @@ const UNITS: [TimeUnit; 4] =
 impl Sketch {
     /// The state as bytes, which [`Sketch::from_bytes`] reads. Few values take few bytes.
     pub fn to_bytes(&self) -> Vec<u8> {
-        let mut out = vec![VERSION];
+        let version = if self.quantiles.is_some() { VERSION_OF_QUANTILES } else { VERSION };
+        let mut out = vec![version];
         put_type(&mut out, &self.data_type);
         put_parameters(&mut out, &self.parameters);
         self.put_basics(&mut out);
@@ -68,6 +76,7 @@ impl Sketch {
             put(&mut out, kept.len() as u128);
             kept.iter().for_each(|(_, value)| put_literal(&mut out, value));
         }
+        self.quantiles.iter().for_each(|quantiles| quantiles.put(&mut out));
         sealed(out)
     }
 
@@ -78,11 +87,16 @@ impl Sketch {
     pub fn from_bytes(bytes: &[u8]) -> Result<Sketch> {
         let mut reader = Reader(opened(bytes)?);
         let version = reader.byte()?;
-        if version != VERSION {
-            return Err(damaged(format!("it has version {version}, this reads {VERSION}")));
+        if ![VERSION, VERSION_OF_QUANTILES].contains(&version) {
+            let known = VERSION_OF_QUANTILES;
+            return Err(damaged(format!("it has version {version}, this reads those up to {known}")));
         }
         let data_type = read_type(&mut reader)?;
-        let parameters = read_parameters(&mut reader)?;
+        let mut parameters = read_parameters(&mut reader)?;
+        if version == VERSION_OF_QUANTILES {
+            let k = u16::try_from(reader.number()?).map_err(|_| damaged("its sample is too large"))?;
+            parameters.quantiles = Some(k);
+        }
         let mut sketch = Sketch::new(parameters, &data_type).map_err(|error| damaged(error.message))?;
         sketch.read_basics(&mut reader)?;
         let values = sketch.basics.values();
@@ -94,6 +108,9 @@ impl Sketch {
         }
         if parameters.top > 0 {
             sketch.read_top(&mut reader)?;
+        }
+        if let (Some(quantiles), Some(k)) = (&mut sketch.quantiles, parameters.quantiles) {
+            *quantiles = Quantiles::read(&mut reader, k, &data_type, values)?;
         }
         reader.end()?;
         Ok(sketch)
@@ -210,6 +227,7 @@ fn put_parameters(out: &mut Vec<u8>, parameters: &SketchParameters) {
         out.extend(counters.map_or([0, 0], |c| [c.rows, c.precision]));
     }
     put(out, parameters.top.into());
+    parameters.quantiles.iter().for_each(|k| put(out, (*k).into()));
 }
 
 fn read_parameters(reader: &mut Reader<'_>) -> Result<SketchParameters> {
@@ -220,7 +238,7 @@ fn read_parameters(reader: &mut Reader<'_>) -> Result<SketchParameters> {
     };
     let (frequency, second_moment) = (counters()?, counters()?);
     let top = u32::try_from(reader.number()?).map_err(|_| damaged("it keeps too many values"))?;
-    Ok(SketchParameters { distinct, frequency, second_moment, top })
+    Ok(SketchParameters { distinct, frequency, second_moment, top, quantiles: None })
 }
 
 fn put_literal(out: &mut Vec<u8>, literal: &Literal) {

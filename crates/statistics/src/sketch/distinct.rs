@@ -171,6 +171,14 @@ impl Distinct {
         }
     }
 
+    /// The number of distinct values while it is known, but for values with one coupon; `None` of many.
+    pub fn few(&self) -> Option<usize> {
+        match self.state() {
+            State::Few(coupons) => Some(coupons.len()),
+            State::Many(_) => None,
+        }
+    }
+
     /// The most likely number, and between which the truth is with [`crate::bounds::CONFIDENCE`].
     pub fn estimate(&self) -> (f64, f64, f64) {
         match &self.state {

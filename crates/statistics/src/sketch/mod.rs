@@ -1,8 +1,8 @@
 //! What one column holds, found in one pass: HyperLogLog, Count-Min and Fast-AGMS from one 128-bit hash per
-//! value, the most frequent values, and count, NULLs, least, greatest and sum (thesis, chapter 4).
+//! value, the most frequent values, quantiles, and count, NULLs, least, greatest and sum (thesis, chapter 4).
 //!
 //! Invariant: a state is the same, bit for bit, however its rows were divided and in which order its parts
-//! were merged, but for sums of floats and the set of frequent values. No two rows of one table of counters
+//! were merged, but for sums of floats, the set of frequent values and the sample of quantiles. No two rows of one table of counters
 //! use the same bit of the hash.
 
 mod answers;
@@ -14,6 +14,8 @@ pub(crate) mod distinct;
 mod hashed;
 mod hot;
 mod items;
+mod kll;
+mod quantiles;
 mod top;
 mod trust;
 
@@ -22,6 +24,8 @@ mod tests;
 
 pub use answers::Frequencies;
 pub use basics::Total;
+pub use quantiles::Quantile;
+pub(crate) use quantiles::has_quantiles;
 pub use trust::Trust;
 
 use crate::hash::Hash;
@@ -38,6 +42,7 @@ use farpool_model::{Error, Literal, Result, SketchParameters, Value, limits, sch
 use hashed::{fill, value};
 use hot::Hot;
 use items::Items;
+use quantiles::Quantiles;
 use top::Candidates;
 
 /// The state of the sketches of one column.
@@ -51,6 +56,7 @@ pub struct Sketch {
     frequency: Option<Table>,
     second_moment: Option<Table>,
     top: Candidates,
+    quantiles: Option<Quantiles>,
 }
 
 /// What is wrong with `parameters`, if anything.
@@ -88,10 +94,16 @@ impl Sketch {
         frequency.into_iter().chain(second_moment).map(Shape::bytes).sum()
     }
 
+    /// The most bytes that quantiles of `data_type` take.
+    pub(crate) fn bytes_of_quantiles(parameters: &SketchParameters, data_type: &DataType) -> usize {
+        parameters.quantiles.map_or(0, |k| Quantiles::bytes_most(k, data_type))
+    }
+
     /// The sketch of a column of `data_type` that has no rows yet.
     ///
     /// # Errors
-    /// `Invalid` when the pool does not hold the type, or as [`check`] says.
+    /// `Invalid` when the pool does not hold the type, when quantiles are wanted of values that have none, or as
+    /// [`check`] says.
     pub fn new(parameters: SketchParameters, data_type: &DataType) -> Result<Sketch> {
         check(&parameters)?;
         let data_type = schema::canonical_type(data_type)
@@ -104,6 +116,7 @@ impl Sketch {
             frequency: frequency.map(Table::new),
             second_moment: second_moment.map(Table::new),
             top: Candidates::new(parameters.top),
+            quantiles: parameters.quantiles.map(|k| Quantiles::new(k, &data_type)).transpose()?,
             data_type,
         })
     }
@@ -200,6 +213,9 @@ impl Sketch {
         let data_type = self.data_type.clone();
         items::blocks(values, counts, &mut |items, counts| {
             self.basics.update(&items, counts, &data_type);
+            if let Some(quantiles) = &mut self.quantiles {
+                quantiles.update(&items, counts);
+            }
             match items.words().filter(|_| counts.is_none()) {
                 Some(words) => {
                     let due = hot.before(words);
@@ -269,6 +285,9 @@ impl Sketch {
         if let (Some(ours), Some(theirs)) = (&mut self.second_moment, &other.second_moment) {
             ours.merge(theirs);
         }
+        if let (Some(ours), Some(theirs)) = (&mut self.quantiles, &other.quantiles) {
+            ours.merge(theirs);
+        }
         let Sketch { parameters, frequency, second_moment, top, .. } = self;
         top.merge(&other.top, &|hash| count(parameters, frequency.as_ref(), second_moment.as_ref(), hash));
         Ok(())
@@ -285,6 +304,7 @@ impl Sketch {
             + tables
             + range
             + self.top.bytes_held()
+            + self.quantiles.as_ref().map_or(0, Quantiles::bytes_held)
     }
 
     /// HyperLogLog by itself.

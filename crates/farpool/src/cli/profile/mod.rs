@@ -27,12 +27,12 @@ The target is a file if it has a '.', a '/' or a '*' in it or exists as a file, 
 otherwise, or with --pool. '-' reads CSV or Arrow IPC from standard input. The node makes a table's \
 profile behind its load, so that it is there at once or soon.
 
-Distinct values, frequent values and skew are estimates of sketches, given with the range in which the \
-truth lies with a stated confidence; everything else but quantiles is exact. Correlations are Pearson's, \
+Distinct values, frequent values, quartiles and skew are estimates of sketches, given with the range in which \
+the truth lies with a stated confidence, or exact where both ends are one; everything else is exact. Correlations are Pearson's, \
 of up to 64 numeric columns, rows with a NULL in either left out.
 With --format json it is one object: name, source, rows, columns: [{name, type, nulls, min, max, sum, mean, \
 stddev, distinct: {value, low, high, confidence, exact}, second_moment, skew, counts_trusted, \
-top: [{value, count, low, high}], quantiles: {p25, p50, p75}, histogram: [{low, high, count}]}], \
+top: [{value, count, low, high}], quantiles: {p25, p50, p75}, each {value, low, high, confidence}, histogram: [{low, high, count}]}], \
 correlation: {columns, matrix}; what is not known is null.";
 
 /// Show what the columns of a file or a table hold

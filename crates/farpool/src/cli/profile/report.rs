@@ -4,7 +4,7 @@ use super::text;
 use arrow::datatypes::{DataType, TimeUnit};
 use farpool::TableInfo;
 use farpool::model::{Literal, Value as Held};
-use farpool::statistics::{ColumnMoments, Estimate, Form, Histogram, Profile};
+use farpool::statistics::{self, ColumnMoments, Estimate, Form, Histogram, Profile, Sketch};
 use serde::Serialize;
 use serde_json::Value;
 
@@ -86,12 +86,21 @@ pub struct Frequent {
     pub high: u64,
 }
 
-/// Values below which a quarter, half and three quarters of the others lie.
+/// Values at or below which a quarter, half and three quarters of the values lie.
 #[derive(Debug, Serialize)]
 pub struct Quantiles {
-    pub p25: Value,
-    pub p50: Value,
-    pub p75: Value,
+    pub p25: Quantile,
+    pub p50: Quantile,
+    pub p75: Quantile,
+}
+
+/// One of the column's values, and those between which the true one lies with this confidence.
+#[derive(Debug, Serialize)]
+pub struct Quantile {
+    pub value: Value,
+    pub low: Value,
+    pub high: Value,
+    pub confidence: f64,
 }
 
 /// Values from `low` to below `high`.
@@ -175,7 +184,7 @@ impl Column {
             second_moment: second_moment.map(Range::new),
             skew,
             counts_trusted: sketch.parameters().frequency.map(|_| sketch.count_min_trust().trusted),
-            quantiles: histogram.and_then(|histogram| Quantiles::new(histogram, data_type)),
+            quantiles: Quantiles::new(sketch),
             histogram: histogram.map_or_else(Vec::new, |histogram| bins(histogram, data_type)),
         }
     }
@@ -271,13 +280,16 @@ impl Range {
 }
 
 impl Quantiles {
-    fn new(histogram: &Histogram, data_type: &DataType) -> Option<Self> {
-        let at = |q: f64| {
-            let value = histogram.quantile(q)?;
-            let whole = !data_type.is_floating();
-            Some(number(if whole { value.round() } else { value }, data_type))
-        };
-        Some(Quantiles { p25: at(0.25)?, p50: at(0.5)?, p75: at(0.75)? })
+    fn new(sketch: &Sketch) -> Option<Self> {
+        let mut found = sketch.quantiles(&[0.25, 0.5, 0.75])?.into_iter().map(Quantile::new);
+        Some(Quantiles { p25: found.next()?, p50: found.next()?, p75: found.next()? })
+    }
+}
+
+impl Quantile {
+    fn new(quantile: statistics::Quantile) -> Self {
+        let statistics::Quantile { value, low, high, confidence } = quantile;
+        Quantile { value: json(&value), low: json(&low), high: json(&high), confidence }
     }
 }
 

@@ -29,7 +29,13 @@ fn sketched(counts: &HashMap<i64, u64>, parameters: SketchParameters) -> Sketch 
 }
 
 fn small() -> SketchParameters {
-    SketchParameters { distinct: Some(8), frequency: Some(SMALL), second_moment: Some(SMALL), top: 0 }
+    SketchParameters {
+        distinct: Some(8),
+        frequency: Some(SMALL),
+        second_moment: Some(SMALL),
+        top: 0,
+        quantiles: None,
+    }
 }
 
 struct Tally {

@@ -28,7 +28,13 @@ impl Random {
 }
 
 fn all() -> SketchParameters {
-    SketchParameters { distinct: Some(16), frequency: Some(COUNTERS), second_moment: Some(COUNTERS), top: 8 }
+    SketchParameters {
+        distinct: Some(16),
+        frequency: Some(COUNTERS),
+        second_moment: Some(COUNTERS),
+        top: 8,
+        quantiles: None,
+    }
 }
 
 #[test]

@@ -27,6 +27,7 @@ fn shapes() -> impl Strategy<Value = SketchParameters> {
             frequency,
             second_moment,
             top: 0,
+            quantiles: None,
         },
     )
 }

@@ -9,7 +9,7 @@ mod svg;
 mod tests;
 
 use super::super::size;
-use super::report::{Column, Distinct, Report, Source};
+use super::report::{Column, Distinct, Quantile, Report, Source};
 use super::text;
 use std::fmt::Write;
 
@@ -140,9 +140,9 @@ fn facts(column: &Column, rows: u64) -> String {
         fact("std. deviation", text::float(deviation));
     }
     if let Some(quantiles) = &column.quantiles {
-        fact("lower quartile", value(&quantiles.p25));
-        fact("median", value(&quantiles.p50));
-        fact("upper quartile", value(&quantiles.p75));
+        fact("lower quartile", quantile(&quantiles.p25));
+        fact("median", quantile(&quantiles.p50));
+        fact("upper quartile", quantile(&quantiles.p75));
     }
     if let Some(skew) = column.skew {
         fact("skew", format!("≈ {}", text::float(skew)));
@@ -162,6 +162,16 @@ fn distinct(distinct: &Distinct, shown: &str) -> String {
     }
     let (low, high) = (size::count(distinct.low), size::count(distinct.high));
     let confidence = text::float(distinct.confidence * 100.0);
+    format!("<span title=\"{low} to {high}, with {confidence} % confidence\">≈ {shown}</span>")
+}
+
+fn quantile(quantile: &Quantile) -> String {
+    let [shown, low, high] = [&quantile.value, &quantile.low, &quantile.high]
+        .map(|value| escape(&text::cut(&text::value(value), 40)));
+    if quantile.low == quantile.high {
+        return shown;
+    }
+    let confidence = text::float(quantile.confidence * 100.0);
     format!("<span title=\"{low} to {high}, with {confidence} % confidence\">≈ {shown}</span>")
 }
 

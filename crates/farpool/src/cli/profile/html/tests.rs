@@ -2,7 +2,7 @@
 //! browser where there is one.
 
 use super::*;
-use crate::cli::profile::report::{Bin, Correlation, Frequent, Quantiles};
+use crate::cli::profile::report::{Bin, Correlation, Frequent, Quantile, Quantiles};
 use serde_json::{Value, json};
 
 const NASTY: &str = "<script>alert(\"1\")</script>&'\u{202e}\n";
@@ -23,7 +23,11 @@ fn column(name: &str, histogram: bool) -> Column {
         skew: Some(1.5),
         counts_trusted: Some(true),
         top: vec![Frequent { value: json!(NASTY), count: 5, low: 4, high: 6 }],
-        quantiles: Some(Quantiles { p25: json!(1), p50: json!(2), p75: Value::Null }),
+        quantiles: Some(Quantiles {
+            p25: Quantile { value: json!(1), low: json!(1), high: json!(1), confidence: 1.0 },
+            p50: Quantile { value: json!(2), low: json!(NASTY), high: json!(3), confidence: 0.95 },
+            p75: Quantile { value: Value::Null, low: Value::Null, high: Value::Null, confidence: 0.95 },
+        }),
         histogram: if histogram { (0..32).map(bin).collect() } else { Vec::new() },
     }
 }

@@ -1,0 +1,138 @@
+//! Random queries over two small tables with extremes of every type, in-process and over TCP, with and without
+//! push-down, against DuckDB's answers.
+
+use crate::support::pools::{self, Pools, Way};
+use arrow::array::*;
+use arrow::util::display::{ArrayFormatter, FormatOptions};
+use farpool::{Session, SessionOptions};
+use std::path::{Path, PathBuf};
+
+/// A query and what DuckDB answers.
+struct Recorded<'a> {
+    sql: &'a str,
+    /// DuckDB's types of the columns; `error` alone where a value is out of range.
+    types: Vec<&'a str>,
+    /// As a set, in one order.
+    rows: Vec<String>,
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn every_setting_answers_as_duckdb_does() {
+    let text = read("answers.txt");
+    let recorded: Vec<Recorded<'_>> = text.split("\n\n").map(Recorded::parse).collect();
+    assert!(recorded.len() > 400, "{} queries", recorded.len());
+    let pools = loaded().await;
+    let mut wrong = Vec::new();
+    for (way, pushdown) in
+        [(Way::Embedded, true), (Way::Embedded, false), (Way::Remote, true), (Way::Remote, false)]
+    {
+        let session = pools.session(way, pushdown).await;
+        for query in &recorded {
+            if let Err(why) = query.check(&session).await {
+                wrong.push(format!("{way:?}, push-down {pushdown}: {}\n{why}", query.sql));
+            }
+        }
+    }
+    assert!(wrong.is_empty(), "{} answers differ:\n\n{}", wrong.len(), wrong.join("\n\n"));
+}
+
+impl<'a> Recorded<'a> {
+    fn parse(block: &'a str) -> Self {
+        let mut lines = block.lines();
+        let (sql, types) = lines.next().zip(lines.next()).expect("a query and its types");
+        let types: Vec<&str> = types.split('\t').collect();
+        let row = |line: &str| {
+            let cells = line.split('\t').zip(&types).map(|(cell, of)| canonical(cell, of));
+            cells.collect::<Vec<_>>().join("\t")
+        };
+        let mut rows: Vec<String> = lines.map(row).collect();
+        rows.sort_unstable();
+        Recorded { sql, types, rows }
+    }
+
+    /// What differs, if anything.
+    async fn check(&self, session: &Session) -> Result<(), String> {
+        let batches = match session.sql(self.sql).await {
+            Ok(query) => query.collect().await,
+            Err(error) => Err(error),
+        };
+        match (batches, self.types.as_slice()) {
+            (Err(_), ["error"]) => Ok(()),
+            (Err(error), _) => Err(format!("  {error}")),
+            (Ok(_), ["error"]) => Err("  an answer where a value is out of range".to_string()),
+            (Ok(batches), types) => {
+                let rows = shown(&batches, types);
+                let missing =
+                    self.rows.iter().filter(|row| !rows.contains(row)).map(|row| format!("- {row}"));
+                let extra = rows.iter().filter(|row| !self.rows.contains(row)).map(|row| format!("+ {row}"));
+                let differences: Vec<String> = missing.chain(extra).take(6).collect();
+                match rows == self.rows {
+                    true => Ok(()),
+                    false => Err(format!(
+                        "{} for {} rows\n{}",
+                        rows.len(),
+                        self.rows.len(),
+                        differences.join("\n")
+                    )),
+                }
+            }
+        }
+    }
+}
+
+/// The rows of an answer, in the order of their texts.
+fn shown(batches: &[RecordBatch], types: &[&str]) -> Vec<String> {
+    let options = FormatOptions::default().with_null("\\N");
+    let mut rows = Vec::new();
+    for batch in batches {
+        let columns = batch.columns().iter().map(|column| ArrayFormatter::try_new(column, &options));
+        let columns: Vec<ArrayFormatter<'_>> = columns.map(|column| column.expect("a plain type")).collect();
+        for row in 0..batch.num_rows() {
+            let cells =
+                columns.iter().zip(types).map(|(column, of)| canonical(&column.value(row).to_string(), of));
+            rows.push(cells.collect::<Vec<_>>().join("\t"));
+        }
+    }
+    rows.sort_unstable();
+    rows
+}
+
+/// A value in one form, whichever engine wrote it: DuckDB's means of decimals are doubles, and decimals have other
+/// scales there.
+fn canonical(cell: &str, data_type: &str) -> String {
+    match data_type {
+        _ if cell == "\\N" => cell.to_string(),
+        "DOUBLE" => match cell.to_lowercase().parse::<f64>() {
+            Ok(value) if value.is_nan() => "nan".to_string(),
+            Ok(value) => format!("{:.6e}", value + 0.0),
+            Err(_) => format!("{cell} is no double"),
+        },
+        decimal if decimal.starts_with("DECIMAL") && cell.contains('.') => {
+            cell.trim_end_matches('0').trim_end_matches('.').to_string()
+        }
+        "TIMESTAMP" => match cell.replace('T', " ") {
+            fraction if fraction.contains('.') => fraction.trim_end_matches('0').to_string(),
+            whole => whole,
+        },
+        _ => cell.to_string(),
+    }
+}
+
+fn read(name: &str) -> String {
+    let path: PathBuf = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../testdata/queries").join(name);
+    std::fs::read_to_string(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()))
+}
+
+/// The tables of `tables.sql`, whose queries a session without a pool runs.
+async fn loaded() -> Pools {
+    let pools = Pools::start(1 << 30).await;
+    let session = Session::new(SessionOptions::default());
+    for statement in read("tables.sql").split(';').filter(|statement| !statement.trim().is_empty()) {
+        let (create, query) = statement.split_once(" AS SELECT").expect("CREATE TABLE name AS SELECT …");
+        let name = create.trim().rsplit(' ').next().expect("a name");
+        let query = session.sql(format!("SELECT{query}").as_str()).await.expect("plans");
+        let batches = query.collect().await.expect("runs");
+        pools::load(&*pools.embedded, name, batches[0].schema(), batches).await;
+    }
+    pools
+}

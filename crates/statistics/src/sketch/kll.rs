@@ -1,0 +1,372 @@
+//! KLL: which value has which share of the values at or below it, from a sample whose size does not grow (Karnin,
+//! Lang, Liberty, *Optimal Quantile Approximation in Streams*, FOCS 2016).
+//!
+//! Values lie in levels; one at level h stands for 2^h. A level that is too full is sorted, and every other value
+//! of it goes up a level, from the first or from the second on as a bit says that is as good as random. That moves
+//! the rank of any value by 2^h or not at all, up as often as down, so that the squares of these steps, which are
+//! added up as they are done, bound the error of the rank (Azuma, Hoeffding). Once there are many values, one of a
+//! block of 2^w neighbours goes straight to level w.
+//!
+//! Invariants: the values of all levels, each as many times as it stands for, are as many as came. The state depends
+//! on the order of values and on how they were divided; its bounds hold for any.
+
+use crate::bounds::CONFIDENCE;
+
+/// A share of level sizes: each level is at most so much smaller than the one above (section 4 of the paper).
+const SHRINK: f64 = 2.0 / 3.0;
+
+/// Least size of a level.
+const LEVEL_MIN: usize = 8;
+
+/// Levels at most: one stands for up to 2^63 values.
+pub(super) const LEVELS_MAX: usize = 64;
+
+/// Values from which blocks of two are sampled: their part of the error is then half of the rest's.
+const SAMPLED_FROM: u64 = 1 << 17;
+
+/// The largest blocks that are sampled, as a power of two: large ones would outlast the values of one update.
+const BLOCK_LOG_MAX: u32 = 10;
+
+/// The levels of values of one kind.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) struct Levels<T> {
+    /// Size of the highest level.
+    k: u16,
+    count: u64,
+    /// The lowest first; there is always one.
+    levels: Vec<Vec<T>>,
+    /// Sum of the squares of the steps by which ranks may have moved.
+    squares: f64,
+    /// What random bits are made of (xorshift).
+    random: u64,
+}
+
+/// What of a state is written.
+pub(super) struct Parts<'a, T> {
+    pub levels: &'a [Vec<T>],
+    pub squares: f64,
+    pub random: u64,
+}
+
+/// The value with a rank, and those between which the true one is with [`CONFIDENCE`].
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) struct Ranked<T> {
+    pub value: T,
+    pub low: T,
+    pub high: T,
+}
+
+impl<T: Copy + Ord> Levels<T> {
+    pub fn new(k: u16) -> Levels<T> {
+        Levels { k, count: 0, levels: vec![Vec::new()], squares: 0.0, random: 0x9e37_79b9_7f4a_7c15 }
+    }
+
+    /// From what was written; `None` if that is no state of `count` values.
+    pub fn from_parts(
+        k: u16,
+        count: u64,
+        levels: Vec<Vec<T>>,
+        squares: f64,
+        random: u64,
+    ) -> Option<Levels<T>> {
+        let weights = levels.iter().enumerate().try_fold(0_u64, |sum, (height, level)| {
+            sum.checked_add((level.len() as u64).checked_mul(1_u64.checked_shl(height as u32)?)?)
+        });
+        let is_sound = (1..=LEVELS_MAX).contains(&levels.len())
+            && weights == Some(count)
+            && squares.is_finite()
+            && squares >= 0.0
+            && random != 0;
+        let read = Levels { k, count, levels, squares, random };
+        (is_sound && read.held() <= read.room()).then_some(read)
+    }
+
+    pub fn parts(&self) -> Parts<'_, T> {
+        Parts { levels: &self.levels, squares: self.squares, random: self.random }
+    }
+
+    pub fn bytes_held(&self) -> usize {
+        self.levels.iter().map(|level| level.capacity() * size_of::<T>() + size_of::<Vec<T>>()).sum()
+    }
+
+    /// The most bytes that a state with this `k` takes between two updates.
+    pub fn bytes_most(k: u16) -> usize {
+        let values = 3 * usize::from(k) + LEVELS_MAX * LEVEL_MIN;
+        2 * values * size_of::<T>() + LEVELS_MAX * size_of::<Vec<T>>()
+    }
+
+    /// Takes in values, each once.
+    pub fn add(&mut self, values: impl ExactSizeIterator<Item = T>) {
+        let log = self.block_log();
+        let (before, mut rest) = (self.count, values.len());
+        self.count = before.saturating_add(rest as u64);
+        if log == 0 {
+            self.levels[0].extend(values);
+            return self.compress();
+        }
+        self.make_level(log as usize);
+        let block = 1_usize << log;
+        let mut chosen = self.below(block);
+        let mut place = 0;
+        for value in values {
+            if rest < block && place == 0 {
+                self.levels[0].push(value);
+                continue;
+            }
+            if place == chosen {
+                self.levels[log as usize].push(value);
+                self.squares += (block * block) as f64 / 4.0;
+            }
+            place += 1;
+            if place == block {
+                (place, chosen) = (0, self.below(block));
+                rest -= block;
+            }
+        }
+        self.compress();
+    }
+
+    /// Takes in `value` so many times.
+    pub fn add_counted(&mut self, values: impl Iterator<Item = (T, u64)>) {
+        for (value, times) in values {
+            self.count = self.count.saturating_add(times);
+            let mut left = times;
+            while left > 0 {
+                let height = left.trailing_zeros() as usize;
+                self.make_level(height);
+                self.levels[height].push(value);
+                left &= left - 1;
+            }
+        }
+        self.compress();
+    }
+
+    pub fn merge(&mut self, other: &Levels<T>) {
+        self.make_level(other.levels.len() - 1);
+        for (ours, theirs) in self.levels.iter_mut().zip(&other.levels) {
+            ours.extend_from_slice(theirs);
+        }
+        self.count = self.count.saturating_add(other.count);
+        self.squares += other.squares;
+        self.random = (self.random ^ other.random.rotate_left(17)).max(1);
+        self.compress();
+    }
+
+    /// The value at or below which the share `q` of the values lies, for each of `shares`; none of no values.
+    pub fn ranked(&self, shares: &[f64]) -> Vec<Ranked<T>> {
+        let weight = |height: usize| 1_u64 << height;
+        let all = self.levels.iter().enumerate();
+        let mut values: Vec<(T, u64)> =
+            all.flat_map(|(height, level)| level.iter().map(move |value| (*value, weight(height)))).collect();
+        values.sort_unstable_by_key(|(value, _)| *value);
+        let mut sum = 0;
+        for (_, weight) in &mut values {
+            sum += *weight;
+            *weight = sum;
+        }
+        let Some((greatest, _)) = values.last().copied() else { return Vec::new() };
+        let at = |rank: f64| {
+            let rank = rank.ceil().max(1.0);
+            let place = values.partition_point(|(_, below)| (*below as f64) < rank);
+            values.get(place).map_or(greatest, |(value, _)| *value)
+        };
+        let error = self.rank_error();
+        let ranked = |share: &f64| {
+            let rank = share.clamp(0.0, 1.0) * sum as f64;
+            Ranked { value: at(rank), low: at(rank - error), high: at(rank + error) }
+        };
+        shares.iter().map(ranked).collect()
+    }
+
+    /// By how much the rank of a value may be off with [`CONFIDENCE`].
+    pub fn rank_error(&self) -> f64 {
+        (2.0 * self.squares * (2.0 / (1.0 - CONFIDENCE)).ln()).sqrt()
+    }
+
+    /// The logarithm of the size of blocks that are sampled: their error is then a fraction of what [`Levels::k`]
+    /// allows, whatever the number of values.
+    fn block_log(&self) -> u32 {
+        (self.count / SAMPLED_FROM).checked_ilog2().map_or(0, |log| (log + 1).min(BLOCK_LOG_MAX))
+    }
+
+    fn make_level(&mut self, height: usize) {
+        if self.levels.len() <= height {
+            self.levels.resize_with(height + 1, Vec::new);
+        }
+    }
+
+    /// Size of a level.
+    fn capacity(&self, height: usize) -> usize {
+        let depth = (self.levels.len() - 1 - height) as i32;
+        ((f64::from(self.k) * SHRINK.powi(depth)).ceil() as usize).max(LEVEL_MIN)
+    }
+
+    fn held(&self) -> usize {
+        self.levels.iter().map(Vec::len).sum()
+    }
+
+    fn room(&self) -> usize {
+        (0..self.levels.len()).map(|height| self.capacity(height)).sum()
+    }
+
+    /// Moves values up until all levels together are no larger than they may be.
+    fn compress(&mut self) {
+        while self.held() > self.room() {
+            let is_full = |height: &usize| self.levels[*height].len() >= self.capacity(*height);
+            // One is: the sum of all is greater than that of their sizes.
+            let Some(height) = (0..self.levels.len()).find(is_full) else { return };
+            if height + 1 == LEVELS_MAX {
+                return;
+            }
+            self.compact(height);
+        }
+    }
+
+    fn compact(&mut self, height: usize) {
+        self.make_level(height + 1);
+        let start = self.below(2);
+        let (below, above) = self.levels.split_at_mut(height + 1);
+        let level = &mut below[height];
+        level.sort_unstable();
+        // Of an odd number one stays, the last of these.
+        let even = level.len() & !1;
+        above[0].extend(level[..even].iter().skip(start).step_by(2));
+        level.drain(..even);
+        level.shrink_to(2 * LEVEL_MIN);
+        self.squares += 4_f64.powi(height as i32);
+    }
+
+    /// A number below `end`, a power of two.
+    fn below(&mut self, end: usize) -> usize {
+        self.random ^= self.random << 13;
+        self.random ^= self.random >> 7;
+        self.random ^= self.random << 17;
+        // The high bits are the better ones.
+        (self.random >> 40) as usize & (end - 1)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn of(values: &[i64], k: u16, part: usize) -> Levels<i64> {
+        let mut levels = Levels::new(k);
+        values.chunks(part).for_each(|part| levels.add(part.iter().copied()));
+        levels
+    }
+
+    /// Between which ranks a value is, as shares: below it, and at or below it.
+    fn shares(sorted: &[i64], value: i64) -> (f64, f64) {
+        let share = |place: usize| place as f64 / sorted.len() as f64;
+        (share(sorted.partition_point(|v| *v < value)), share(sorted.partition_point(|v| *v <= value)))
+    }
+
+    /// By how much the share of values below the answer for `q` is off.
+    fn off(sorted: &[i64], q: f64, value: i64) -> f64 {
+        let (below, up_to) = shares(sorted, value);
+        (below - q).max(q - up_to).max(0.0)
+    }
+
+    const QS: [f64; 9] = [0.001, 0.01, 0.1, 0.25, 0.5, 0.75, 0.9, 0.99, 0.999];
+
+    #[test]
+    fn few_values_are_all_there() {
+        let values: Vec<i64> = (0..100).map(|i| i * 37 % 101).collect();
+        let mut sorted = values.clone();
+        sorted.sort_unstable();
+        let levels = of(&values, 128, 7);
+        assert_eq!(levels.rank_error(), 0.0);
+        for (i, ranked) in levels.ranked(&[0.0, 0.005, 0.25, 0.5, 0.995, 1.0]).into_iter().enumerate() {
+            let value = sorted[[0, 0, 24, 49, 99, 99][i]];
+            assert_eq!(ranked, Ranked { value, low: value, high: value });
+        }
+        assert!(Levels::<i64>::new(64).ranked(&[0.5]).is_empty());
+    }
+
+    /// Orders in which a sample may go wrong: ascending, descending, in runs, mixed, few values, a skew.
+    #[test]
+    fn bounds_hold_for_hostile_orders() {
+        let n = 400_000_i64;
+        let mixed = |i: i64| i.wrapping_mul(0x5851_f42d_4c95_7f2d) >> 20;
+        let orders: [(&str, Box<dyn Fn(i64) -> i64>); 7] = [
+            ("ascending", Box::new(|i| i)),
+            ("descending", Box::new(move |i| n - i)),
+            ("runs", Box::new(|i| i % 1000)),
+            ("zigzag", Box::new(move |i| if i % 2 == 0 { i } else { n - i })),
+            ("mixed", Box::new(mixed)),
+            ("few", Box::new(move |i| mixed(i) % 3)),
+            ("skewed", Box::new(move |i| if mixed(i) % 50 == 0 { i } else { 0 })),
+        ];
+        let (mut asked, mut missed) = (0, 0);
+        for (name, order) in orders {
+            let values: Vec<i64> = (0..n).map(order).collect();
+            let mut sorted = values.clone();
+            sorted.sort_unstable();
+            for part in [97, 4096, 65_536] {
+                let levels = of(&values, 256, part);
+                assert!(levels.held() <= levels.room(), "{name}");
+                let stated = levels.rank_error() / n as f64;
+                assert!(stated < 0.012, "{name} in parts of {part}: {stated}");
+                for (q, ranked) in QS.iter().zip(levels.ranked(&QS)) {
+                    let off = off(&sorted, *q, ranked.value);
+                    assert!(
+                        off <= 1.5 * stated,
+                        "{name} in parts of {part}: {q} is off by {off} of {stated}"
+                    );
+                    let truth = sorted[((q * n as f64).ceil() as usize).max(1) - 1];
+                    asked += 1;
+                    missed += usize::from(truth < ranked.low || ranked.high < truth);
+                }
+            }
+        }
+        // The bounds are to hold in 95 of 100 cases.
+        assert!(missed * 20 <= asked, "{missed} of {asked}");
+    }
+
+    #[test]
+    fn counted_values_and_merged_parts_are_within_the_bounds() {
+        let n = 1_000_000_i64;
+        let value = |i: i64| (i.wrapping_mul(0x5851_f42d_4c95_7f2d) >> 44).unsigned_abs() as i64 % 5000;
+        let values: Vec<i64> = (0..n).map(value).collect();
+        let mut sorted = values.clone();
+        sorted.sort_unstable();
+        let mut counted = Levels::new(200);
+        for part in values.chunks(50_000) {
+            let mut part = part.to_vec();
+            part.sort_unstable();
+            counted.add_counted(part.chunk_by(|a, b| a == b).map(|same| (same[0], same.len() as u64)));
+        }
+        let mut merged = Levels::new(200);
+        values.chunks(30_001).for_each(|part| merged.merge(&of(part, 200, 1000)));
+        for levels in [counted, merged] {
+            assert_eq!(levels.count, n as u64);
+            let stated = levels.rank_error() / n as f64;
+            assert!(stated < 0.02, "{stated}");
+            for (q, ranked) in QS.iter().zip(levels.ranked(&QS)) {
+                assert!(off(&sorted, *q, ranked.value) <= stated, "{q}");
+            }
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn weights_add_up(
+            parts in prop::collection::vec((prop::collection::vec(any::<i64>(), 0..300), any::<bool>()), 0..20),
+            k in 8_u16..40,
+        ) {
+            let (mut levels, mut count) = (Levels::new(k), 0);
+            for (values, is_merged) in parts {
+                count += values.len() as u64;
+                match is_merged {
+                    true => levels.merge(&of(&values, k, 50)),
+                    false => levels.add(values.iter().copied()),
+                }
+                let Parts { levels: held, squares, random } = levels.parts();
+                let read = Levels::from_parts(k, count, held.to_vec(), squares, random);
+                prop_assert_eq!(read.as_ref(), Some(&levels));
+            }
+        }
+    }
+}
