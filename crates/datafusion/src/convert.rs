@@ -5,6 +5,7 @@
 //! with the reason. Parts that may fail are let through only where DataFusion, too, evaluates them on
 //! every row; whether they may is told from the bounds of the table's columns.
 
+use crate::checked::{self, Operation};
 use crate::{literal, prefix};
 use arrow_schema::DataType;
 use datafusion::common::DFSchema;
@@ -105,6 +106,10 @@ impl Scope<'_> {
             Logical::ScalarFunction(call) if call.func.inner().is::<RegexpLikeFunc>() => {
                 self.regexp_like(call, evaluated)
             }
+            Logical::ScalarFunction(call) => match checked::operation(call) {
+                Some(operation) => self.checked_operation(expr, operation, &call.args, evaluated),
+                None => opaque(unsupported(expr)),
+            },
             Logical::Case(case) => self.case(case),
             Logical::Cast(cast) => self.cast(&cast.expr, cast.field.data_type(), evaluated),
             other => opaque(unsupported(other)),
@@ -141,6 +146,22 @@ impl Scope<'_> {
             return opaque(format!("the operator {} has no counterpart in the pool", binary.op));
         };
         self.unless_it_fails(Expr::arithmetic(op, left, right), evaluated, || expr.to_string())
+    }
+
+    fn checked_operation(
+        &self,
+        expr: &Logical,
+        operation: Operation,
+        operands: &[Logical],
+        evaluated: Evaluated,
+    ) -> Expr {
+        let same = |e: &Logical| self.any(e, evaluated);
+        let made = match (operation, operands) {
+            (Operation::Binary(op), [left, right]) => Expr::arithmetic(op, same(left), same(right)),
+            (Operation::Negative, [value]) => Expr::Negate(Box::new(same(value))),
+            _ => return opaque(unsupported(expr)),
+        };
+        self.unless_it_fails(made, evaluated, || expr.schema_name().to_string())
     }
 
     /// `made`, unless it may fail and rows reach it that the engine would not evaluate it on.
@@ -340,7 +361,8 @@ fn compare_op(op: Operator) -> Option<CompareOp> {
     })
 }
 
-fn arithmetic_op(op: Operator) -> Option<ArithmeticOp> {
+/// The operator on numbers, if it is one.
+pub(crate) fn arithmetic_op(op: Operator) -> Option<ArithmeticOp> {
     Some(match op {
         Operator::Plus => ArithmeticOp::Add,
         Operator::Minus => ArithmeticOp::Subtract,

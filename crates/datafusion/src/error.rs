@@ -112,7 +112,7 @@ fn shared(error: &DataFusionError) -> Error {
                 Some(error) => error.clone(),
                 None => Error::invalid(inner.to_string()),
             },
-            other => Error::invalid(arrow_message(other)),
+            other => of_kernel(other),
         },
         DataFusionError::ResourcesExhausted(message) => exhausted(message.clone()),
         DataFusionError::Internal(message) => Error::internal(message.clone()),
@@ -135,7 +135,25 @@ fn from_arrow(error: ArrowError) -> Error {
                 Err(inner) => Error::invalid(inner.to_string()),
             },
         },
-        other => Error::invalid(arrow_message(&other)),
+        other => of_kernel(&other),
+    }
+}
+
+/// An error of Arrow's kernels, or of a function that reports as they do.
+fn of_kernel(error: &ArrowError) -> Error {
+    let message = arrow_message(error);
+    // Functions name arrays where a person thinks of types.
+    let types = [("Int8", "tinyint"), ("Int16", "smallint"), ("Int32", "integer"), ("Int64", "bigint")];
+    let found = types.iter().find_map(|(array, name)| {
+        let what = message.strip_prefix(array)?.strip_prefix("Array overflow on ")?;
+        Some(format!("{name} out of range: {what}"))
+    });
+    if let Some(message) = found {
+        return Error::invalid(message).advise("cast it to a wider type, e.g. DECIMAL(38,0)");
+    }
+    match message.strip_prefix("Overflow happened on: ") {
+        Some(what) => Error::invalid(format!("a value is out of range: {what}")),
+        None => Error::invalid(message),
     }
 }
 

@@ -11,6 +11,7 @@ mod alter;
 mod calls;
 mod catalog;
 mod changes;
+mod checked;
 mod convert;
 mod deadline;
 mod dialect;

@@ -51,6 +51,7 @@ impl QueryPlanner for PoolPlanner {
         let context = Context::of(session);
         crate::joins::prepare(plan).await?;
         let plan = rewrite(crate::joins::reorder(plan.clone())?, Vec::new(), context).await?;
+        let plan = crate::checked::guarded(plan)?;
         let planner = DefaultPhysicalPlanner::with_extension_planners(vec![Arc::new(PoolPlanner)]);
         planner.create_physical_plan(&plan, session).await
     }

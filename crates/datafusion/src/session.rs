@@ -3,6 +3,7 @@
 use crate::alter;
 use crate::catalog::{self, Found, Home, PoolSchema};
 use crate::changes::{self, Change};
+use crate::checked::CheckedArithmetic;
 use crate::deadline::Deadline;
 use crate::dialect;
 use crate::error;
@@ -97,6 +98,7 @@ impl Session {
             .with_config(config(&options))
             .with_runtime_env(runtime(&options))
             .with_optimizer_rule(Arc::new(OneZero))
+            .with_analyzer_rule(Arc::new(CheckedArithmetic))
             .with_query_planner(Arc::new(PoolPlanner))
             .with_physical_optimizer_rules(crate::joins::rules())
             .with_physical_optimizer_rule(Arc::new(TrustedFilters))

@@ -11,6 +11,7 @@ mod groups;
 mod joins;
 mod lost_handles;
 mod memory;
+mod overflow;
 mod profile;
 mod queries;
 mod random;

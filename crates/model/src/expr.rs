@@ -2,8 +2,8 @@
 //!
 //! Meaning: SQL's three-valued logic, NULL in gives NULL out unless said otherwise. Both sides of a
 //! comparison or an arithmetic operation have the types that the doc of [`Expr`] asks for: there is no
-//! implicit cast. Integer arithmetic wraps at the width of its type, as the engines above do, so that an
-//! answer does not depend on where it was computed; sums never wrap (see [`crate::AggregateFunction`]).
+//! implicit cast. Arithmetic on integers and decimals whose result does not fit its type is an error, and so
+//! are sums that do not (see [`crate::AggregateFunction`]); nothing wraps.
 //! Floats compare in the total order of IEEE 754, as Arrow's kernels do, except that -0.0 equals 0.0, as
 //! SQL has it.
 
@@ -141,9 +141,10 @@ pub enum Expr {
         /// What for.
         pattern: Pattern,
     },
-    /// Arithmetic on two numbers: two of one integer or float type, or two decimals of any precision.
+    /// Arithmetic on two numbers: two of one integer or float type, or two decimals of any precision. An integer
+    /// beyond the range of its type, or a decimal with more digits than its type has, is an error.
     Arithmetic(ArithmeticOp, Box<Expr>, Box<Expr>),
-    /// The negative of a signed number.
+    /// The negative of a signed number; of the least integer an error.
     Negate(Box<Expr>),
     /// The value as another type, as Arrow's cast kernel with `safe: false` does it: a value that does
     /// not fit is an error.

@@ -48,7 +48,7 @@ pub use brief::brief;
 pub use clock::Clock;
 pub use error::{Error, ErrorKind, Result};
 pub use expr::{ArithmeticOp, CompareOp, Expr};
-pub use facts::{Facts, arithmetic_type};
+pub use facts::{Columns, Facts, arithmetic_type};
 pub use form::{Compression, Encoding, ResultForm};
 pub use key_filter::KeyFilter;
 pub use key_set::KeySet;

@@ -15,7 +15,7 @@ use crate::select::Filter;
 use crate::topk::Threshold;
 use arrow_schema::SchemaRef;
 use farpool_columns::{RowGroup, Table};
-use farpool_model::{Expr, Program, Result};
+use farpool_model::{Columns, Expr, Program, Result};
 use operator::{Held, MergeWork, Operator, Source};
 use std::fmt;
 use std::sync::Arc;
@@ -97,8 +97,8 @@ pub(crate) enum Input<'a> {
     Known(&'a [&'a RowGroup], Memory),
 }
 
-fn compile_filter(program: &Program, table_schema: &SchemaRef, paths: Paths) -> Result<Option<Filter>> {
-    let filter = program.filter.as_ref().map(|f| Filter::new(f, table_schema)).transpose()?;
+fn compile_filter(program: &Program, columns: Columns<'_>, paths: Paths) -> Result<Option<Filter>> {
+    let filter = program.filter.as_ref().map(|f| Filter::new(f, columns)).transpose()?;
     Ok(filter.map(|f| if paths.encoded { f } else { f.plain() }))
 }
 
@@ -121,19 +121,31 @@ impl Plan {
     /// `Invalid` or `OverLimit` when the program is not well typed or needs what no operator does.
     pub fn compile(program: &Program, table: &Table, memory: Memory) -> Result<Plan> {
         let groups: Vec<&RowGroup> = table.row_groups.iter().map(|group| &**group).collect();
-        Plan::compile_with(program, &table.schema, Input::Known(&groups, memory), Paths::ALL)
+        let columns = Columns::new(&table.schema, &table.statistics);
+        Plan::compile_over(program, &table.schema, columns, Input::Known(&groups, memory), Paths::ALL)
     }
 
     /// Compiles `program` for `input`, with a choice of paths.
+    #[cfg(test)]
     pub(crate) fn compile_with(
         program: &Program,
         table_schema: &SchemaRef,
         input: Input<'_>,
         paths: Paths,
     ) -> Result<Plan> {
-        let filter = compile_filter(program, table_schema, paths)?;
+        Plan::compile_over(program, table_schema, Columns::from(table_schema), input, paths)
+    }
+
+    fn compile_over(
+        program: &Program,
+        table_schema: &SchemaRef,
+        columns: Columns<'_>,
+        input: Input<'_>,
+        paths: Paths,
+    ) -> Result<Plan> {
+        let filter = compile_filter(program, columns, paths)?;
         let schema = program.result_schema(table_schema)?;
-        let source = Source { schema: table_schema, filter: filter.as_ref(), input, paths };
+        let source = Source { schema: table_schema, columns, filter: filter.as_ref(), input, paths };
         let compiled = CompiledPlan { output: Operator::new(program, source, &schema)?, schema };
         Ok(Plan { filter: filter.map(Arc::new), compiled: Arc::new(compiled) })
     }

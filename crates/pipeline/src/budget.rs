@@ -6,7 +6,9 @@
 
 use crate::prepare::{prepare, raw_columns};
 use farpool_columns::Table;
-use farpool_model::{Answer, Output, PartialForm, Prepared, Program, Result, Version, brief, limits};
+use farpool_model::{
+    Answer, Columns, Output, PartialForm, Prepared, Program, Result, Version, brief, limits,
+};
 use farpool_operators::{HashKey, Memory, Plan};
 
 /// What a run may use.
@@ -48,7 +50,7 @@ pub(crate) fn prepare_within(
     version: Version,
     budget: Budget,
 ) -> Result<(Prepared, Option<Plan>)> {
-    let prepared = prepare(program, &table.schema, version)?;
+    let prepared = prepare(program, Columns::new(&table.schema, &table.statistics), version)?;
     let Output::Aggregate { keys, aggregates } = &prepared.effective.output else {
         return Ok((prepared, None));
     };

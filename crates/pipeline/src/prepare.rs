@@ -9,27 +9,29 @@
 //! An [`Expr::Opaque`] part says which columns it reads as far as its decoder could tell; a host that uses
 //! stranger ones has to ask for those columns elsewhere in the program.
 
-use arrow_schema::{DataType, Schema, SchemaRef};
+use arrow_schema::{DataType, Schema};
 use farpool_model::{
-    Aggregate, Answer, Error, Expr, Facts, NamedExpr, Operator, OperatorAnswer, Output, Prepared, Program,
-    Result, SortKey, Version, Weakened, brief, weaken,
+    Aggregate, Answer, Columns, Error, Expr, Facts, NamedExpr, Operator, OperatorAnswer, Output, Prepared,
+    Program, Result, SortKey, Version, Weakened, brief, weaken,
 };
 use std::collections::BTreeSet;
 use std::fmt;
 
-/// What of `program` runs over a table with `table_schema` (canonical) at `version`.
+/// What of `program` runs over a table with these columns at `version`.
 ///
 /// # Errors
 /// Only for programs that are wrong in themselves, never for what merely cannot run here: `Invalid` when
 /// it is ill-typed, `OverLimit` when it is too large, `Stale` when it asks for another version.
-pub fn prepare(program: &Program, table_schema: &SchemaRef, version: Version) -> Result<Prepared> {
+pub fn prepare<'a>(program: &Program, columns: impl Into<Columns<'a>>, version: Version) -> Result<Prepared> {
+    let known = columns.into();
+    let table_schema = known.schema();
     check_version(program, version)?;
     program.check_size()?;
     check_columns(program, table_schema)?;
     program.check_order()?;
-    let filter = FilterPart::of(program, table_schema)?;
+    let filter = FilterPart::of(program, known)?;
     check_output(program, table_schema)?;
-    let output = OutputPart::of(program, &filter, table_schema);
+    let output = OutputPart::of(program, &filter, known);
     let limit = LimitPart::of(program, &filter, &output, table_schema);
 
     let effective = Program {
@@ -77,7 +79,8 @@ struct FilterPart {
 }
 
 impl FilterPart {
-    fn of(program: &Program, table_schema: &Schema) -> Result<Self> {
+    fn of(program: &Program, known: Columns<'_>) -> Result<Self> {
+        let table_schema = known.schema();
         let Some(filter) = &program.filter else {
             return Ok(FilterPart { effective: None, answer: None, host_columns: None });
         };
@@ -85,7 +88,7 @@ impl FilterPart {
         filter.collect_columns(&mut columns);
         let (effective, refusal) = match weaken(filter) {
             Weakened::Exact(filter) => (Some(filter), None),
-            Weakened::Superset(weaker, reason) => (without_failures(weaker, table_schema)?, Some(reason)),
+            Weakened::Superset(weaker, reason) => (without_failures(weaker, known)?, Some(reason)),
             Weakened::Refused(reason) => (None, Some(reason)),
         };
         if refusal.is_none() {
@@ -107,14 +110,14 @@ impl FilterPart {
 ///
 /// # Errors
 /// `Invalid` when one is no condition.
-fn without_failures(weaker: Expr, table_schema: &Schema) -> Result<Option<Expr>> {
+fn without_failures(weaker: Expr, known: Columns<'_>) -> Result<Option<Expr>> {
     let parts = match weaker {
         Expr::And(parts) => parts,
         other => vec![other],
     };
     let mut kept = Vec::with_capacity(parts.len());
     for part in parts {
-        let facts = Facts::of(&part, table_schema)?;
+        let facts = Facts::of(&part, known)?;
         if facts.data_type != DataType::Boolean {
             return Err(Error::invalid(format!(
                 "a filter must be boolean, a part has type {}",
@@ -163,9 +166,10 @@ struct OutputPart {
 }
 
 impl OutputPart {
-    fn of(program: &Program, filter: &FilterPart, table_schema: &Schema) -> Self {
+    fn of(program: &Program, filter: &FilterPart, known: Columns<'_>) -> Self {
+        let table_schema = known.schema();
         let refusal = match &program.output {
-            Output::Rows(columns) => project_refusal(columns, filter, table_schema),
+            Output::Rows(columns) => project_refusal(columns, filter, known),
             Output::Aggregate { keys, aggregates } => aggregate_refusal(keys, aggregates, filter),
         };
         let is_whole = refusal.is_none();
@@ -180,7 +184,7 @@ impl OutputPart {
     }
 }
 
-fn project_refusal(columns: &[NamedExpr], filter: &FilterPart, table_schema: &Schema) -> Option<String> {
+fn project_refusal(columns: &[NamedExpr], filter: &FilterPart, known: Columns<'_>) -> Option<String> {
     if let Some(reason) = columns.iter().find_map(|c| c.expr.opaque_reason()) {
         return Some(reason.to_string());
     }
@@ -189,7 +193,7 @@ fn project_refusal(columns: &[NamedExpr], filter: &FilterPart, table_schema: &Sc
     if !host_columns.iter().all(|&column| given(column)) {
         return Some("the host needs the columns of the filter to apply it again".to_string());
     }
-    let fails = columns.iter().any(|c| c.expr.may_fail(table_schema).unwrap_or(true));
+    let fails = !columns.iter().all(|c| Facts::of(&c.expr, known).is_ok_and(|facts| !facts.may_fail));
     fails.then(|| "it may fail on rows that the host's filter removes".to_string())
 }
 

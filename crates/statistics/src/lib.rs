@@ -1,11 +1,12 @@
 //! Statistics of columns in one pass, as states that merge: sketches (HyperLogLog, Count-Min, Fast-AGMS) and
 //! moments (from which correlations follow), exact sums. Updated at the node, on data at rest or on its way in; merged
-//! and read at either side.
+//! and read at either side. Beside them stands the checked arithmetic that both sides share.
 //!
 //! Invariant: a state is the same, bit for bit, however its rows were divided and in which order the parts
 //! were merged, except sums of floats and the set of values that a sketch keeps as frequent.
 
 mod arch;
+mod arithmetic;
 mod bounds;
 mod bytes;
 mod datasketches;
@@ -22,6 +23,7 @@ mod sketch;
 mod states;
 mod sums;
 
+pub use arithmetic::{arithmetic, negative};
 pub use bytes::sealed;
 pub use datasketches::HyperLogLog;
 pub use estimate::Estimate;

@@ -347,6 +347,7 @@ async fn run(
     let program = &prepared.effective;
     let context = SessionContext::new();
     crate::aggregates::register(&context);
+    context.add_analyzer_rule(Arc::new(crate::checked::CheckedArithmetic));
     crate::statistics::register(&context);
     let memory = datafusion::datasource::MemTable::try_new(schema, vec![batches]).map_err(failed)?;
     let mut frame = context.read_table(Arc::new(memory)).map_err(failed)?;

@@ -7,6 +7,7 @@ mod fake;
 mod floats;
 mod front;
 mod joins;
+mod overflow;
 mod pushed;
 
 use crate::{Rates, Session, SessionOptions};

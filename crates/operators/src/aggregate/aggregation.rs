@@ -10,7 +10,7 @@ use crate::plan::Paths;
 use crate::select::Filter;
 use arrow_schema::{DataType, Schema, SchemaRef};
 use farpool_columns::RowGroup;
-use farpool_model::{Accumulation, Aggregate, Expr, Fold, NamedExpr, Result, StateFunction};
+use farpool_model::{Accumulation, Aggregate, Columns, Expr, Fold, NamedExpr, Result, StateFunction};
 use farpool_statistics::States;
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -102,6 +102,7 @@ pub(crate) struct AggregateResult {
 
 /// While compiling: what is known, with the expressions that it came from.
 struct Builder<'a> {
+    known: Columns<'a>,
     schema: &'a Schema,
     arguments: Vec<(Expr, Argument)>,
     conditions: Vec<(Expr, Condition)>,
@@ -111,18 +112,20 @@ struct Builder<'a> {
 }
 
 impl Aggregation {
-    /// Compiles an aggregation over a table with `table_schema`; `schema` is that of the result.
+    /// Compiles an aggregation over `columns`; `schema` is that of the result.
     ///
     /// # Errors
     /// `Invalid` when an expression is not well typed or has an opaque part.
-    pub(crate) fn new(
+    pub(crate) fn new<'a>(
         keys: &[NamedExpr],
         aggregates: &[Aggregate],
-        table_schema: &Schema,
+        columns: impl Into<Columns<'a>>,
         schema: SchemaRef,
     ) -> Result<Self> {
+        let known = columns.into();
         let mut builder = Builder {
-            schema: table_schema,
+            known,
+            schema: known.schema(),
             arguments: Vec::new(),
             conditions: Vec::new(),
             accumulators: Vec::new(),
@@ -130,8 +133,8 @@ impl Aggregation {
             lanes: Lanes::default(),
         };
         let key = |k: &NamedExpr| {
-            let lane = builder.lanes.add(&k.expr, table_schema);
-            Ok(Key { compiled: Compiled::new(&k.expr, table_schema)?, lane })
+            let lane = builder.lanes.add(&k.expr, known.schema());
+            Ok(Key { compiled: Compiled::new(&k.expr, known)?, lane })
         };
         let keys: Vec<Key> = keys.iter().map(key).collect::<Result<_>>()?;
         let results = aggregates.iter().map(|a| builder.result(a)).collect::<Result<_>>()?;
@@ -289,7 +292,7 @@ impl Builder<'_> {
         if let Some(known) = self.arguments.iter().position(|(e, _)| e == expr) {
             return Ok(known);
         }
-        let compiled = Compiled::new(expr, self.schema)?;
+        let compiled = Compiled::new(expr, self.known)?;
         let lane = self.lanes.add(expr, self.schema);
         self.arguments.push((expr.clone(), Argument { compiled, lane }));
         Ok(self.arguments.len() - 1)
@@ -299,10 +302,8 @@ impl Builder<'_> {
         if let Some(known) = self.conditions.iter().position(|(e, _)| e == expr) {
             return Ok(known);
         }
-        let condition = Condition {
-            compiled: Compiled::new(expr, self.schema)?,
-            filter: Filter::new(expr, self.schema)?,
-        };
+        let condition =
+            Condition { compiled: Compiled::new(expr, self.known)?, filter: Filter::new(expr, self.known)? };
         self.conditions.push((expr.clone(), condition));
         Ok(self.conditions.len() - 1)
     }

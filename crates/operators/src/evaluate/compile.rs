@@ -5,8 +5,10 @@ use super::members::Members;
 use super::pieces::Pieces;
 use super::{kernels, scalar};
 use arrow_array::{ArrayRef, new_empty_array};
-use arrow_schema::{DataType, Schema};
-use farpool_model::{ArithmeticOp, CompareOp, Error, Expr, Facts, KeyFilter, Pattern, Result, limits};
+use arrow_schema::DataType;
+use farpool_model::{
+    ArithmeticOp, Columns, CompareOp, Error, Expr, Facts, KeyFilter, Pattern, Result, limits,
+};
 use std::collections::BTreeSet;
 
 /// A compiled expression.
@@ -33,8 +35,8 @@ pub(super) enum Node {
     /// Text that LIKE is asked of, with what the pattern wants in it.
     Pieces(Box<Compiled>, Pieces),
     Regex(Box<Compiled>, Pattern),
-    Arithmetic(ArithmeticOp, Box<Compiled>, Box<Compiled>),
-    Negate(Box<Compiled>),
+    Arithmetic(ArithmeticOp, Box<Compiled>, Box<Compiled>, Overflow),
+    Negate(Box<Compiled>, Overflow),
     Cast(Box<Compiled>),
     Case {
         branches: Vec<(Compiled, Compiled)>,
@@ -42,27 +44,44 @@ pub(super) enum Node {
     },
 }
 
+/// Whether results of arithmetic have to be checked.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) enum Overflow {
+    /// Bounds rule it out.
+    Impossible,
+    /// It is an error.
+    Checked,
+}
+
 impl Compiled {
-    /// Compiles `expr` over a table with `schema`, which is canonical.
+    /// Compiles `expr` over `columns`.
     ///
     /// # Errors
     /// `Invalid` when it is not well typed or has an opaque part; `OverLimit` when it is nested too deeply.
-    pub(crate) fn new(expr: &Expr, schema: &Schema) -> Result<Compiled> {
-        Compiled::at(expr, schema, 0)
+    pub(crate) fn new<'a>(expr: &Expr, columns: impl Into<Columns<'a>>) -> Result<Compiled> {
+        Compiled::at(expr, columns.into(), 0)
     }
 
-    fn at(expr: &Expr, schema: &Schema, depth: usize) -> Result<Compiled> {
+    fn at(expr: &Expr, known: Columns<'_>, depth: usize) -> Result<Compiled> {
         if depth > limits::EXPR_DEPTH_MAX {
             return Err(Error::over_limit("an expression is nested too deeply to be compiled"));
         }
-        let children = expr.children().into_iter().map(|child| Compiled::at(child, schema, depth + 1));
+        let children = expr.children().into_iter().map(|child| Compiled::at(child, known, depth + 1));
         let children = children.collect::<Result<Vec<Compiled>>>()?;
-        let facts = children.iter().map(|child| &child.facts).collect::<Vec<_>>();
-        let facts = Facts::of_node(expr, schema, &facts)?;
+        let of_children = children.iter().map(|child| &child.facts).collect::<Vec<_>>();
+        let facts = Facts::of_node(expr, known, &of_children)?;
+        let overflow = match Facts::node_may_fail(expr, known, &of_children)? {
+            true => Overflow::Checked,
+            false => Overflow::Impossible,
+        };
         let mut columns: BTreeSet<usize> =
             children.iter().flat_map(|child| &child.columns).copied().collect();
         columns.extend(expr.as_column());
-        Ok(Compiled { node: node_of(expr, children)?, facts, columns: columns.into_iter().collect() })
+        Ok(Compiled {
+            node: node_of(expr, children, overflow)?,
+            facts,
+            columns: columns.into_iter().collect(),
+        })
     }
 
     /// The values over `frame`, which holds the columns of [`Compiled::columns`].
@@ -132,7 +151,7 @@ pub(crate) fn scalar_of(literal: &farpool_model::Literal) -> Result<ArrayRef> {
 }
 
 /// The node of `expr`, whose children are compiled, in the order of [`Expr::children`].
-fn node_of(expr: &Expr, children: Vec<Compiled>) -> Result<Node> {
+fn node_of(expr: &Expr, children: Vec<Compiled>, overflow: Overflow) -> Result<Node> {
     Ok(match expr {
         Expr::Column(index) => Node::Column(*index),
         Expr::Literal(literal) => Node::Literal(scalar::of_literal(literal)?),
@@ -146,21 +165,21 @@ fn node_of(expr: &Expr, children: Vec<Compiled>) -> Result<Node> {
         }
         Expr::Arithmetic(op, ..) => {
             let [left, right] = boxed(children)?;
-            Node::Arithmetic(*op, left, right)
+            Node::Arithmetic(*op, left, right, overflow)
         }
         Expr::Opaque { reason, .. } => return Err(Error::invalid(reason.clone())),
         of_one => {
             let [value] = boxed(children)?;
-            node_of_one(of_one, value)?
+            node_of_one(of_one, value, overflow)?
         }
     })
 }
 
-fn node_of_one(expr: &Expr, value: Box<Compiled>) -> Result<Node> {
+fn node_of_one(expr: &Expr, value: Box<Compiled>, overflow: Overflow) -> Result<Node> {
     Ok(match expr {
         Expr::Not(_) => Node::Not(value),
         Expr::IsNull(_) => Node::IsNull(value),
-        Expr::Negate(_) => Node::Negate(value),
+        Expr::Negate(_) => Node::Negate(value, overflow),
         Expr::InList(_, list) => Node::InList(value, Members::new(list)),
         Expr::InSet(_, set) => Node::InList(value, Members::of_set(set)),
         Expr::Like { pattern, case_insensitive, .. } => match Pieces::of(pattern) {

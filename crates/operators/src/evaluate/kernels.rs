@@ -1,6 +1,6 @@
 //! Evaluation, a kernel for each kind of node.
 
-use super::compile::{Compiled, Node};
+use super::compile::{Compiled, Node, Overflow};
 use super::frame::{Evaluated, Frame};
 use crate::failure;
 use arrow_arith::{boolean, numeric};
@@ -61,14 +61,20 @@ pub(super) fn evaluate(compiled: &Compiled, frame: &Frame) -> Result<Evaluated> 
             let result = matches(value.inner(), |text| pattern.is_match(text));
             Ok(Evaluated::like(&[&value], Arc::new(result)))
         }
-        Node::Arithmetic(op, l, r) => {
+        Node::Arithmetic(op, l, r, overflow) => {
             let (l, r) = (l.evaluate(frame)?, r.evaluate(frame)?);
-            let result = arithmetic_kernel(*op)(&l, &r).map_err(failure::of_data)?;
+            let result = match overflow {
+                Overflow::Impossible => unchecked(*op)(&l, &r).map_err(failure::of_data)?,
+                Overflow::Checked => farpool_statistics::arithmetic(*op, &l, &r)?,
+            };
             Ok(Evaluated::like(&[&l, &r], result))
         }
-        Node::Negate(e) => {
+        Node::Negate(e, overflow) => {
             let e = e.evaluate(frame)?;
-            let result = numeric::neg_wrapping(e.inner()).map_err(failure::of_data)?;
+            let result = match overflow {
+                Overflow::Impossible => numeric::neg_wrapping(e.inner()).map_err(failure::of_data)?,
+                Overflow::Checked => farpool_statistics::negative(e.inner())?,
+            };
             Ok(Evaluated::like(&[&e], result))
         }
         Node::Cast(e) => {
@@ -145,7 +151,8 @@ fn compare_kernel(op: CompareOp) -> Kernel<BooleanArray> {
     }
 }
 
-fn arithmetic_kernel(op: ArithmeticOp) -> Kernel<ArrayRef> {
+/// The kernel for values whose results surely fit, which has no check in its loop.
+fn unchecked(op: ArithmeticOp) -> Kernel<ArrayRef> {
     match op {
         ArithmeticOp::Add => numeric::add_wrapping,
         ArithmeticOp::Subtract => numeric::sub_wrapping,

@@ -9,7 +9,7 @@ use crate::topk::{Candidates, Collector, Threshold, Top, TopRows};
 use arrow_array::RecordBatch;
 use arrow_schema::SchemaRef;
 use farpool_columns::RowGroup;
-use farpool_model::{Error, Output, Program, Result};
+use farpool_model::{Columns, Error, Output, Program, Result};
 use parking_lot::Mutex;
 use std::sync::Arc;
 
@@ -40,6 +40,7 @@ pub(super) enum MergeWork {
 #[derive(Clone, Copy)]
 pub(super) struct Source<'a> {
     pub(super) schema: &'a SchemaRef,
+    pub(super) columns: Columns<'a>,
     pub(super) filter: Option<&'a Filter>,
     pub(super) input: Input<'a>,
     pub(super) paths: Paths,
@@ -55,13 +56,14 @@ impl Operator {
         Ok(match (&program.output, Top::of(program)?) {
             (Output::Rows(columns), Some(top)) => {
                 let is_encoded = source.paths.encoded;
-                Operator::Top(Box::new(TopRows::new(top, columns, source.schema, schema, is_encoded)?))
+                let (known, table_schema) = (source.columns, source.schema);
+                Operator::Top(Box::new(TopRows::new(top, columns, known, table_schema, schema, is_encoded)?))
             }
             (Output::Rows(columns), None) => {
-                Operator::Rows(Projection::new(columns, source.schema, schema, program.limit)?)
+                Operator::Rows(Projection::new(columns, source.columns, schema, program.limit)?)
             }
             (Output::Aggregate { keys, aggregates }, top) => {
-                let aggregation = Aggregation::new(keys, aggregates, source.schema, schema)?;
+                let aggregation = Aggregation::new(keys, aggregates, source.columns, schema)?;
                 Operator::Aggregate(Box::new(fitted(aggregation.with_paths(source.paths), source)?), top)
             }
         })

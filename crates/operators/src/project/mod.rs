@@ -13,10 +13,10 @@ use crate::evaluate::{Compiled, Frame};
 use crate::failure;
 use crate::selection::{Selection, gathered};
 use arrow_array::{RecordBatch, RecordBatchOptions};
-use arrow_schema::{Schema, SchemaRef};
+use arrow_schema::SchemaRef;
 use arrow_select::coalesce::BatchCoalescer;
 use farpool_columns::RowGroup;
-use farpool_model::{NamedExpr, Result, cast, limits};
+use farpool_model::{Columns, NamedExpr, Result, cast, limits};
 use std::collections::BTreeSet;
 use std::ops::ControlFlow;
 
@@ -42,18 +42,18 @@ pub(crate) struct Pending {
 }
 
 impl Projection {
-    /// Compiles `outputs` over a table with `table_schema`; `schema` is that of the result.
+    /// Compiles `outputs` over `columns`; `schema` is that of the result.
     ///
     /// # Errors
     /// `Invalid` when an expression is not well typed or has an opaque part.
     pub(crate) fn new(
         outputs: &[NamedExpr],
-        table_schema: &Schema,
+        columns: Columns<'_>,
         schema: SchemaRef,
         limit: Option<u64>,
     ) -> Result<Self> {
         let outputs: Vec<Compiled> =
-            outputs.iter().map(|o| Compiled::new(&o.expr, table_schema)).collect::<Result<_>>()?;
+            outputs.iter().map(|o| Compiled::new(&o.expr, columns)).collect::<Result<_>>()?;
         let columns: BTreeSet<usize> = outputs.iter().flat_map(|o| o.columns()).copied().collect();
         let columns = columns.into_iter().collect();
         Ok(Projection { outputs, columns, schema, limit: limit.unwrap_or(u64::MAX) })

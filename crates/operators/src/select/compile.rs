@@ -4,7 +4,7 @@ use super::texts::Texts;
 use crate::evaluate::{Compiled, Members};
 use crate::lanes::{LaneId, Lanes};
 use arrow_schema::{DataType, Schema};
-use farpool_model::{CompareOp, Expr, KeyFilter, Literal, Result, Value, limits, schema};
+use farpool_model::{Columns, CompareOp, Expr, KeyFilter, Literal, Result, Value, limits, schema};
 use std::collections::hash_map::Entry;
 use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
@@ -85,18 +85,18 @@ pub(super) enum ZoneTest {
 }
 
 impl Filter {
-    /// Compiles `expr`, a boolean over a table with `schema`.
+    /// Compiles `expr`, a boolean over `columns`.
     ///
     /// # Errors
     /// `Invalid` when it is not well typed or has an opaque part.
-    pub(crate) fn new(expr: &Expr, schema: &Schema) -> Result<Filter> {
+    pub(crate) fn new<'a>(expr: &Expr, columns: impl Into<Columns<'a>>) -> Result<Filter> {
         let all = Filter {
             root: Predicate::And(Parts::new(Vec::new())),
             lanes: Lanes::default(),
             columns: Vec::new(),
             automata_left: limits::AUTOMATA_MAX,
         };
-        all.compile(expr, schema, |_, root| root)
+        all.compile(expr, columns.into(), |_, root| root)
     }
 
     /// This filter AND `conditions`. Only these are compiled: all else is shared with this filter.
@@ -104,19 +104,20 @@ impl Filter {
     /// # Errors
     /// As [`Filter::new`].
     pub(crate) fn narrowed(&self, conditions: &Expr, schema: &Schema) -> Result<Filter> {
-        self.compile(conditions, schema, |before, added| conjunction(vec![before.clone(), added]))
+        self.compile(conditions, schema.into(), |before, added| conjunction(vec![before.clone(), added]))
     }
 
     /// The filter whose root `combine` makes of this one's and of `expr`.
     fn compile(
         &self,
         expr: &Expr,
-        schema: &Schema,
+        known: Columns<'_>,
         combine: impl FnOnce(&Predicate, Predicate) -> Predicate,
     ) -> Result<Filter> {
         let mut columns: BTreeSet<usize> = self.columns.iter().copied().collect();
         expr.collect_columns(&mut columns);
-        let mut compiler = Compiler { schema, lanes: self.lanes.clone(), automata_left: self.automata_left };
+        let (schema, lanes) = (known.schema(), self.lanes.clone());
+        let mut compiler = Compiler { known, schema, lanes, automata_left: self.automata_left };
         let root = combine(&self.root, compiler.predicate(expr)?);
         let Compiler { lanes, automata_left, .. } = compiler;
         Ok(Filter { root, lanes, columns: columns.into_iter().collect(), automata_left })
@@ -192,6 +193,7 @@ impl Parts {
 
 /// What is made while a filter is compiled.
 struct Compiler<'a> {
+    known: Columns<'a>,
     schema: &'a Schema,
     lanes: Lanes,
     /// Patterns that may still get an automaton.
@@ -226,7 +228,7 @@ impl Compiler<'_> {
     }
 
     fn leaf(&self, expr: &Expr, form: Form, zone: Option<ZoneTest>) -> Result<Predicate> {
-        Ok(Predicate::Leaf(Arc::new(Leaf { form, general: Compiled::new(expr, self.schema)?, zone })))
+        Ok(Predicate::Leaf(Arc::new(Leaf { form, general: Compiled::new(expr, self.known)?, zone })))
     }
 
     fn compare(&mut self, expr: &Expr, op: CompareOp, left: &Expr, right: &Expr) -> Result<Predicate> {

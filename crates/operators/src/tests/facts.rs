@@ -129,7 +129,7 @@ fn arithmetic_fails_only_where_it_may_and_has_the_types_of_arrows_kernels() {
 }
 
 #[test]
-fn divisions_by_what_cannot_be_zero_do_not_fail() {
+fn what_bounds_rule_out_does_not_fail() {
     let schema = Schema::new(vec![
         Field::new("d", DataType::Decimal128(15, 2), true),
         Field::new("i", DataType::Int32, true),
@@ -153,7 +153,13 @@ fn divisions_by_what_cannot_be_zero_do_not_fail() {
         (divide(Expr::Column(1), case(2)), false),
         (divide(Expr::Column(1), case(0)), true),
         (Expr::arithmetic(ArithmeticOp::Modulo, Expr::Column(1), int(-1)), false),
-        (Expr::Negate(Box::new(Expr::Column(1))), false),
+        (Expr::arithmetic(ArithmeticOp::Add, Expr::Column(1), int(1)), true),
+        (Expr::arithmetic(ArithmeticOp::Subtract, int(i32::MIN.into()), int(1)), true),
+        (Expr::arithmetic(ArithmeticOp::Multiply, int(1 << 15), int(1 << 15)), false),
+        (Expr::arithmetic(ArithmeticOp::Multiply, int(1 << 16), int(1 << 15)), true),
+        (Expr::arithmetic(ArithmeticOp::Add, Expr::Column(0), Expr::Column(0)), false),
+        (Expr::Negate(Box::new(Expr::Column(1))), true),
+        (Expr::Negate(Box::new(int(7))), false),
         (Expr::Negate(Box::new(Expr::Column(0))), false),
     ] {
         assert_eq!(expr.may_fail(&schema).unwrap(), expected, "{}", expr.display(&schema));

@@ -155,7 +155,7 @@ pub(super) fn eval(expr: &Expr, row: &Row, schema: &Schema) -> Result<Value> {
             arithmetic(*op, eval(l, row, schema)?, eval(r, row, schema)?, &types, &expr.data_type(schema)?)?
         }
         Expr::Negate(e) => match (eval(e, row, schema)?, expr.data_type(schema)?) {
-            (Value::Int(v), t) => Value::Int(wrap(-v, &t)),
+            (Value::Int(v), t) => Value::Int(fit(-v, &t)?),
             (Value::Float(v), _) => Value::Float(-v),
             (other, _) => other,
         },
@@ -217,12 +217,20 @@ fn like(text: &[char], pattern: &[char]) -> bool {
     }
 }
 
-/// Cuts to the width of an integer type.
-fn wrap(value: i128, data_type: &DataType) -> i128 {
-    match (data_type, integer_range(data_type)) {
-        (DataType::Decimal128(..), _) | (_, None) => value,
-        (_, Some((min, max))) => (value - min).rem_euclid(max - min + 1) + min,
-    }
+/// The value, if the type holds it.
+fn fit(value: i128, data_type: &DataType) -> Result<i128> {
+    let (min, max) = match data_type {
+        DataType::Decimal128(digits, _) => {
+            let most = 10_i128.pow(u32::from(*digits)) - 1;
+            (-most, most)
+        }
+        integer => integer_range(integer).unwrap(),
+    };
+    if (min..=max).contains(&value) { Ok(value) } else { Err(overflow()) }
+}
+
+fn overflow() -> Error {
+    Error::invalid("overflow")
 }
 
 fn arithmetic(
@@ -232,7 +240,6 @@ fn arithmetic(
     types: &(DataType, DataType),
     result: &DataType,
 ) -> Result<Value> {
-    let overflow = || Error::invalid("overflow");
     match (left, right) {
         (Value::Float(a), Value::Float(b)) => {
             let value = match op {
@@ -255,17 +262,10 @@ fn arithmetic(
                 ArithmeticOp::Add => up(a, common - s1)?.checked_add(up(b, common - s2)?),
                 ArithmeticOp::Subtract => up(a, common - s1)?.checked_sub(up(b, common - s2)?),
                 ArithmeticOp::Multiply => a.checked_mul(b),
-                ArithmeticOp::Divide => {
-                    let value = up(a, s - s1 + s2)?.checked_div(b).ok_or_else(overflow)?;
-                    // The least integer divided by -1 does not fit.
-                    if wrap(value, result) != value {
-                        return Err(overflow());
-                    }
-                    Some(value)
-                }
+                ArithmeticOp::Divide => up(a, s - s1 + s2)?.checked_div(b),
                 ArithmeticOp::Modulo => up(a, common - s1)?.checked_rem(up(b, common - s2)?),
             };
-            Ok(Value::Int(wrap(value.ok_or_else(overflow)?, result)))
+            fit(value.ok_or_else(overflow)?, result).map(Value::Int)
         }
         _ => Ok(Value::Null),
     }

@@ -13,7 +13,7 @@ use crate::selection::{Selection, gathered};
 use arrow_array::{ArrayRef, RecordBatch};
 use arrow_schema::SchemaRef;
 use farpool_columns::RowGroup;
-use farpool_model::{Error, Expr, Literal, NamedExpr, Result, cast};
+use farpool_model::{Columns, Error, Expr, Literal, NamedExpr, Result, cast};
 use std::collections::BTreeSet;
 use std::ops::ControlFlow;
 use std::sync::Arc;
@@ -36,13 +36,14 @@ pub(crate) struct TopRows {
 }
 
 impl TopRows {
-    /// Compiles `outputs` over a table with `table_schema`; `schema` is that of the result.
+    /// Compiles `outputs` over `known`, the columns of a table with `table_schema`; `schema` is that of the result.
     ///
     /// # Errors
     /// `Invalid` when an expression is not well typed or has an opaque part.
     pub(crate) fn new(
         top: Top,
         outputs: &[NamedExpr],
+        known: Columns<'_>,
         table_schema: &SchemaRef,
         schema: SchemaRef,
         prefilters: bool,
@@ -51,7 +52,7 @@ impl TopRows {
         let is_key = |place: usize| top.order.iter().any(|key| key.column == place);
         let first = FirstKey { expr: outputs[key.column].expr.clone(), key, alone: top.order.len() == 1 };
         let outputs: Vec<Compiled> =
-            outputs.iter().map(|o| Compiled::new(&o.expr, table_schema)).collect::<Result<_>>()?;
+            outputs.iter().map(|o| Compiled::new(&o.expr, known)).collect::<Result<_>>()?;
         let columns_of = |wanted: &dyn Fn(usize) -> bool| -> Vec<usize> {
             let chosen = outputs.iter().enumerate().filter(|(place, _)| wanted(*place));
             let columns: BTreeSet<usize> = chosen.flat_map(|(_, o)| o.columns()).copied().collect();

@@ -1,9 +1,10 @@
 //! What is answered, and what runs instead, for programs with parts that cannot run here.
 
 use super::*;
-use arrow_schema::{DataType, Field, TimeUnit};
+use arrow_schema::{DataType, Field, SchemaRef, TimeUnit};
 use farpool_model::{
-    AggregateFunction, ArithmeticOp, CompareOp, ErrorKind, Literal, TableName, Value, limits,
+    AggregateFunction, ArithmeticOp, ColumnStatistics, CompareOp, ErrorKind, Literal, TableName, Value,
+    limits,
 };
 use std::sync::Arc;
 
@@ -212,6 +213,24 @@ fn what_may_fail_does_not_run_behind_a_weakened_filter() {
         "scan exact, filter superset, project refused",
         (Some(more_than(0, 5)), rows(&[0, 1]), None),
     );
+}
+
+#[test]
+fn what_bounds_of_columns_rule_out_does_not_keep_a_projection_back() {
+    let sum = Expr::arithmetic(ArithmeticOp::Add, column(0), column(1));
+    let outputs = vec![named("a", column(0)), named("b", column(1)), named("x", sum)];
+    let filter = Expr::And(vec![opaque(), more_than(0, 5)]);
+    let filter = Expr::Or(vec![filter, Expr::opaque("of b", vec![column(1)])]);
+    let program = program(Some(filter), Output::Rows(outputs), None);
+    let refused = |most: i128| {
+        let bound = |value| Some(Literal::new(Value::Int(value), DataType::Int64).unwrap());
+        let known = ColumnStatistics { min: bound(0), max: bound(most), ..ColumnStatistics::default() };
+        let statistics = vec![known; schema().fields().len()];
+        let prepared = prepare(&program, Columns::new(&schema(), &statistics), Version(7)).unwrap();
+        prepared.answers.iter().any(|a| a.operator == Operator::Project && a.answer == Answer::Refused)
+    };
+    assert!(!refused(1 << 40), "sums of these are far from the end");
+    assert!(refused(i64::MAX.into()), "a row that the host removes may have a sum that does not fit");
 }
 
 #[test]

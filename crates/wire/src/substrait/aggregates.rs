@@ -128,11 +128,5 @@ fn refused_aggregate(
     if !matches!(call.phase, 0 | proto::PHASE_INITIAL_TO_RESULT) {
         return Some("of intermediate results".into());
     }
-    // Sums here fail when they do not fit, rather than wrap, so they may also be asked to.
-    let is_overflow_error = |option: &proto::FunctionOption| {
-        option.name.eq_ignore_ascii_case("overflow")
-            && option.preference.iter().any(|p| p.eq_ignore_ascii_case("ERROR"))
-    };
-    let others: Vec<_> = options.iter().filter(|option| !is_overflow_error(option)).cloned().collect();
-    functions::refused_option(&others).map(|option| format!("with {option}"))
+    functions::refused_option(options).map(|option| format!("with {option}"))
 }

@@ -6,9 +6,10 @@ use super::proto::{self, ArgType, MappingType, RelType, RexType};
 use super::types::{self, TYPES_URN, ZONED_ANCHOR, ZONED_TYPE};
 use arrow_schema::{DataType, Schema};
 use bytes::Bytes;
+use farpool_model::ArithmeticOp::{Add, Divide, Multiply, Subtract};
 use farpool_model::{
-    Accumulation, Aggregate, Error, Expr, Literal, NamedExpr, Output, Program, Result, StateFunction, Value,
-    Version, limits,
+    Accumulation, Aggregate, Error, Expr, Facts, Literal, NamedExpr, Output, Program, Result, StateFunction,
+    Value, Version, limits,
 };
 use prost::Message;
 
@@ -218,7 +219,37 @@ impl Encoder<'_> {
             Function::Arithmetic(_) | Function::Negate => whole.data_type(self.schema).ok(),
             _ => Some(DataType::Boolean),
         };
-        Ok(self.scalar_function(function, arguments, Vec::new(), data_type))
+        let options = self.overflow(function, parts, whole, data_type.as_ref());
+        Ok(self.scalar_function(function, arguments, options, data_type))
+    }
+
+    /// That a result which its type does not hold is an error, where there may be one: a node from before it was
+    /// leaves the function to the client then.
+    fn overflow(
+        &self,
+        function: Function,
+        parts: &[&Expr],
+        whole: &Expr,
+        data_type: Option<&DataType>,
+    ) -> Vec<Bytes> {
+        let is_decimal = matches!(data_type, Some(DataType::Decimal128(..)));
+        let may_overflow = match function {
+            Function::Arithmetic(Add | Subtract | Multiply) | Function::Negate => true,
+            Function::Arithmetic(Divide) => is_decimal,
+            // The others give no number, or a remainder, which always fits.
+            _ => false,
+        };
+        if !may_overflow {
+            return Vec::new();
+        }
+        let of_parts = parts.iter().map(|part| Facts::of(part, self.schema)).collect::<Result<Vec<_>>>();
+        let may_fail = of_parts
+            .and_then(|facts| Facts::node_may_fail(whole, self.schema, &facts.iter().collect::<Vec<_>>()));
+        match may_fail {
+            Ok(false) => Vec::new(),
+            // One that is not well typed travels as if it might fail.
+            Ok(true) | Err(_) => vec![option(functions::OVERFLOW, functions::ERROR)],
+        }
     }
 
     fn search(
@@ -231,11 +262,8 @@ impl Encoder<'_> {
     ) -> Result<Bytes> {
         let pattern = Literal::new(Value::Text(pattern.to_string()), DataType::Utf8View)?;
         let arguments = vec![self.argument(value, depth)?, argument(self.literal(&pattern)?)];
-        let sensitivity = proto::FunctionOption {
-            name: "case_sensitivity".into(),
-            preference: vec!["CASE_INSENSITIVE".into()],
-        };
-        let options = if case_insensitive { vec![sensitivity.encode_to_vec().into()] } else { Vec::new() };
+        let sensitivity = || option("case_sensitivity", "CASE_INSENSITIVE");
+        let options = if case_insensitive { vec![sensitivity()] } else { Vec::new() };
         Ok(self.scalar_function(function, arguments, options, Some(DataType::Boolean)))
     }
 
@@ -355,8 +383,12 @@ fn options(accumulation: Accumulation) -> Vec<Bytes> {
             return Vec::new();
         }
     };
-    let option = proto::FunctionOption { name: name.to_string(), preference: vec![value] };
-    vec![option.encode_to_vec().into()]
+    vec![option(name, &value)]
+}
+
+fn option(name: &str, value: &str) -> Bytes {
+    let option = proto::FunctionOption { name: name.to_string(), preference: vec![value.to_string()] };
+    option.encode_to_vec().into()
 }
 
 fn version_extension(version: Version) -> proto::AdvancedExtension {

@@ -21,6 +21,9 @@ pub(super) const AGGREGATE: &str = "extension:io.substrait:functions_aggregate_g
 /// What Substrait has no name for.
 pub(super) const FARPOOL: &str = "extension:io.farpool:functions";
 
+/// The option that says what becomes of a result that its type does not hold.
+pub(super) const OVERFLOW: &str = "overflow";
+pub(super) const ERROR: &str = "ERROR";
 /// The option that names the parameters of a sketch.
 pub(super) const PARAMETERS: &str = "parameters";
 /// The option that says which rows count for a pair of columns.
@@ -132,10 +135,10 @@ pub(super) fn is_known_extension(urn: &str) -> bool {
 pub(super) fn refused_option(options: &[proto::FunctionOption]) -> Option<String> {
     let refused = options.iter().find(|option| {
         let done: &[&str] = match option.name.to_ascii_lowercase().as_str() {
-            "overflow" => &["SILENT"],
+            OVERFLOW => &[ERROR],
             "rounding" => &["TIE_TO_EVEN"],
             "division_type" => &["TRUNCATE"],
-            "on_division_by_zero" | "on_domain_error" => &["ERROR"],
+            "on_division_by_zero" | "on_domain_error" => &[ERROR],
             "case_sensitivity" => &["CASE_SENSITIVE", "CASE_INSENSITIVE"],
             _ => &[],
         };

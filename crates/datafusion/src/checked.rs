@@ -1,0 +1,146 @@
+//! Arithmetic of the engine that fails where a result does not fit its type. DataFusion's operators on integers wrap, and
+//! those on decimals leave their digits unchecked; it has no setting for either.
+//!
+//! Invariant: once a plan is analyzed, every `+ - * / %` and every sign on integers or decimals whose types and constants
+//! do not rule a failure out is a call of [`CheckedFunction`]. It comes after the coercion of types, which gives
+//! operations their types, and before whatever computes with constants. Columns keep their names.
+
+mod function;
+mod guard;
+
+pub(crate) use function::{Operation, operation};
+pub(crate) use guard::guarded;
+
+use crate::convert::arithmetic_op;
+use crate::literal;
+use arrow_schema::{DataType, Field, Schema};
+use datafusion::common::config::ConfigOptions;
+use datafusion::common::tree_node::{Transformed, TreeNode, TreeNodeRecursion};
+use datafusion::common::{DFSchema, Result};
+use datafusion::logical_expr::utils::merge_schema;
+use datafusion::logical_expr::{BinaryExpr, Expr as Logical, ExprSchemable, LogicalPlan};
+use datafusion::optimizer::AnalyzerRule;
+use farpool_model::{ArithmeticOp, Expr, Facts, schema};
+
+/// How deep it is looked into operands for what bounds them. Constants and narrow columns stand right below an operation;
+/// deeper ones are bounded by their types, so that a long chain costs in proportion to its length.
+const LEVELS: usize = 8;
+
+/// The rule.
+#[derive(Debug)]
+pub(crate) struct CheckedArithmetic;
+
+impl AnalyzerRule for CheckedArithmetic {
+    fn name(&self) -> &'static str {
+        "checked_arithmetic"
+    }
+
+    fn analyze(&self, plan: LogicalPlan, _config: &ConfigOptions) -> Result<LogicalPlan> {
+        plan.transform_up_with_subqueries(checked_plan).map(|plan| plan.data)
+    }
+}
+
+fn checked_plan(plan: LogicalPlan) -> Result<Transformed<LogicalPlan>> {
+    if !computes(&plan)? {
+        return Ok(Transformed::no(plan));
+    }
+    let mut input = merge_schema(&plan.inputs());
+    if let LogicalPlan::TableScan(scan) = &plan {
+        let table = DFSchema::try_from_qualified_schema(scan.table_name.clone(), &scan.source.schema())?;
+        input.merge(&table);
+    }
+    let checked = plan.map_expressions(|expr| expr.transform_up(|expr| checked(expr, &input)))?;
+    match checked.transformed {
+        true => checked.map_data(LogicalPlan::recompute_schema),
+        false => Ok(checked),
+    }
+}
+
+/// Whether there is an operation that the rule is about.
+fn computes(plan: &LogicalPlan) -> Result<bool> {
+    let mut found = false;
+    plan.apply_expressions(|expr| {
+        found |= expr.exists(|expr| {
+            Ok(match expr {
+                Logical::BinaryExpr(binary) => arithmetic_op(binary.op).is_some(),
+                Logical::Negative(_) => true,
+                _ => false,
+            })
+        })?;
+        Ok(if found { TreeNodeRecursion::Stop } else { TreeNodeRecursion::Continue })
+    })?;
+    Ok(found)
+}
+
+/// `expr`, whose parts are checked already.
+fn checked(expr: Logical, input: &DFSchema) -> Result<Transformed<Logical>> {
+    let (operation, operands) = match &expr {
+        Logical::BinaryExpr(binary) => match arithmetic_op(binary.op) {
+            Some(op) => (Operation::Binary(op), vec![&*binary.left, &*binary.right]),
+            None => return Ok(Transformed::no(expr)),
+        },
+        Logical::Negative(inner) => (Operation::Negative, vec![&**inner]),
+        _ => return Ok(Transformed::no(expr)),
+    };
+    let types = operands.iter().map(|operand| operand.get_type(input)).collect::<Result<Vec<_>>>()?;
+    if !(types.iter().all(DataType::is_integer) || types.iter().all(DataType::is_decimal)) {
+        return Ok(Transformed::no(expr));
+    }
+    let facts = operands.iter().map(|operand| facts(operand, input, LEVELS)).collect::<Option<Vec<_>>>();
+    if facts.is_some_and(|facts| !may_fail(operation, &facts)) {
+        return Ok(Transformed::no(expr));
+    }
+    Ok(Transformed::yes(match expr {
+        Logical::BinaryExpr(BinaryExpr { left, right, .. }) => operation.call(vec![*left, *right]),
+        Logical::Negative(inner) => operation.call(vec![*inner]),
+        other => other,
+    }))
+}
+
+/// Whether an operation may fail on operands of which so much is known.
+fn may_fail(operation: Operation, operands: &[Facts]) -> bool {
+    let operands: Vec<&Facts> = operands.iter().collect();
+    Facts::node_may_fail(&node(operation), &Schema::empty(), &operands).unwrap_or(true)
+}
+
+/// The operation as a node, of which nothing but the kind counts where the facts of its operands are given.
+fn node(operation: Operation) -> Expr {
+    let operand = || Expr::Column(0);
+    match operation {
+        Operation::Binary(op) => Expr::arithmetic(op, operand(), operand()),
+        Operation::Negative => Expr::Negate(Box::new(operand())),
+    }
+}
+
+/// What is known of the values of `expr`; `None` if the model does not have its type.
+fn facts(expr: &Logical, input: &DFSchema, levels: usize) -> Option<Facts> {
+    let data_type = expr.get_type(input).ok()?;
+    if schema::canonical_type(&data_type).as_ref() != Some(&data_type) {
+        return None;
+    }
+    let of_type = || {
+        let column = Schema::new(vec![Field::new("", data_type.clone(), true)]);
+        Facts::of(&Expr::Column(0), &column).ok()
+    };
+    let Some(levels) = levels.checked_sub(1) else { return of_type() };
+    let of_node = |node: Expr, operands: &[&Logical]| {
+        let operands = operands.iter().map(|e| facts(e, input, levels)).collect::<Option<Vec<Facts>>>()?;
+        Facts::of_node(&node, &Schema::empty(), &operands.iter().collect::<Vec<_>>()).ok()
+    };
+    let known = match expr {
+        Logical::Alias(alias) => facts(&alias.expr, input, levels),
+        Logical::Literal(scalar, _) => {
+            literal::from_scalar(scalar).and_then(|l| Facts::of(&Expr::Literal(l), &Schema::empty()).ok())
+        }
+        Logical::Cast(cast) => {
+            of_node(Expr::Cast(Box::new(Expr::Column(0)), data_type.clone()), &[&cast.expr])
+        }
+        Logical::BinaryExpr(binary) => arithmetic_op(binary.op)
+            .and_then(|op| of_node(node(Operation::Binary(op)), &[&binary.left, &binary.right])),
+        Logical::Negative(inner) => of_node(node(Operation::Negative), &[inner]),
+        Logical::ScalarFunction(call) => operation(call)
+            .and_then(|operation| of_node(node(operation), &call.args.iter().collect::<Vec<_>>())),
+        _ => None,
+    };
+    known.filter(|facts| facts.data_type == data_type).or_else(of_type)
+}

@@ -1,0 +1,118 @@
+//! The function that stands in plans for arithmetic that may fail.
+
+use super::ArithmeticOp;
+use arrow_array::{ArrayRef, Datum};
+use arrow_schema::{DataType, Field, FieldRef};
+use datafusion::common::{Result, ScalarValue, internal_err};
+use datafusion::logical_expr::binary::BinaryTypeCoercer;
+use datafusion::logical_expr::expr::ScalarFunction;
+use datafusion::logical_expr::{
+    ColumnarValue, Expr as Logical, Operator, ReturnFieldArgs, ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl,
+    Signature, Volatility,
+};
+use std::sync::Arc;
+
+/// What is computed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) enum Operation {
+    Binary(ArithmeticOp),
+    Negative,
+}
+
+/// An operation on integers or decimals, as DataFusion's operator types it, whose result is an error where it does not
+/// fit. It is in no registry: statements cannot name it.
+#[derive(Debug, PartialEq, Eq, Hash)]
+pub(super) struct CheckedFunction {
+    operation: Operation,
+    signature: Signature,
+}
+
+/// The operation that a call stands for, if it does.
+pub(crate) fn operation(call: &ScalarFunction) -> Option<Operation> {
+    call.func.inner().downcast_ref::<CheckedFunction>().map(|function| function.operation)
+}
+
+impl Operation {
+    /// The operation of these operands.
+    pub(super) fn call(self, operands: Vec<Logical>) -> Logical {
+        let signature = Signature::any(operands.len(), Volatility::Immutable);
+        let function = ScalarUDF::from(CheckedFunction { operation: self, signature });
+        Logical::ScalarFunction(ScalarFunction::new_udf(Arc::new(function), operands))
+    }
+}
+
+fn operator(op: ArithmeticOp) -> Operator {
+    match op {
+        ArithmeticOp::Add => Operator::Plus,
+        ArithmeticOp::Subtract => Operator::Minus,
+        ArithmeticOp::Multiply => Operator::Multiply,
+        ArithmeticOp::Divide => Operator::Divide,
+        ArithmeticOp::Modulo => Operator::Modulo,
+    }
+}
+
+impl ScalarUDFImpl for CheckedFunction {
+    fn name(&self) -> &'static str {
+        match self.operation {
+            Operation::Binary(ArithmeticOp::Add) => "checked_add",
+            Operation::Binary(ArithmeticOp::Subtract) => "checked_subtract",
+            Operation::Binary(ArithmeticOp::Multiply) => "checked_multiply",
+            Operation::Binary(ArithmeticOp::Divide) => "checked_divide",
+            Operation::Binary(ArithmeticOp::Modulo) => "checked_modulo",
+            Operation::Negative => "checked_negative",
+        }
+    }
+
+    /// The name that the operator gives its column.
+    fn schema_name(&self, args: &[Logical]) -> Result<String> {
+        match (self.operation, args) {
+            (Operation::Binary(op), [left, right]) => {
+                Ok(format!("{} {} {}", left.schema_name(), op.symbol(), right.schema_name()))
+            }
+            (Operation::Negative, [value]) => Ok(format!("(- {})", value.schema_name())),
+            _ => internal_err!("{} of {} operands", self.name(), args.len()),
+        }
+    }
+
+    fn signature(&self) -> &Signature {
+        &self.signature
+    }
+
+    fn return_type(&self, types: &[DataType]) -> Result<DataType> {
+        match (self.operation, types) {
+            (Operation::Binary(op), [left, right]) => {
+                BinaryTypeCoercer::new(left, &operator(op), right).get_result_type()
+            }
+            (Operation::Negative, [value]) => Ok(value.clone()),
+            _ => internal_err!("{} of {} operands", self.name(), types.len()),
+        }
+    }
+
+    fn return_field_from_args(&self, args: ReturnFieldArgs<'_>) -> Result<FieldRef> {
+        let types: Vec<DataType> = args.arg_fields.iter().map(|field| field.data_type().clone()).collect();
+        let is_nullable = args.arg_fields.iter().any(|field| field.is_nullable());
+        Ok(Arc::new(Field::new(self.name(), self.return_type(&types)?, is_nullable)))
+    }
+
+    fn invoke_with_args(&self, args: ScalarFunctionArgs) -> Result<ColumnarValue> {
+        let is_one = args.args.iter().all(|value| matches!(value, ColumnarValue::Scalar(_)));
+        let operands = args.args.into_iter().map(datum).collect::<Result<Vec<_>>>()?;
+        let computed = match (self.operation, &operands[..]) {
+            (Operation::Binary(op), [left, right]) => farpool_statistics::arithmetic(op, &**left, &**right),
+            (Operation::Negative, [value]) => farpool_statistics::negative(value.get().0),
+            _ => return internal_err!("{} of {} operands", self.name(), operands.len()),
+        };
+        let result: ArrayRef = computed.map_err(crate::error::wrap)?;
+        match is_one {
+            true => Ok(ColumnarValue::Scalar(ScalarValue::try_from_array(&result, 0)?)),
+            false => Ok(ColumnarValue::Array(result)),
+        }
+    }
+}
+
+fn datum(value: ColumnarValue) -> Result<Box<dyn Datum>> {
+    Ok(match value {
+        ColumnarValue::Array(array) => Box::new(array),
+        ColumnarValue::Scalar(scalar) => Box::new(scalar.to_scalar()?),
+    })
+}
