@@ -6,6 +6,8 @@
 //! version it prepared a program for; if that is another, and where no program went to a pool, the session forgets and
 //! plans again, once.
 
+use crate::copy::FileWriter;
+use crate::dialect;
 use crate::error;
 use crate::file::{FileOpener, FileTable};
 use crate::table::PoolTable;
@@ -194,6 +196,7 @@ pub(crate) struct Home {
     pools: RwLock<Vec<Arc<PoolSchema>>>,
     local: RwLock<BTreeMap<String, Arc<dyn TableProvider>>>,
     opener: RwLock<Option<Arc<dyn FileOpener>>>,
+    writer: RwLock<Option<Arc<dyn FileWriter>>>,
 }
 
 impl fmt::Debug for Home {
@@ -213,6 +216,14 @@ impl Home {
 
     pub(crate) fn set_opener(&self, opener: Arc<dyn FileOpener>) {
         *self.opener.write() = Some(opener);
+    }
+
+    pub(crate) fn set_writer(&self, writer: Arc<dyn FileWriter>) {
+        *self.writer.write() = Some(writer);
+    }
+
+    pub(crate) fn writer(&self) -> Option<Arc<dyn FileWriter>> {
+        self.writer.read().clone()
     }
 
     pub(crate) fn opener(&self) -> Option<Arc<dyn FileOpener>> {
@@ -269,7 +280,8 @@ impl SchemaProvider for Home {
         }
         match self.opener() {
             Some(opener) if names_a_file(name) => {
-                let file = FileTable::stand_in(&*opener, name).await.map_err(error::wrap)?;
+                let files = dialect::files(name)?;
+                let file = FileTable::stand_in(&*opener, name, files).await.map_err(error::wrap)?;
                 Ok(Some(Arc::new(file)))
             }
             _ => Ok(None),
@@ -293,7 +305,7 @@ impl SchemaProvider for Home {
     }
 }
 
-/// Names of tables have no directory, ending or wildcard.
+/// Names of tables have no directory, ending or wildcard, and are no calls.
 pub(crate) fn names_a_file(name: &str) -> bool {
-    name.contains(['/', '.', '*', '\\'])
+    name.contains(['/', '.', '*', '\\']) || dialect::is_call(name)
 }

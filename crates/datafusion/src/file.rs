@@ -11,7 +11,7 @@ use datafusion::datasource::{provider_as_source, source_as_provider};
 use datafusion::error::Result;
 use datafusion::logical_expr::{Expr, LogicalPlan, TableProviderFilterPushDown, TableSource, TableType};
 use datafusion::physical_plan::ExecutionPlan;
-use farpool_model::OperatorAnswer;
+use farpool_model::{FileSpec, OperatorAnswer};
 use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::{Arc, OnceLock};
@@ -19,17 +19,36 @@ use std::sync::{Arc, OnceLock};
 /// Makes tables of the files that statements name in FROM.
 #[async_trait]
 pub trait FileOpener: Send + Sync {
-    /// The schema of the file or files that `path` (which may be a pattern) names.
-    async fn schema(&self, path: &str) -> farpool_model::Result<SchemaRef>;
+    /// The schema of the files. An error of the kind `Stale` says that it is another one than was said before.
+    async fn schema(&self, files: &FileSpec) -> farpool_model::Result<SchemaRef>;
 
-    /// A table of the columns of `path` at the given positions of that schema, in that order, under their
+    /// A table of the columns of `files` at the given positions of that schema, in that order, under their
     /// names. No columns is possible: then only the number of rows matters, and the table may have any.
-    async fn open(&self, path: &str, columns: &[usize]) -> farpool_model::Result<Arc<dyn TableProvider>>;
+    ///
+    /// # Errors
+    /// Among others `Stale` when the schema turned out to be another one: the statement is planned once more.
+    async fn open(
+        &self,
+        files: &FileSpec,
+        columns: &[usize],
+        access: FileAccess,
+    ) -> farpool_model::Result<Arc<dyn TableProvider>>;
+}
+
+/// What a statement does with a file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum FileAccess {
+    /// It reads rows from the beginning until it has enough.
+    Look,
+    /// It may need all rows.
+    Read,
 }
 
 /// A file in one statement.
 pub(crate) struct FileTable {
-    path: String,
+    /// What the statement calls it.
+    name: String,
+    files: FileSpec,
     schema: SchemaRef,
     opened: OnceLock<Opened>,
 }
@@ -39,24 +58,29 @@ type Opened = (Arc<dyn TableProvider>, Vec<Option<usize>>);
 
 impl fmt::Debug for FileTable {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("FileTable").field("path", &self.path).finish_non_exhaustive()
+        f.debug_struct("FileTable").field("name", &self.name).finish_non_exhaustive()
     }
 }
 
 impl FileTable {
     /// The stand-in for a file whose columns are held as `schema` says.
-    pub(crate) async fn stand_in(opener: &dyn FileOpener, path: &str) -> farpool_model::Result<Self> {
-        let schema = held_schema(&*opener.schema(path).await?);
-        Ok(FileTable { path: path.to_string(), schema, opened: OnceLock::new() })
+    pub(crate) async fn stand_in(
+        opener: &dyn FileOpener,
+        name: &str,
+        files: FileSpec,
+    ) -> farpool_model::Result<Self> {
+        let schema = held_schema(&*opener.schema(&files).await?);
+        Ok(FileTable { name: name.to_string(), files, schema, opened: OnceLock::new() })
     }
 
     async fn open(
         &self,
         opener: &dyn FileOpener,
         columns: &[usize],
+        access: FileAccess,
         pushdown: bool,
     ) -> farpool_model::Result<()> {
-        let mut table = opener.open(&self.path, columns).await?;
+        let mut table = opener.open(&self.files, columns, access).await?;
         if let Some(of_pool) = table.downcast_ref::<PoolTable>() {
             table = Arc::new(of_pool.clone().with_pushdown(pushdown));
         }
@@ -86,14 +110,15 @@ pub(crate) async fn open_files(
     opener: &dyn FileOpener,
     pushdown: bool,
 ) -> farpool_model::Result<()> {
+    let access = if looks(plan) { FileAccess::Look } else { FileAccess::Read };
     let mut needed: BTreeMap<String, (Arc<dyn TableSource>, Vec<usize>)> = BTreeMap::new();
     let collected = plan.apply_with_subqueries(|node| {
         if let LogicalPlan::TableScan(scan) = node
-            && let Some(path) = with_file(&scan.source, |file| file.path.clone())
+            && let Some(name) = with_file(&scan.source, |file| file.name.clone())
         {
             let all = || (0..scan.source.schema().fields().len()).collect();
             let columns = scan.projection.clone().unwrap_or_else(all);
-            needed.entry(path).or_insert_with(|| (Arc::clone(&scan.source), Vec::new())).1.extend(columns);
+            needed.entry(name).or_insert_with(|| (Arc::clone(&scan.source), Vec::new())).1.extend(columns);
         }
         Ok(TreeNodeRecursion::Continue)
     });
@@ -103,10 +128,31 @@ pub(crate) async fn open_files(
         columns.dedup();
         let Ok(provider) = source_as_provider(&source) else { continue };
         if let Some(file) = provider.downcast_ref::<FileTable>() {
-            file.open(opener, &columns, pushdown).await?;
+            file.open(opener, &columns, access, pushdown).await?;
         }
     }
     Ok(())
+}
+
+/// Whether the rows of the one table below `plan` are taken as they come, up to a number.
+fn looks(plan: &LogicalPlan) -> bool {
+    let mut is_limited = false;
+    let mut plan = plan;
+    loop {
+        plan = match plan {
+            LogicalPlan::Limit(limit) => {
+                is_limited |= limit.fetch.is_some();
+                &limit.input
+            }
+            LogicalPlan::Projection(projection) => &projection.input,
+            LogicalPlan::SubqueryAlias(alias) => &alias.input,
+            LogicalPlan::Filter(filter) => &filter.input,
+            LogicalPlan::Explain(explain) => &explain.plan,
+            LogicalPlan::Analyze(analyze) => &analyze.input,
+            LogicalPlan::TableScan(scan) => return is_limited || scan.fetch.is_some(),
+            _ => return false,
+        }
+    }
 }
 
 fn with_file<T>(source: &Arc<dyn TableSource>, f: impl FnOnce(&FileTable) -> T) -> Option<T> {
@@ -133,7 +179,8 @@ pub(crate) fn with_kept(
     let (table, positions) = pool_table(source)?;
     let table: Arc<dyn TableProvider> = Arc::new(table.with_kept(kept));
     let noted = with_file(source, |file| FileTable {
-        path: file.path.clone(),
+        name: file.name.clone(),
+        files: file.files.clone(),
         schema: Arc::clone(&file.schema),
         opened: OnceLock::from((Arc::clone(&table), positions)),
     });
@@ -187,13 +234,13 @@ impl TableProvider for FileTable {
         limit: Option<usize>,
     ) -> Result<Arc<dyn ExecutionPlan>> {
         let Some((table, positions)) = self.opened.get() else {
-            return internal_err!("{} was not opened", self.path);
+            return internal_err!("{} was not opened", self.name);
         };
         let every: Vec<usize> = (0..self.schema.fields().len()).collect();
         let wanted = projection.unwrap_or(&every);
         let inner: Option<Vec<usize>> = wanted.iter().map(|&i| positions.get(i).copied().flatten()).collect();
         let Some(inner) = inner else {
-            return internal_err!("{} was opened without a column that the plan needs", self.path);
+            return internal_err!("{} was opened without a column that the plan needs", self.name);
         };
         table.scan(state, Some(&inner), filters, limit).await
     }

@@ -13,6 +13,7 @@ mod catalog;
 mod changes;
 mod checked;
 mod convert;
+mod copy;
 mod deadline;
 mod dialect;
 mod dynamic;
@@ -42,8 +43,9 @@ mod table;
 mod tests;
 mod views;
 
+pub use copy::{CopyTarget, FileWriter};
 pub use farpool_planner::cost::Rates;
-pub use file::FileOpener;
+pub use file::{FileAccess, FileOpener};
 pub use query::Query;
 pub use session::{Session, SessionOptions};
 pub use statements::{Statement, split_statements};

@@ -1,6 +1,7 @@
 //! One planned statement: its schema, its result, and what it cost.
 
 use crate::changes::Change;
+use crate::copy::Copy;
 use crate::deadline::Deadline;
 use crate::error;
 use crate::exec::PoolExec;
@@ -58,6 +59,8 @@ pub(crate) enum Command {
     DropView(Arc<dyn Pool>, TableName),
     /// Changes a table's rows, or makes one.
     Change(Change),
+    /// Writes rows to a file.
+    Copy(Copy),
 }
 
 impl fmt::Debug for Query {
@@ -76,6 +79,7 @@ impl Planned {
         match self {
             Planned::Rows(rows) => rows.schema(),
             Planned::Command(Command::Change(change)) => change.schema(),
+            Planned::Command(Command::Copy(copy)) => copy.schema(),
             Planned::Command(Command::Plan(_, plan)) => Arc::clone(plan.schema().inner()),
             Planned::Command(_) => Arc::new(arrow_schema::Schema::empty()),
         }
@@ -86,6 +90,7 @@ impl Planned {
         match self {
             Planned::Rows(rows) => vec![rows],
             Planned::Command(Command::Change(change)) => change.rows(),
+            Planned::Command(Command::Copy(copy)) => vec![copy.rows()],
             Planned::Command(_) => Vec::new(),
         }
     }
@@ -127,6 +132,7 @@ impl Planned {
         match self {
             Planned::Rows(rows) => rows.start(),
             Planned::Command(Command::Change(change)) => change.run().await,
+            Planned::Command(Command::Copy(copy)) => copy.run().await,
             Planned::Command(Command::Plan(context, plan)) => {
                 let frame = context.execute_logical_plan(plan.clone()).await.map_err(error::unwrap)?;
                 let batches = frame.execute_stream().await.map_err(error::unwrap)?;

@@ -4,6 +4,7 @@ use crate::alter;
 use crate::catalog::{self, Found, Home, PoolSchema};
 use crate::changes::{self, Change};
 use crate::checked::CheckedArithmetic;
+use crate::copy::{self, Copy, FileWriter};
 use crate::deadline::Deadline;
 use crate::dialect;
 use crate::error;
@@ -19,7 +20,7 @@ use crate::statements::Statement;
 use crate::table::PoolTable;
 use crate::views;
 use datafusion::catalog::{CatalogProvider, MemoryCatalogProvider, SchemaProvider};
-use datafusion::common::{TableReference, not_impl_err};
+use datafusion::common::{TableReference, internal_err, not_impl_err};
 use datafusion::datasource::source_as_provider;
 use datafusion::error::DataFusionError;
 use datafusion::execution::SessionStateBuilder;
@@ -147,6 +148,11 @@ impl Session {
         self.home.set_opener(opener);
     }
 
+    /// Lets COPY write files. Without, DataFusion's own writers do.
+    pub fn set_file_writer(&self, writer: Arc<dyn FileWriter>) {
+        self.home.set_writer(writer);
+    }
+
     /// Plans one statement.
     ///
     /// # Errors
@@ -215,6 +221,24 @@ impl Session {
         if let Some(planned) = self.dropped(&parsed).await? {
             return Ok(planned);
         }
+        if let (Some(writer), DfStatement::CopyTo(copy)) = (self.home.writer(), &parsed)
+            && copy.partitioned_by.is_empty()
+        {
+            let (target, query) = copy::taken_apart(copy)?;
+            writer.check(&target).map_err(error::wrap)?;
+            return match self.statement_planned(state, query).await? {
+                Planned::Rows(rows) => Ok(Planned::Command(Command::Copy(Copy::new(writer, target, rows)))),
+                Planned::Command(_) => internal_err!("COPY of a command"),
+            };
+        }
+        self.statement_planned(state, parsed).await
+    }
+
+    async fn statement_planned(
+        &self,
+        mut state: SessionState,
+        parsed: DfStatement,
+    ) -> Result<Planned, DataFusionError> {
         let references = state.resolve_table_references(&parsed)?;
         if references.iter().any(|r| r.schema() == Some("information_schema")) {
             self.home.all_names().await.map_err(error::wrap)?;

@@ -1,16 +1,21 @@
-//! Files into pools: Parquet, CSV and Arrow IPC, read on a thread of their own while the pool encodes.
+//! Files into pools: Parquet, CSV, JSON and Arrow IPC, read on a thread of their own while the pool encodes.
 
 use arrow::array::RecordBatch;
-use arrow::datatypes::SchemaRef;
-use farpool_model::{Error, LoadMode, Result, TableInfo, TableName, cast};
+use arrow::datatypes::{Field, Schema, SchemaRef};
+use farpool_model::schema::canonical_type;
+use farpool_model::{Error, LoadMode, ReadOptions, Result, TableInfo, TableName, brief, cast};
 use farpool_store::source::{self, Source};
 use farpool_transfer::{BatchStream, Pool};
+use std::io::Read;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 /// Batches that the reader may be ahead of the pool.
 const BATCHES_AHEAD: usize = 4;
+
+/// Columns that are told by name when they are left out.
+const COLUMNS_TOLD: usize = 10;
 
 /// Loads `files` (paths, or patterns such as `trips-*.parquet`) as one table. They agree in their columns.
 ///
@@ -38,8 +43,16 @@ impl FileLoad {
     /// # Errors
     /// When there is none, one cannot be read, or they do not agree in their columns.
     pub fn open(files: &[impl AsRef<Path>]) -> Result<Self> {
+        Self::open_with(files, &ReadOptions::default())
+    }
+
+    /// The same, with `options`.
+    ///
+    /// # Errors
+    /// Those of [`FileLoad::open`].
+    pub fn open_with(files: &[impl AsRef<Path>], options: &ReadOptions) -> Result<Self> {
         let files = files.iter().map(|file| path_text(file.as_ref())).collect::<Result<Vec<_>>>()?;
-        let source = source::open_all(&files)?;
+        let source = source::open_all(&files, options)?;
         Ok(FileLoad { source, columns: None, rows_read: Arc::default() })
     }
 
@@ -58,6 +71,18 @@ impl FileLoad {
     pub fn select(mut self, columns: Vec<usize>) -> Self {
         self.columns = Some(columns);
         self
+    }
+
+    /// No more rows than these.
+    #[must_use]
+    pub fn limit(mut self, rows: usize) -> Self {
+        self.source = self.source.with_limit(rows);
+        self
+    }
+
+    /// Whether types of columns were guessed from a part of the rows.
+    pub fn is_guessed(&self) -> bool {
+        self.source.is_guessed()
     }
 
     /// Rows of all files, where they say how many they have.
@@ -107,10 +132,101 @@ impl FileLoad {
     }
 }
 
+/// A stream of CSV, JSON or Arrow IPC that is about to be loaded.
+pub struct StreamLoad {
+    stream: source::Stream,
+    columns: Option<Vec<usize>>,
+    rows_read: Arc<AtomicU64>,
+}
+
+impl StreamLoad {
+    /// Reads the beginning of a stream; `name` is how errors call it.
+    ///
+    /// # Errors
+    /// When it is empty, damaged or of no known format.
+    pub fn open(name: &str, from: impl Read + Send + 'static, options: &ReadOptions) -> Result<Self> {
+        let stream = source::open_stream(name, from, options)?;
+        Ok(StreamLoad { stream, columns: None, rows_read: Arc::default() })
+    }
+
+    /// The columns of the stream.
+    pub fn schema(&self) -> &SchemaRef {
+        &self.stream.schema
+    }
+
+    /// Only these columns, by their positions in [`StreamLoad::schema`].
+    #[must_use]
+    pub fn select(mut self, columns: Vec<usize>) -> Self {
+        self.columns = Some(columns);
+        self
+    }
+
+    /// Rows read so far.
+    pub fn rows_read(&self) -> Arc<AtomicU64> {
+        self.rows_read.clone()
+    }
+
+    /// Reads the stream into `table`.
+    ///
+    /// # Errors
+    /// What is wrong with the stream, or what the pool says.
+    pub async fn run(self, pool: &dyn Pool, table: &TableName, mode: LoadMode) -> Result<TableInfo> {
+        let StreamLoad { stream, columns, rows_read } = self;
+        let columns = columns.unwrap_or_else(|| (0..stream.schema.fields().len()).collect());
+        let internal = |error: arrow::error::ArrowError| Error::internal(error.to_string());
+        let schema = Arc::new(stream.schema.project(&columns).map_err(internal)?);
+        let batches = stream_blocking(move || {
+            stream.batches.map(move |batch| {
+                let batch = batch?;
+                rows_read.fetch_add(cast::u64_from(batch.num_rows()), Ordering::Relaxed);
+                batch.project(&columns).map_err(internal)
+            })
+        });
+        pool.load(table, mode, schema, None, batches).await
+    }
+}
+
+impl std::fmt::Debug for StreamLoad {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("StreamLoad").field("stream", &self.stream).finish_non_exhaustive()
+    }
+}
+
 impl std::fmt::Debug for FileLoad {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("FileLoad").field("source", &self.source).finish_non_exhaustive()
     }
+}
+
+/// The positions of the columns that a pool holds, if those are not all, and what to tell of the others.
+///
+/// # Errors
+/// `Invalid` when it holds none.
+pub fn held_columns(schema: &Schema) -> Result<(Option<Vec<usize>>, Option<String>)> {
+    let is_held = |i: &usize| canonical_type(schema.field(*i).data_type()).is_some();
+    let (held, others): (Vec<usize>, Vec<usize>) = (0..schema.fields().len()).partition(is_held);
+    if others.is_empty() {
+        return Ok((None, None));
+    }
+    let named: Vec<String> = others.iter().take(COLUMNS_TOLD).map(|&i| told(schema.field(i))).collect();
+    let more = others.len() - named.len();
+    let more = if more > 0 { format!(" and {more} more") } else { String::new() };
+    let named = format!("{}{more}", named.join(", "));
+    if held.is_empty() {
+        let message = format!("a pool holds none of the columns: {named}");
+        return Err(
+            Error::invalid(message).advise("query the file where it is: farpool sql -c \"from 'FILE'\"")
+        );
+    }
+    Ok((Some(held), Some(format!("left out, because a pool does not hold their types: {named}"))))
+}
+
+fn told(field: &Field) -> String {
+    let kind = match field.data_type() {
+        data_type if data_type.is_nested() => "nested".to_string(),
+        other => other.to_string(),
+    };
+    format!("{:?} ({kind})", brief(field.name()))
 }
 
 fn path_text(path: &Path) -> Result<&str> {

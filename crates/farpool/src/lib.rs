@@ -27,30 +27,34 @@
 #![forbid(unsafe_code)]
 
 mod calibration;
+mod copy;
 mod embedded;
 mod files;
 mod machine;
 mod morsels;
 mod profile;
 mod query_files;
+mod scan;
 
 pub use calibration::{calibrated_rates, calibration_file, keep_rates};
+pub use copy::{CopyFiles, textual};
 pub use embedded::EmbeddedPool;
 pub use farpool_datafusion::{
-    FileOpener, PoolTable, Query, Rates, Session, SessionOptions, Statement, split_statements,
+    CopyTarget, FileAccess, FileOpener, FileWriter, PoolTable, Query, Rates, Session, SessionOptions,
+    Statement, split_statements,
 };
 pub use farpool_memory::WorkMemory;
 pub use farpool_model as model;
 pub use farpool_model::{
-    Error, ErrorKind, LoadMode, Program, QueryInfo, Receipt, Result, ResultForm, Status, TableInfo,
-    TableName, TenantName,
+    Error, ErrorKind, FileSpec, LoadMode, Program, QueryInfo, ReadOptions, Receipt, Result, ResultForm,
+    Status, TableInfo, TableName, TenantName,
 };
 pub use farpool_node as node;
 pub use farpool_statistics as statistics;
 pub use farpool_transfer::{BatchStream, ClientOptions, ClientTls, Execution, Pool, PoolUrl, RemotePool};
-pub use files::{FileLoad, load_files, stream_blocking};
+pub use files::{FileLoad, StreamLoad, held_columns, load_files, stream_blocking};
 pub use machine::{memory_bytes_default, processors, work_bytes_default};
-pub use profile::{Profiling, TableProfile, profile_table};
+pub use profile::{Profiling, TableProfile, column_positions, profile_table};
 pub use query_files::QueryFiles;
 
 use std::sync::Arc;

@@ -3,10 +3,11 @@
 //! Invariant: a table's profile is that of one version of it.
 
 use crate::FileLoad;
+use crate::files::held_columns;
 use arrow::array::RecordBatch;
 use arrow::datatypes::{Schema, SchemaRef};
 use farpool_columns::to_canonical;
-use farpool_model::{Error, Result, TableInfo, TableName, cast, schema};
+use farpool_model::{Error, ReadOptions, Result, TableInfo, TableName, cast, schema};
 use farpool_statistics::Profile;
 use farpool_store::source;
 use farpool_transfer::Pool;
@@ -34,7 +35,7 @@ impl Profiling {
     /// # Errors
     /// `NotFound` for a column that there is not, `Invalid` for one of a type that the pool does not hold.
     pub fn of_files(load: FileLoad, columns: Option<&[String]>) -> Result<Self> {
-        let positions = positions(load.schema(), columns)?;
+        let positions = held_positions(load.schema(), columns)?;
         let schema = projected(load.schema(), &positions)?;
         let rows_read = load.rows_read();
         // Read are only the columns that are wanted, in ascending order.
@@ -46,7 +47,7 @@ impl Profiling {
         Ok(Profiling { schema, columns: places, batches, rows_read })
     }
 
-    /// The rows of a stream of CSV or Arrow IPC; `name` is how errors call it.
+    /// The rows of a stream of CSV, JSON or Arrow IPC; `name` is how errors call it.
     ///
     /// # Errors
     /// As [`Profiling::of_files`], and those of the stream.
@@ -54,9 +55,10 @@ impl Profiling {
         name: &str,
         from: impl Read + Send + 'static,
         columns: Option<&[String]>,
+        options: &ReadOptions,
     ) -> Result<Self> {
-        let stream = source::open_stream(name, from)?;
-        let columns = positions(&stream.schema, columns)?;
+        let stream = source::open_stream(name, from, options)?;
+        let columns = held_positions(&stream.schema, columns)?;
         let schema = projected(&stream.schema, &columns)?;
         let rows_read = Arc::new(AtomicU64::new(0));
         let count = rows_read.clone();
@@ -122,7 +124,7 @@ pub async fn profile_table(
     rows_profiled: &AtomicU64,
 ) -> Result<TableProfile> {
     // A name that is wrong is told before anything is waited for.
-    positions(&pool.table(name).await?.schema, columns)?;
+    column_positions(&pool.table(name).await?.schema, columns)?;
     let follow = async {
         loop {
             tokio::time::sleep(FOLLOW_INTERVAL).await;
@@ -137,7 +139,7 @@ pub async fn profile_table(
         () = follow => unreachable!("it goes on until there are statistics"),
     };
     let info = statistics.table.clone();
-    let columns = positions(&info.schema, columns)?;
+    let columns = column_positions(&info.schema, columns)?;
     let profile = Profile::read(&statistics)?
         .ok_or_else(|| Error::unavailable(format!("the pool does not say what {:?} holds", name.as_str())))?;
     Ok(TableProfile { info, profile, columns })
@@ -163,8 +165,19 @@ fn projected(schema: &Schema, columns: &[usize]) -> Result<SchemaRef> {
     schema::canonical_schema(&projected)
 }
 
+/// The positions of the columns of these names, in their order; without names of those that a pool holds.
+fn held_positions(schema: &Schema, names: Option<&[String]>) -> Result<Vec<usize>> {
+    match names {
+        Some(_) => column_positions(schema, names),
+        None => Ok(held_columns(schema)?.0.unwrap_or_else(|| (0..schema.fields().len()).collect())),
+    }
+}
+
 /// The positions of the columns of these names, in their order; of all without names.
-fn positions(schema: &Schema, names: Option<&[String]>) -> Result<Vec<usize>> {
+///
+/// # Errors
+/// `NotFound` for a column that there is not, `Invalid` for one that is named twice.
+pub fn column_positions(schema: &Schema, names: Option<&[String]>) -> Result<Vec<usize>> {
     let Some(names) = names else { return Ok((0..schema.fields().len()).collect()) };
     let mut found: Vec<usize> = Vec::new();
     for name in names {

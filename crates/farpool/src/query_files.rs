@@ -1,20 +1,29 @@
 //! Files as tables of a query: `FROM 'trips.parquet'` loads the columns that the query needs into a pool
-//! in this process, and the query runs there.
+//! in this process, and the query runs there. Looking does not load: where the first rows are enough, where rows are only
+//! counted, where a column is needed that no pool holds, and where the pool is too small, the files are read as a stream
+//! ([`crate::scan`]).
+//!
+//! A value of a CSV or JSON file that does not fit the type that its column has by the first rows makes the load fail.
+//! Nothing has left then: the types are guessed once more from all rows, and the statement is planned with these.
 //!
 //! Invariant: a table of the pool stands for a file only while the file's length and time of change are
 //! those that it had when it was loaded.
 
+use crate::scan::{self, FileScan};
 use crate::{EmbeddedPool, FileLoad};
 use arrow::datatypes::{Field, Schema, SchemaRef};
 use async_trait::async_trait;
 use datafusion::catalog::TableProvider;
-use farpool_datafusion::{FileOpener, PoolTable};
+use farpool_datafusion::{FileAccess, FileOpener, PoolTable};
 use farpool_memory::WorkMemory;
 use farpool_model::schema::canonical_type;
-use farpool_model::{Error, ErrorKind, LoadMode, Result, TableInfo, TableName, limits};
+use farpool_model::{
+    Error, ErrorKind, FileSpec, LoadMode, ReadOptions, Result, TableInfo, TableName, limits,
+};
 use std::any::Any;
+use std::collections::HashSet;
 use std::path::PathBuf;
-use std::sync::Arc;
+use std::sync::{Arc, PoisonError};
 use std::time::SystemTime;
 use tokio::sync::Mutex;
 
@@ -41,8 +50,11 @@ type Watch = dyn Fn(String, &FileLoad) -> Box<dyn Any + Send> + Send + Sync;
 pub struct QueryFiles {
     memory_bytes: usize,
     work: Arc<WorkMemory>,
-    watch: Option<Box<Watch>>,
+    options: ReadOptions,
+    watch: Option<Arc<Watch>>,
     state: Mutex<State>,
+    /// Files whose types are guessed from all rows, because those of the first rows did not fit.
+    guessed_anew: std::sync::Mutex<HashSet<FileSpec>>,
 }
 
 #[derive(Default)]
@@ -53,7 +65,7 @@ struct State {
 
 /// Some columns of a file, or of the files of a pattern, that are in the pool.
 struct Loaded {
-    path: String,
+    files: FileSpec,
     columns: Vec<usize>,
     stamps: Vec<Stamp>,
     info: TableInfo,
@@ -61,8 +73,8 @@ struct Loaded {
 
 impl Loaded {
     /// Whether these are the columns, and perhaps others, of the files as they are now.
-    fn has(&self, path: &str, columns: &[usize], stamps: &[Stamp]) -> bool {
-        self.path == path && self.stamps == stamps && columns.iter().all(|c| self.columns.contains(c))
+    fn has(&self, files: &FileSpec, columns: &[usize], stamps: &[Stamp]) -> bool {
+        &self.files == files && self.stamps == stamps && columns.iter().all(|c| self.columns.contains(c))
     }
 }
 
@@ -75,8 +87,10 @@ impl QueryFiles {
         QueryFiles {
             memory_bytes,
             work: WorkMemory::new(limits::WORK_BYTES_DEFAULT),
+            options: ReadOptions::default(),
             watch: None,
             state: Mutex::default(),
+            guessed_anew: std::sync::Mutex::default(),
         }
     }
 
@@ -87,64 +101,117 @@ impl QueryFiles {
         self
     }
 
+    /// Reads files that are named without options of their own with `options`.
+    #[must_use]
+    pub fn with_options(mut self, options: ReadOptions) -> Self {
+        self.options = options;
+        self
+    }
+
     /// Has `watch` told of each load, for progress bars.
     #[must_use]
     pub fn on_load(
         mut self,
         watch: impl Fn(String, &FileLoad) -> Box<dyn Any + Send> + Send + Sync + 'static,
     ) -> Self {
-        self.watch = Some(Box::new(watch));
+        self.watch = Some(Arc::new(watch));
         self
     }
 
-    async fn load(
-        &self,
-        pool: &EmbeddedPool,
-        table: &TableName,
-        path: &str,
-        load: FileLoad,
-    ) -> Result<TableInfo> {
-        let _watch = self.watch.as_ref().map(|watch| watch(format!("reading {path}"), &load));
-        load.run(pool, table, LoadMode::Replace).await.map_err(|error| match error.kind {
-            ErrorKind::OverLimit => error.at(path).advise(
-                "give the pool more memory (--memory SIZE), or load the file into a node that has more",
-            ),
-            _ => error,
+    /// The files with the options that hold for them.
+    fn with_defaults(&self, files: &FileSpec) -> FileSpec {
+        let mut files = files.clone();
+        if files.options == ReadOptions::default() {
+            files.options = self.options.clone();
+        }
+        if self.guessed_anew.lock().unwrap_or_else(PoisonError::into_inner).contains(&files) {
+            files.options.sample_rows = Some(usize::MAX);
+        }
+        files
+    }
+
+    fn watch(&self, label: String) -> Arc<scan::Watch> {
+        let watch = self.watch.clone();
+        Arc::new(move |load: &FileLoad| -> Box<dyn Any + Send> {
+            match &watch {
+                Some(watch) => watch(label.clone(), load),
+                None => Box::new(()),
+            }
         })
+    }
+
+    async fn pool(&self, state: &mut State) -> Result<Arc<EmbeddedPool>> {
+        match &state.pool {
+            Some(pool) => Ok(pool.clone()),
+            None => {
+                let pool = EmbeddedPool::open_for_queries(self.memory_bytes, self.work.clone())?;
+                Ok(state.pool.insert(pool).clone())
+            }
+        }
+    }
+
+    /// What is to be done about a load that failed: plan again if types were guessed from too few rows.
+    async fn failed(&self, files: &FileSpec, error: Error) -> Error {
+        if error.kind != ErrorKind::Invalid || files.options.sample_rows == Some(usize::MAX) {
+            return error;
+        }
+        let mut anew = files.clone();
+        anew.options.sample_rows = Some(usize::MAX);
+        let (Ok(before), Ok(now)) = (open(files).await, open(&anew).await) else { return error };
+        if !before.is_guessed() || before.schema() == now.schema() {
+            return error;
+        }
+        self.guessed_anew.lock().unwrap_or_else(PoisonError::into_inner).insert(files.clone());
+        Error::stale(error.message)
     }
 }
 
 #[async_trait]
 impl FileOpener for QueryFiles {
-    async fn schema(&self, path: &str) -> Result<SchemaRef> {
-        let load = open(path).await?;
-        let fields = load.schema().fields().iter().map(|field| canonical_field(field));
+    async fn schema(&self, files: &FileSpec) -> Result<SchemaRef> {
+        let load = open(&self.with_defaults(files)).await?;
+        let fields = load.schema().fields().iter().map(|field| held_field(field));
         Ok(Arc::new(Schema::new(fields.collect::<Vec<_>>())))
     }
 
-    async fn open(&self, path: &str, columns: &[usize]) -> Result<Arc<dyn TableProvider>> {
-        let load = open(path).await?;
-        let columns = if columns.is_empty() { cheapest_column(&load) } else { columns.to_vec() };
+    async fn open(
+        &self,
+        files: &FileSpec,
+        columns: &[usize],
+        access: FileAccess,
+    ) -> Result<Arc<dyn TableProvider>> {
+        let files = self.with_defaults(files);
+        let load = open(&files).await?;
         let stamps: Vec<Stamp> = load.files().map(stamp).collect();
         let mut state = self.state.lock().await;
-        let pool = match &state.pool {
-            Some(pool) => pool.clone(),
-            None => {
-                let pool = EmbeddedPool::open_for_queries(self.memory_bytes, self.work.clone())?;
-                state.pool.insert(pool).clone()
+        let pool = self.pool(&mut state).await?;
+        let known = state.loaded.iter().find(|known| known.has(&files, columns, &stamps));
+        if let Some(known) = known.filter(|_| !columns.is_empty()) {
+            return Ok(Arc::new(PoolTable::new(pool, known.info.clone())));
+        }
+        let label = format!("reading {files}");
+        let is_held = |i: &usize| canonical_type(load.schema().field(*i).data_type()).is_some();
+        if access == FileAccess::Look || columns.is_empty() || !columns.iter().all(is_held) {
+            return Ok(Arc::new(FileScan::new(files, load, columns.to_vec(), self.watch(label))));
+        }
+        let table = table_name(&files.to_string(), state.loaded.len())?;
+        let load = load.select(columns.to_vec());
+        let watch = self.watch(label.clone())(&load);
+        let loaded = load.run(&*pool, &table, LoadMode::Replace).await;
+        drop(watch);
+        match loaded {
+            Ok(info) => {
+                let columns = columns.to_vec();
+                state.loaded.push(Loaded { files, columns, stamps, info: info.clone() });
+                Ok(Arc::new(PoolTable::new(pool, info)))
             }
-        };
-        let info = match state.loaded.iter().find(|known| known.has(path, &columns, &stamps)) {
-            Some(known) => known.info.clone(),
-            None => {
-                let table = table_name(path, state.loaded.len())?;
-                let info = self.load(&pool, &table, path, load.select(columns.clone())).await?;
-                let loaded = Loaded { path: path.to_string(), columns, stamps, info: info.clone() };
-                state.loaded.push(loaded);
-                info
+            // What does not fit is read as it is needed.
+            Err(error) if error.kind == ErrorKind::OverLimit => {
+                let load = open(&files).await?;
+                Ok(Arc::new(FileScan::new(files, load, columns.to_vec(), self.watch(label))))
             }
-        };
-        Ok(Arc::new(PoolTable::new(pool, info)))
+            Err(error) => Err(self.failed(&files, error).await),
+        }
     }
 }
 
@@ -154,29 +221,18 @@ impl std::fmt::Debug for QueryFiles {
     }
 }
 
-/// Opening reads footers, and of CSV the first rows.
-async fn open(path: &str) -> Result<FileLoad> {
-    let path = path.to_string();
-    tokio::task::spawn_blocking(move || FileLoad::open(&[path]))
+/// Opening reads footers, and of CSV and JSON the first rows.
+async fn open(files: &FileSpec) -> Result<FileLoad> {
+    let files = files.clone();
+    tokio::task::spawn_blocking(move || FileLoad::open_with(&files.paths, &files.options))
         .await
         .map_err(|error| Error::internal(format!("reading a file stopped: {error}")))?
 }
 
-/// The field as the pool holds it. A type that the pool does not hold stays: a query that does not need
-/// the column need not know.
-fn canonical_field(field: &Field) -> Field {
+/// The field as the pool holds it. A type that the pool does not hold stays: the files are scanned for it.
+pub(crate) fn held_field(field: &Field) -> Field {
     let data_type = canonical_type(field.data_type()).unwrap_or_else(|| field.data_type().clone());
     Field::new(field.name(), data_type, field.is_nullable())
-}
-
-/// A query that needs no column still needs the rows.
-fn cheapest_column(load: &FileLoad) -> Vec<usize> {
-    let fields = load.schema().fields();
-    let width = |i: &usize| match canonical_type(fields[*i].data_type()) {
-        Some(held) => held.primitive_width().unwrap_or(usize::MAX - 1),
-        None => usize::MAX,
-    };
-    (0..fields.len()).min_by_key(width).into_iter().collect()
 }
 
 /// The path, as far as it can be the name of a table, and a number that sets selections apart.

@@ -18,6 +18,7 @@ fn help_and_version_are_there_for_every_command() {
         "sql",
         "serve",
         "load",
+        "export",
         "profile",
         "tables",
         "drop",

@@ -7,6 +7,7 @@ mod cli;
 mod cli_examples;
 mod cli_support;
 mod edges;
+mod files;
 mod groups;
 mod joins;
 mod lost_handles;

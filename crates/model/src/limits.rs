@@ -431,6 +431,19 @@ pub const CHANGE_REPETITIONS_MAX: usize = 16;
 /// Bytes of the first line of a file beyond which it is not taken for CSV.
 pub const CSV_HEADER_BYTES_MAX: u64 = 1 << 20;
 
+/// Bytes of one record of a CSV or JSON file: those of the longest value. A file that is compressed may have any number of
+/// records, which are read one after the other; this, and a batch, is what is held of it.
+pub const RECORD_BYTES_MAX: usize = STRING_BYTES_MAX;
+
+/// Texts that stand for NULL in one file: each field is compared with all of them.
+pub const NULL_TEXTS_MAX: usize = 64;
+
+/// Files of one table: each is opened, and its beginning read, before the first row.
+pub const FILES_MAX: usize = 64 << 10;
+
+/// Alternatives of all `{a,b}` of one pattern multiplied: each is a pattern of its own.
+pub const PATTERN_ALTERNATIVES_MAX: usize = 1024;
+
 /// Zeros behind the first bytes of an Arrow IPC file: its buffers are aligned to as many bytes.
 pub const IPC_PADDING_BYTES_MAX: usize = 64;
 

@@ -1,6 +1,6 @@
 //! The durable side of a pool: files that tables come from, and the catalog of tables in memory.
 //!
-//! [`source::open`] reads Parquet, CSV and Arrow files; [`Catalog`] knows the current version of each
+//! [`source::open`] reads Parquet, CSV, JSON and Arrow files; [`Catalog`] knows the current version of each
 //! tenant's tables; a [`Load`] makes a new version and swaps it in.
 //!
 //! Invariant: a version, once in the catalog, never changes, and a load that does not commit leaves no

@@ -1,21 +1,25 @@
 //! From text to a statement that DataFusion plans as users of PostgreSQL and DuckDB mean it.
 //!
-//! [`grammar`] says how text is read. Then each rule, a file each, looks at the parsed statement once: what the engine
-//! has no form for becomes one that it has ([`from_first`], [`fetch`], [`numbers`], [`patterns`],
+//! [`grammar`] says how text is read, [`copy`] what COPY is. Then each rule, a file each, looks at the parsed statement once: what the engine
+//! has no form for becomes one that it has ([`from_first`], [`fetch`], [`numbers`], [`patterns`], [`readers`],
 //! [`show`]), and what it would
 //! read and leave undone is refused ([`undone`]).
 
+mod copy;
 mod fetch;
 mod from_first;
 mod grammar;
 mod numbers;
 mod patterns;
+mod readers;
 mod show;
 #[cfg(test)]
 mod tests;
 mod undone;
 
+pub(crate) use copy::STDOUT;
 pub(crate) use grammar::Grammar;
+pub(crate) use readers::{files, is_call};
 
 use crate::error;
 use datafusion::common::config::Dialect;
@@ -36,6 +40,10 @@ pub(crate) fn parse(state: &SessionState, text: &str) -> Result<Statement> {
     let options = &state.config_options().sql_parser;
     let mut statement = match options.dialect {
         Dialect::Generic => {
+            if let Some(mut copy) = copy::statement(text, options.recursion_limit.get())? {
+                apply(&mut copy, text)?;
+                return Ok(copy);
+            }
             let parser = DFParserBuilder::new(text).with_dialect(&Grammar);
             let mut statements =
                 parser.with_recursion_limit(options.recursion_limit.get()).build()?.parse_statements()?;
@@ -107,7 +115,7 @@ impl VisitorMut for Rules<'_> {
     }
 
     fn pre_visit_table_factor(&mut self, table: &mut TableFactor) -> ControlFlow<DataFusionError> {
-        flow(undone::table(table))
+        flow(undone::table(table).and_then(|()| readers::apply(table)))
     }
 
     fn post_visit_expr(&mut self, expr: &mut Expr) -> ControlFlow<DataFusionError> {

@@ -1,12 +1,12 @@
 //! The SQL front: names, errors, explanations, receipts, statements that change something.
 
 use super::{Fake, filled, rows, rows_of_t, session};
-use crate::{FileOpener, PoolTable, split_statements};
+use crate::{FileAccess, FileOpener, PoolTable, split_statements};
 use arrow_array::RecordBatch;
 use arrow_schema::SchemaRef;
 use async_trait::async_trait;
 use datafusion::catalog::TableProvider;
-use farpool_model::{Answer, Error, ErrorKind, LoadMode, Result, TableName};
+use farpool_model::{Answer, Error, ErrorKind, FileSpec, LoadMode, Result, TableName};
 use farpool_transfer::Pool;
 use futures::StreamExt;
 use parking_lot::Mutex;
@@ -170,22 +170,29 @@ async fn dropping_the_result_ends_the_programs() {
 struct Files {
     pool: Arc<Fake>,
     asked: Mutex<Vec<Vec<usize>>>,
+    access: Mutex<Option<FileAccess>>,
 }
 
 #[async_trait]
 impl FileOpener for Files {
-    async fn schema(&self, path: &str) -> Result<SchemaRef> {
-        match path {
+    async fn schema(&self, files: &FileSpec) -> Result<SchemaRef> {
+        match files.paths[0].as_str() {
             "five.rows" => Ok(rows_of_t(0, 5).schema()),
-            _ => Err(Error::not_found(format!("there is no file {path}"))),
+            path => Err(Error::not_found(format!("there is no file {path}"))),
         }
     }
 
-    async fn open(&self, path: &str, columns: &[usize]) -> Result<Arc<dyn TableProvider>> {
+    async fn open(
+        &self,
+        files: &FileSpec,
+        columns: &[usize],
+        access: FileAccess,
+    ) -> Result<Arc<dyn TableProvider>> {
+        *self.access.lock() = Some(access);
         self.asked.lock().push(columns.to_vec());
         let columns = if columns.is_empty() { &[0] } else { columns };
         let batch: RecordBatch = rows_of_t(0, 5).project(columns).unwrap();
-        let (name, schema) = (TableName::new(path).unwrap(), batch.schema());
+        let (name, schema) = (TableName::new(files.paths[0].clone()).unwrap(), batch.schema());
         let stream = futures::stream::iter([Ok(batch)]).boxed();
         let info = self.pool.load(&name, LoadMode::Replace, schema, None, stream).await?;
         Ok(Arc::new(PoolTable::new(Arc::clone(&self.pool) as _, info)))
@@ -196,7 +203,11 @@ impl FileOpener for Files {
 async fn files_are_opened_with_the_columns_that_are_needed() {
     let pool = filled(Fake::default()).await;
     let session = session(&pool, true).await;
-    let files = Arc::new(Files { pool: Arc::new(Fake::default()), asked: Mutex::default() });
+    let files = Arc::new(Files {
+        pool: Arc::new(Fake::default()),
+        asked: Mutex::default(),
+        access: Mutex::default(),
+    });
     session.set_file_opener(Arc::clone(&files) as _);
     let asked = || std::mem::take(&mut *files.asked.lock());
     let ran = || std::mem::take(&mut *files.pool.ran.lock());
@@ -217,6 +228,17 @@ async fn files_are_opened_with_the_columns_that_are_needed() {
     let joined = "SELECT a.id FROM 'five.rows' a JOIN t ON a.id = t.id WHERE a.k IS NOT NULL ORDER BY 1";
     let expected = "SELECT id FROM t WHERE id < 5 AND k IS NOT NULL ORDER BY 1";
     assert_eq!(rows(&session, joined).await.unwrap(), rows(&session, expected).await.unwrap());
+
+    for (sql, expected) in [
+        ("SELECT k + 1 FROM 'five.rows' WHERE k > 0 LIMIT 2", FileAccess::Look),
+        ("SELECT k FROM (SELECT * FROM read_csv('five.rows', nullstr = 'NA')) LIMIT 2", FileAccess::Look),
+        ("SELECT k FROM 'five.rows' ORDER BY k LIMIT 2", FileAccess::Read),
+        ("SELECT k FROM 'five.rows'", FileAccess::Read),
+        ("SELECT count(*) FROM (SELECT k FROM 'five.rows' LIMIT 2)", FileAccess::Read),
+    ] {
+        rows(&session, sql).await.unwrap();
+        assert_eq!(*files.access.lock(), Some(expected), "{sql}");
+    }
 
     let missing = session.sql("SELECT * FROM 'six.rows'").await.unwrap_err();
     assert_eq!((missing.kind, missing.message.as_str()), (ErrorKind::NotFound, "there is no file six.rows"));

@@ -1,21 +1,31 @@
-//! `farpool load`: puts files into a node as a table.
+//! `farpool load`: puts files, standard input or the rows of a query into a node as a table.
 
 use super::output::print_text;
 use super::pool_args::PoolArgs;
 use super::progress::{Progress, Unit};
+use super::read_args::ReadArgs;
 use super::size;
 use super::stop::Outcome;
 use super::terminal::printable;
-use arrow::datatypes::SchemaRef;
-use farpool::{Error, FileLoad, LoadMode, Pool, TableInfo, TableName};
+use arrow::array::RecordBatch;
+use arrow::datatypes::{Schema, SchemaRef};
+use farpool::{
+    Error, FileLoad, LoadMode, Pool, QueryFiles, Session, SessionOptions, StreamLoad, TableInfo, TableName,
+};
+use futures::StreamExt;
 use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 const EXAMPLES: &str = "\
 Examples:
   farpool load trips trips.parquet
   farpool load trips 2023-*.csv 2024-*.csv
-  farpool load --append trips 2025-01.csv
+  farpool load --append trips 2025-01.csv.gz --null NA --types zip=text
+  farpool load trips 'trips/**/*.parquet' --columns city,fare
+  producer | farpool load trips -
+  farpool load big --query \"select * from 'trips.json' where fare > 100\"
   farpool load --replace --pool farpool://node7:9797 trips trips.arrow
 
 The table belongs to the node (see 'farpool serve'): without --pool, to the one at
@@ -23,16 +33,24 @@ farpool://127.0.0.1:9797. To query a file without a node: farpool sql -c \"selec
 Others see the new table, or the new rows, when all of it is there; a load that fails leaves no trace.
 Until then --replace takes room for both versions; where there is too little, drop the table first.";
 
-/// Load Parquet, CSV or Arrow IPC files into a memory node
+/// Load Parquet, CSV, JSON or Arrow IPC files into a memory node
 #[derive(clap::Args, Debug)]
 #[command(after_help = EXAMPLES)]
 pub struct Args {
     /// The name of the table
     table: String,
 
-    /// Files, or patterns in quotes; they must agree in their columns
-    #[arg(value_name = "FILE", required = true)]
+    /// Files, folders, or patterns in quotes, which must agree in their columns; `-` for standard input
+    #[arg(value_name = "FILE", required_unless_present = "query")]
     files: Vec<PathBuf>,
+
+    /// The rows of a query over files, which runs here
+    #[arg(long, value_name = "SQL", conflicts_with = "files")]
+    query: Option<String>,
+
+    /// Only these columns, with commas between them
+    #[arg(long, value_name = "NAMES", value_delimiter = ',', conflicts_with = "query")]
+    columns: Option<Vec<String>>,
 
     /// Add the rows to a table that exists
     #[arg(long, conflicts_with = "replace")]
@@ -44,6 +62,9 @@ pub struct Args {
 
     #[command(flatten)]
     pool: PoolArgs,
+
+    #[command(flatten)]
+    read: ReadArgs,
 }
 
 impl Args {
@@ -61,23 +82,88 @@ pub fn run(args: Args) -> Outcome {
     super::run_until_interrupted(async move {
         let start = Instant::now();
         let name = TableName::new(args.table.clone())?;
-        let files = args.files.clone();
-        let load = tokio::task::spawn_blocking(move || FileLoad::open(&files))
-            .await
-            .map_err(|error| Error::internal(format!("reading the files failed: {error}")))??;
-        let pool = args.pool.connect().await?;
-        if args.replace
-            && let Some(lack) = lack_of_room(&*pool, &name, &load).await
-        {
-            eprintln!("{}", printable(&lack));
-        }
-        let rows_read = load.rows_read();
-        let bar = watch(format!("loading {name}"), &load);
-        let info = load.run(&*pool, &name, args.mode()).await?;
-        drop(bar);
-        let rows = rows_read.load(std::sync::atomic::Ordering::Relaxed);
+        let (info, rows) = match (&args.query, args.files.as_slice()) {
+            (Some(query), _) => of_query(&args, &name, query).await?,
+            (None, [file]) if file.as_os_str() == "-" => of_stream(&args, &name).await?,
+            (None, _) => of_files(&args, &name).await?,
+        };
         print_text(&summary(&info, rows, start.elapsed()))
     })
+}
+
+async fn of_files(args: &Args, name: &TableName) -> Outcome<(TableInfo, u64)> {
+    let (files, options) = (args.files.clone(), args.read.options()?);
+    let load = blocking(move || FileLoad::open_with(&files, &options)).await?;
+    let load = match chosen(args, load.schema())? {
+        Some(columns) => load.select(columns),
+        None => load,
+    };
+    let pool = args.pool.connect().await?;
+    if args.replace
+        && let Some(lack) = lack_of_room(&*pool, name, &load).await
+    {
+        eprintln!("{}", printable(&lack));
+    }
+    let rows_read = load.rows_read();
+    let bar = watch(format!("loading {name}"), &load);
+    let info = load.run(&*pool, name, args.mode()).await?;
+    drop(bar);
+    Ok((info, rows_read.load(Ordering::Relaxed)))
+}
+
+async fn of_stream(args: &Args, name: &TableName) -> Outcome<(TableInfo, u64)> {
+    let options = args.read.options()?;
+    let load = blocking(move || StreamLoad::open("standard input", std::io::stdin(), &options)).await?;
+    let load = match chosen(args, load.schema())? {
+        Some(columns) => load.select(columns),
+        None => load,
+    };
+    let pool = args.pool.connect().await?;
+    let rows_read = load.rows_read();
+    let bar = Progress::follow(format!("loading {name}"), Unit::Stream, 0, rows_read.clone(), None);
+    let info = load.run(&*pool, name, args.mode()).await?;
+    drop(bar);
+    Ok((info, rows_read.load(Ordering::Relaxed)))
+}
+
+async fn of_query(args: &Args, name: &TableName, query: &str) -> Outcome<(TableInfo, u64)> {
+    let pool = args.pool.connect().await?;
+    let session = Session::new(SessionOptions::default());
+    let files = QueryFiles::new(farpool::memory_bytes_default()).with_options(args.read.options()?);
+    session.set_file_opener(Arc::new(files));
+    session.register_pool("farpool", pool.clone()).await?;
+    let query = session.sql(query).await?;
+    let rows_read = Arc::new(AtomicU64::new(0));
+    let count = rows_read.clone();
+    let batches = query.execute().await?.inspect(move |batch| {
+        let rows = batch.as_ref().map_or(0, RecordBatch::num_rows);
+        count.fetch_add(farpool::model::cast::u64_from(rows), Ordering::Relaxed);
+    });
+    let bar = Progress::follow(format!("loading {name}"), Unit::Rows, 0, rows_read.clone(), None);
+    let info = pool.load(name, args.mode(), query.schema().clone(), None, batches.boxed()).await?;
+    drop(bar);
+    Ok((info, rows_read.load(Ordering::Relaxed)))
+}
+
+/// The positions of the columns to load, if they are not all; says which are left out.
+fn chosen(args: &Args, schema: &Schema) -> Outcome<Option<Vec<usize>>> {
+    if let Some(names) = &args.columns {
+        let mut columns = farpool::column_positions(schema, Some(names.as_slice()))?;
+        columns.sort_unstable();
+        return Ok(Some(columns));
+    }
+    let (held, note) = farpool::held_columns(schema)?;
+    if let Some(note) = note {
+        eprintln!("note: {}", printable(&note));
+    }
+    Ok(held)
+}
+
+async fn blocking<T: Send + 'static>(
+    work: impl FnOnce() -> farpool::Result<T> + Send + 'static,
+) -> Outcome<T> {
+    let joined = tokio::task::spawn_blocking(work).await;
+    Ok(joined.map_err(|error| Error::internal(format!("reading the files failed: {error}")))??)
 }
 
 /// A progress bar for a load: bytes of the files, and rows.

@@ -8,12 +8,14 @@ mod calibrate;
 mod cancel;
 mod demo;
 mod drop;
+mod export;
 mod load;
 mod output;
 mod pool_args;
 mod profile;
 mod progress;
 mod queries;
+mod read_args;
 mod serve;
 mod signals;
 mod size;
@@ -59,6 +61,7 @@ enum Command {
     Sql(sql::Args),
     Serve(serve::Args),
     Load(load::Args),
+    Export(export::Args),
     Profile(profile::Args),
     Tables(tables::Args),
     Drop(drop::Args),
@@ -78,6 +81,7 @@ pub fn main() -> ExitCode {
         Command::Sql(args) => sql::run(args),
         Command::Serve(args) => serve::run(args),
         Command::Load(args) => load::run(args),
+        Command::Export(args) => export::run(args),
         Command::Profile(args) => profile::run(args),
         Command::Tables(args) => tables::run(args),
         Command::Drop(args) => drop::run(args),

@@ -2,6 +2,7 @@
 
 use super::output::{self, Format};
 use super::pool_args::ClientArgs;
+use super::read_args::ReadArgs;
 use super::size;
 use super::stop::{Outcome, Stop, file_error};
 use super::terminal::printable_lines;
@@ -23,10 +24,13 @@ Examples:
   farpool sql -c \"select city, avg(fare) from 'trips-*.csv' group by city\" --format csv > fares.csv
   farpool sql --pool farpool://node7:9797 -c \"select max(fare) from trips\" --receipt receipt.json
   farpool sql --pool farpool://node7:9797 --explain -c \"select * from trips where fare > 100\"
+  farpool sql -c \"select * from read_csv('flights.csv.gz', nullstr = 'NA') limit 5\"
   echo \"select 1; select 2\" | farpool sql
 
-A file is a table: FROM 'x.parquet', 'x.csv', 'x.arrow', or a pattern such as 'x-*.parquet'. \
-Only the columns that the query needs are read, into a pool in this process. With --pool, other \
+A file is a table: FROM 'x.parquet', 'x.csv.gz', 'x.json', 'x.arrow', a pattern such as 'x-*.parquet' or \
+'x-{a,b}.csv', a folder, or read_csv('x.csv', nullstr = ['NA', ''], types = {'zip': 'text'}). \
+Only the columns that the query needs are read, into a pool in this process; to look at the first rows, \
+to count them, or if they do not fit, they are read as a stream instead. With --pool, other \
 names are tables and views of that node.
 With --format json a row is one object on a line; with arrow, each statement is one IPC stream. \
 Several statements give their results one after the other.
@@ -87,6 +91,9 @@ pub struct Args {
     /// go to temporary files [default: a quarter of what the machine has, no more than --memory]
     #[arg(long, value_name = "SIZE", value_parser = size::parse)]
     work_memory: Option<usize>,
+
+    #[command(flatten)]
+    read: ReadArgs,
 }
 
 /// Runs the statements in order, up to the first that fails.
@@ -163,9 +170,11 @@ async fn open_session(args: &Args) -> Outcome<Session> {
         let own = EmbeddedPool::open_within(memory_bytes, work.clone())?;
         session.register_pool("farpool", own).await?;
     }
-    let files = farpool::QueryFiles::new(memory_bytes).with_work_memory(work);
+    let files =
+        farpool::QueryFiles::new(memory_bytes).with_work_memory(work).with_options(args.read.options()?);
     let files = files.on_load(|label, load| Box::new(super::load::watch(label, load)));
     session.set_file_opener(Arc::new(files));
+    session.set_file_writer(Arc::new(farpool::CopyFiles));
     Ok(session)
 }
 

@@ -3,8 +3,9 @@
 //! Invariant: the format is what the name says *and* the first bytes confirm; where they disagree the
 //! error says what the bytes look like, because a wrong guess ends in a wilder error later.
 
+use super::compressed;
 use super::ipc::Kind;
-use farpool_model::{Error, ErrorKind, Result};
+use farpool_model::{Error, ErrorKind, FileCompression, FileFormat, ReadOptions, Result, limits};
 use std::fs::File;
 use std::io::{Read, Seek, SeekFrom};
 use std::path::{Path, PathBuf};
@@ -17,46 +18,125 @@ pub(super) enum Format {
         /// Tab-separated.
         tabs: bool,
     },
+    Json,
     Ipc(Kind),
 }
 
 /// Bytes looked at to tell formats apart.
 const HEAD_BYTES: usize = 4096;
 
-/// The files that `pattern` stands for, sorted by name. A file that exists under the very name is that
-/// file, whatever characters its name has.
+/// Folders within one another that are looked through.
+const FOLDER_DEPTH: usize = 32;
+
+/// The files that `pattern` stands for, sorted by name: those of a folder, or that match. A file that exists under the
+/// very name is that file, whatever characters its name has.
 pub(super) fn resolve(pattern: &str) -> Result<Vec<PathBuf>> {
     let literal = Path::new(pattern);
-    if literal.exists() || !pattern.contains(['*', '?', '[']) {
+    if literal.is_dir() {
+        return of_folder(literal);
+    }
+    if literal.exists() || !pattern.contains(['*', '?', '[', '{']) {
         return Ok(vec![literal.to_path_buf()]);
     }
+    let mut paths = Vec::new();
+    for pattern in alternatives(pattern)? {
+        paths.extend(matching(&pattern)?);
+        within_limit(paths.len())?;
+    }
+    if paths.is_empty() {
+        return Err(Error::not_found(format!("no file matches {pattern}")).advise(where_we_are(literal)));
+    }
+    paths.sort();
+    paths.dedup();
+    Ok(paths)
+}
+
+fn within_limit(files: usize) -> Result<()> {
+    match files <= limits::FILES_MAX {
+        true => Ok(()),
+        false => Err(Error::over_limit(format!("a table may be made of {} files", limits::FILES_MAX))),
+    }
+}
+
+/// The patterns that `{a,b}` stands for, one for each choice.
+fn alternatives(pattern: &str) -> Result<Vec<String>> {
+    let mut done = Vec::new();
+    let mut open = vec![pattern.to_string()];
+    while let Some(pattern) = open.pop() {
+        // The innermost pair, so that choices may have choices.
+        let pair = pattern.find('}').and_then(|end| pattern[..end].rfind('{').map(|start| (start, end)));
+        let Some((start, end)) = pair else {
+            done.push(pattern);
+            continue;
+        };
+        for choice in pattern[start + 1..end].split(',') {
+            open.push(format!("{}{choice}{}", &pattern[..start], &pattern[end + 1..]));
+        }
+        if open.len() + done.len() > limits::PATTERN_ALTERNATIVES_MAX {
+            let most = limits::PATTERN_ALTERNATIVES_MAX;
+            return Err(Error::over_limit(format!("the braces of a pattern may stand for {most} patterns")));
+        }
+    }
+    Ok(done)
+}
+
+fn matching(pattern: &str) -> Result<Vec<PathBuf>> {
     let matches = glob::glob(pattern).map_err(|error| {
         Error::invalid(format!("{pattern} is not a valid pattern: {}", error.msg))
-            .advise("`*` stands for any characters, `?` for one, `[ab]` for one of those")
+            .advise("`*` stands for any characters, `?` for one, `[ab]` for one of those, `**` for folders")
     })?;
     let mut paths = Vec::new();
     for path in matches {
         let path = path.map_err(|error| unreadable(error.path(), error.error()))?;
         if path.is_file() {
             paths.push(path);
+            within_limit(paths.len())?;
         }
     }
-    if paths.is_empty() {
-        return Err(Error::not_found(format!("no file matches {pattern}")).advise(where_we_are(literal)));
-    }
-    paths.sort();
     Ok(paths)
+}
+
+/// The files of a folder and those within that have the ending of a known format, hidden ones left out.
+fn of_folder(folder: &Path) -> Result<Vec<PathBuf>> {
+    let mut files = Vec::new();
+    let mut open = vec![(folder.to_path_buf(), 0)];
+    while let Some((folder, depth)) = open.pop() {
+        let entries = std::fs::read_dir(&folder).map_err(|error| unreadable(&folder, &error))?;
+        for entry in entries {
+            let entry = entry.map_err(|error| unreadable(&folder, &error))?;
+            let (name, path) = (entry.file_name(), entry.path());
+            if name.to_string_lossy().starts_with(['.', '_']) {
+                continue;
+            }
+            // A link to a folder is not followed: it may lead back.
+            let is_folder = entry.file_type().is_ok_and(|kind| kind.is_dir());
+            match is_folder {
+                true if depth < FOLDER_DEPTH => open.push((path, depth + 1)),
+                false if path.is_file() && by_extension(&path).is_some() => files.push(path),
+                true | false => {}
+            }
+        }
+        within_limit(files.len() + open.len())?;
+    }
+    if files.is_empty() {
+        return Err(Error::not_found(format!("{} has no file of a known format", folder.display()))
+            .advise(format!("name the files in it, for example '{}/*'", folder.display())));
+    }
+    files.sort();
+    Ok(files)
 }
 
 /// Opens a file, which must be one and not be empty, and its size.
 pub(super) fn open(path: &Path) -> Result<(File, u64)> {
     let file = File::open(path).map_err(|error| unreadable(path, &error))?;
     let metadata = file.metadata().map_err(|error| unreadable(path, &error))?;
-    if metadata.is_dir() {
-        return Err(Error::invalid(format!("{} is a directory", path.display()))
-            .advise(format!("name the files in it, for example '{}/*.parquet'", path.display())));
+    if !metadata.is_file() {
+        let what = if metadata.is_dir() { "is a directory" } else { "is no regular file" };
+        return Err(Error::invalid(format!("{} {what}", path.display())).advise(
+            "name a file, a pattern or a folder; `farpool load` and `farpool profile` read standard input as `-`",
+        ));
     }
-    if metadata.is_file() && metadata.len() == 0 {
+    if metadata.len() == 0 {
         return Err(Error::invalid(format!("{} is empty", path.display())));
     }
     Ok((file, metadata.len()))
@@ -81,40 +161,100 @@ fn where_we_are(path: &Path) -> String {
     }
 }
 
-/// The format of the open `file`, by name and first bytes.
-pub(super) fn format(path: &Path, mut file: &File) -> Result<Format> {
+/// The format of the open `file`, by name and first bytes unless `options` say it, and how it is compressed.
+pub(super) fn format(
+    path: &Path,
+    mut file: &File,
+    options: &ReadOptions,
+) -> Result<(Format, FileCompression)> {
     let mut head = Vec::new();
     file.take(HEAD_BYTES as u64)
         .read_to_end(&mut head)
         .and_then(|_| file.seek(SeekFrom::Start(0)))
         .map_err(|error| unreadable(path, &error))?;
-    let extension = path.extension().and_then(|e| e.to_str()).unwrap_or_default().to_ascii_lowercase();
-    let by_head = Looks::of(&head);
-    let format = match (extension.as_str(), by_head) {
-        ("parquet" | "pq" | "parq", Looks::Parquet) => Format::Parquet,
-        ("csv", Looks::Text) => Format::Csv { tabs: false },
-        ("tsv" | "tab", Looks::Text) => Format::Csv { tabs: true },
-        ("arrow" | "arrows" | "feather" | "ipc", Looks::IpcFile) => Format::Ipc(Kind::File),
-        ("arrow" | "arrows" | "feather" | "ipc", Looks::IpcStream) => Format::Ipc(Kind::Stream),
-        (
-            "parquet" | "pq" | "parq" | "csv" | "tsv" | "tab" | "arrow" | "arrows" | "feather" | "ipc",
-            other,
-        ) => {
-            return Err(other.mismatch(path, &extension));
-        }
-        (_, Looks::Parquet) => Format::Parquet,
-        (_, Looks::IpcFile) => Format::Ipc(Kind::File),
-        (_, Looks::IpcStream) => Format::Ipc(Kind::Stream),
-        (_, other) => {
-            return Err(Error::invalid(format!(
-                "{}: cannot tell what format this is; it looks like {}",
-                path.display(),
-                other.name()
-            ))
-            .advise("give it an extension: .parquet, .csv, .tsv or .arrow"));
-        }
+    let compression = options.compression.unwrap_or_else(|| compressed::of_head(&head));
+    let head = match compression {
+        FileCompression::None => head,
+        _ => compressed::head(&head, compression, HEAD_BYTES)
+            .map_err(|error| super::damaged(path, format_args!("it cannot be decompressed: {error}")))?,
     };
-    Ok(format)
+    let format = format_of(path, Looks::of(&head), options)?;
+    if compression != FileCompression::None && matches!(format, Format::Parquet | Format::Ipc(_)) {
+        let message = format!("{} is compressed as a whole", path.display());
+        return Err(
+            Error::invalid(message).advise("unpack it first; Parquet and Arrow compress by themselves")
+        );
+    }
+    Ok((format, compression))
+}
+
+fn format_of(path: &Path, looks: Looks, options: &ReadOptions) -> Result<Format> {
+    let tabs = matches!(by_extension(path), Some(Extension::Tsv));
+    let said = options.format.map(|format| match format {
+        FileFormat::Csv => Extension::Csv,
+        FileFormat::Json => Extension::Json,
+        FileFormat::Parquet => Extension::Parquet,
+    });
+    let Some(extension) = said.or_else(|| by_extension(path)) else {
+        return match looks {
+            Looks::Parquet => Ok(Format::Parquet),
+            Looks::IpcFile => Ok(Format::Ipc(Kind::File)),
+            Looks::IpcStream => Ok(Format::Ipc(Kind::Stream)),
+            other => {
+                let what = other.name();
+                let name = path.display();
+                Err(Error::invalid(format!("{name}: cannot tell what format this is; it looks like {what}"))
+                    .advise(
+                        "give it an extension (.parquet, .csv, .tsv, .json or .arrow), or say it: FROM read_csv('…')",
+                    ))
+            }
+        };
+    };
+    match (extension, looks) {
+        (Extension::Parquet, Looks::Parquet) => Ok(Format::Parquet),
+        (Extension::Csv | Extension::Tsv, Looks::Text) => Ok(Format::Csv { tabs }),
+        (Extension::Json, Looks::Text) => Ok(Format::Json),
+        (Extension::Ipc, Looks::IpcFile) => Ok(Format::Ipc(Kind::File)),
+        (Extension::Ipc, Looks::IpcStream) => Ok(Format::Ipc(Kind::Stream)),
+        (extension, other) => Err(other.mismatch(path, extension)),
+    }
+}
+
+/// What the ending of a name says of a file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Extension {
+    Parquet,
+    Csv,
+    Tsv,
+    Json,
+    Ipc,
+}
+
+impl Extension {
+    fn name(self) -> &'static str {
+        match self {
+            Extension::Parquet => "Parquet",
+            Extension::Csv => "CSV",
+            Extension::Tsv => "TSV",
+            Extension::Json => "JSON",
+            Extension::Ipc => "Arrow",
+        }
+    }
+}
+
+/// By the ending, before that of a compression.
+fn by_extension(path: &Path) -> Option<Extension> {
+    let name = path.file_name()?.to_str()?.to_ascii_lowercase();
+    let stem = [".gz", ".zst", ".zstd"].iter().find_map(|ending| name.strip_suffix(ending)).unwrap_or(&name);
+    let (_, extension) = stem.rsplit_once('.')?;
+    Some(match extension {
+        "parquet" | "pq" | "parq" => Extension::Parquet,
+        "csv" => Extension::Csv,
+        "tsv" | "tab" => Extension::Tsv,
+        "json" | "jsonl" | "ndjson" => Extension::Json,
+        "arrow" | "arrows" | "feather" | "ipc" => Extension::Ipc,
+        _ => return None,
+    })
 }
 
 /// What the first bytes of a file look like.
@@ -138,7 +278,7 @@ impl Looks {
             [b'A', b'R', b'R', b'O', b'W', b'1', ..] => Looks::IpcFile,
             [0xff, 0xff, 0xff, 0xff, ..] => Looks::IpcStream,
             [b'F', b'E', b'A', b'1', ..] => Looks::FeatherV1,
-            // gzip, zstd, bzip2, xz, zip
+            // gzip, zstd (where they were not expected), bzip2, xz, zip
             [0x1f, 0x8b, ..]
             | [0x28, 0xb5, 0x2f, 0xfd, ..]
             | [b'B', b'Z', b'h', ..]
@@ -161,20 +301,23 @@ impl Looks {
         }
     }
 
-    fn mismatch(self, path: &Path, extension: &str) -> Error {
+    fn mismatch(self, path: &Path, extension: Extension) -> Error {
         let advice = match self {
-            Looks::Compressed => "unpack it first",
-            Looks::Binary | Looks::Text if extension != "csv" => "the file is damaged or something else",
+            Looks::Compressed => "unpack it first; of CSV and JSON, gzip and Zstandard are read",
+            Looks::Text => "the file is damaged or something else; say what it is, as in FROM read_csv('…')",
+            Looks::Binary => "the file is damaged or something else",
             Looks::Parquet => "rename it to .parquet",
             Looks::IpcFile | Looks::IpcStream => "rename it to .arrow",
-            _ => "write it again in a format that is read: Parquet, CSV or Arrow IPC",
+            Looks::EncryptedParquet | Looks::FeatherV1 => {
+                "write it again in a format that is read: Parquet, CSV, JSON or Arrow IPC"
+            }
         };
         let kind = match self {
             Looks::Binary | Looks::Text => ErrorKind::Corrupt,
             _ => ErrorKind::Invalid,
         };
-        let what = self.name();
-        Error::new(kind, format!("{} is no .{extension} file: it looks like {what}", path.display()))
+        let (what, format) = (self.name(), extension.name());
+        Error::new(kind, format!("{} is no {format} file: it looks like {what}", path.display()))
             .advise(advice)
     }
 }

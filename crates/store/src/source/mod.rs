@@ -1,23 +1,32 @@
-//! Files as streams of record batches: Parquet, CSV and TSV, Arrow IPC (file and stream).
+//! Files as streams of record batches: Parquet, CSV and TSV, JSON, Arrow IPC (file and stream).
 //!
 //! A source is one file or several that agree in their columns. It is opened first, which reads only what
 //! the files say about themselves, and read later, only the columns that are asked for.
 //!
 //! Invariant: every error names the file it is about, and no file, however damaged, makes the reader panic.
 
+mod compressed;
+mod convert;
 mod csv;
 mod files;
 mod framing;
+mod hive;
 mod ipc;
+mod json;
+mod names;
 mod parquet;
 mod progress;
+mod schemas;
+mod selection;
 mod stream;
 
-use arrow_array::{RecordBatch, RecordBatchOptions, new_null_array};
-use arrow_schema::{DataType, Field, Fields, Schema, SchemaRef};
-use farpool_model::{Error, Result};
+use arrow_array::RecordBatch;
+use arrow_schema::SchemaRef;
+use compressed::Bytes;
+use farpool_model::{Error, FileCompression, ReadOptions, Result};
 use files::Format;
 use progress::Progress;
+use selection::Selection;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -25,22 +34,23 @@ use std::sync::atomic::AtomicU64;
 
 pub use stream::{Stream, open_stream};
 
-/// Opens the file at a path, or the files that a pattern such as `trips-*.parquet` stands for. The format
-/// goes by the extension (`.parquet`, `.csv`, `.tsv`, `.arrow`, `.arrows`, `.feather`, `.ipc`), else by
-/// the first bytes.
+/// Opens the file at a path, or the files that a pattern such as `trips-*.parquet` stands for, or those of a folder,
+/// with nothing said about how they are read.
 ///
 /// # Errors
-/// `NotFound` when there is no such file; `Invalid` when it is a directory, empty, of an unknown format,
-/// not what its name says, or differs from another file in its columns; `Corrupt` when it is damaged.
+/// Those of [`open_all`].
 pub fn open(pattern: &str) -> Result<Source> {
-    open_all(&[pattern])
+    open_all(&[pattern], &ReadOptions::default())
 }
 
-/// Opens the files at several paths and patterns as one source, in the order given.
+/// Opens the files at several paths, patterns and folders as one source, in the order given. The format
+/// goes by the extension (`.parquet`, `.csv`, `.tsv`, `.json`, `.jsonl`, `.ndjson`, `.arrow`, `.arrows`, `.feather`,
+/// `.ipc`; of CSV and JSON with `.gz` or `.zst` behind it), else by the first bytes, unless `options` say it.
 ///
 /// # Errors
-/// Those of [`open`].
-pub fn open_all(patterns: &[&str]) -> Result<Source> {
+/// `NotFound` when there is no such file; `Invalid` when it is empty, of an unknown format,
+/// not what its name says, or differs from another file in its columns; `Corrupt` when it is damaged.
+pub fn open_all(patterns: &[&str], options: &ReadOptions) -> Result<Source> {
     let mut paths = Vec::new();
     for pattern in patterns {
         paths.extend(files::resolve(pattern)?);
@@ -48,9 +58,10 @@ pub fn open_all(patterns: &[&str]) -> Result<Source> {
     if paths.is_empty() {
         return Err(Error::invalid("there is no file to read"));
     }
-    let mut files = paths.iter().map(|path| InputFile::open(path)).collect::<Result<Vec<_>>>()?;
-    let schema = agreed_schema(&mut files)?;
-    Ok(Source { paths, files, schema, progress: Arc::default() })
+    let mut files = paths.iter().map(|path| InputFile::open(path, options)).collect::<Result<Vec<_>>>()?;
+    let schema = schemas::agreed(&mut files)?;
+    let schema = hive::with_partitions(&mut files, schema, options);
+    Ok(Source { paths, files, schema, limit: None, progress: Arc::default() })
 }
 
 /// Files that were opened and not yet read.
@@ -58,6 +69,7 @@ pub struct Source {
     paths: Vec<PathBuf>,
     files: Vec<InputFile>,
     schema: SchemaRef,
+    limit: Option<usize>,
     progress: Arc<AtomicU64>,
 }
 
@@ -65,21 +77,35 @@ struct InputFile {
     path: PathBuf,
     bytes: u64,
     rows: Option<u64>,
+    /// The columns that stand in the file.
     schema: SchemaRef,
+    /// What the folders in which it lies say, a value for each column behind these.
+    partitions: Vec<Option<String>>,
     format: Opened,
 }
 
 enum Opened {
     Parquet(parquet::Footer),
-    Csv(csv::Dialect),
+    Csv(csv::Dialect, FileCompression),
+    Json(FileCompression),
     Ipc(ipc::Kind),
+}
+
+impl Opened {
+    /// Whether the types are guessed.
+    fn is_text(&self) -> bool {
+        match self {
+            Opened::Csv(..) | Opened::Json(_) => true,
+            Opened::Parquet(_) | Opened::Ipc(_) => false,
+        }
+    }
 }
 
 /// The batches of one file or of several.
 pub type Batches = Box<dyn Iterator<Item = Result<RecordBatch>> + Send>;
 
 impl Source {
-    /// The columns of the files. Strings of Parquet and CSV files are views.
+    /// The columns of the files, each under a name of its own. Strings of Parquet, CSV and JSON files are views.
     pub fn schema(&self) -> &SchemaRef {
         &self.schema
     }
@@ -92,6 +118,18 @@ impl Source {
     /// Bytes of the files.
     pub fn bytes(&self) -> u64 {
         self.files.iter().map(|file| file.bytes).sum()
+    }
+
+    /// Whether types of columns were guessed from a part of the rows.
+    pub fn is_guessed(&self) -> bool {
+        self.files.iter().any(|file| file.format.is_text())
+    }
+
+    /// Reads no more rows than these; readers know before they read further.
+    #[must_use]
+    pub fn with_limit(mut self, rows: usize) -> Self {
+        self.limit = Some(rows);
+        self
     }
 
     /// The files, in the order in which they are read.
@@ -115,14 +153,24 @@ impl Source {
     /// Reads the files, one after another: the columns at `columns` in that order, or all. Ends after the
     /// first error.
     pub fn batches(self, columns: Option<&[usize]>) -> Batches {
-        let Source { files, schema, progress, .. } = self;
-        let selection = match Selection::new(&schema, columns) {
-            Ok(selection) => Arc::new(selection),
-            Err(error) => return Box::new(std::iter::once(Err(error))),
-        };
+        let Source { files, schema, progress, limit, .. } = self;
         let mut failed = false;
-        let batches = files.into_iter().flat_map(move |file| file.read(&selection, &progress));
-        Box::new(batches.take_while(move |batch| !std::mem::replace(&mut failed, batch.is_err())))
+        let all: Vec<usize> = (0..schema.fields().len()).collect();
+        let columns = columns.unwrap_or(&all).to_vec();
+        if let Err(error) = schema.project(&columns) {
+            return Box::new(std::iter::once(Err(Error::invalid(error.to_string()))));
+        }
+        let batches = files.into_iter().flat_map(move |file| file.read(&schema, &columns, limit, &progress));
+        let mut batches = batches.take_while(move |batch| !std::mem::replace(&mut failed, batch.is_err()));
+        let Some(mut left) = limit else { return Box::new(batches) };
+        Box::new(std::iter::from_fn(move || {
+            let batch = if left > 0 { batches.next()? } else { return None };
+            Some(batch.map(|batch| {
+                let batch = batch.slice(0, left.min(batch.num_rows()));
+                left -= batch.num_rows();
+                batch
+            }))
+        }))
     }
 }
 
@@ -136,9 +184,13 @@ impl std::fmt::Debug for Source {
 }
 
 impl InputFile {
-    fn open(path: &Path) -> Result<Self> {
+    fn open(path: &Path, options: &ReadOptions) -> Result<Self> {
         let (file, bytes) = files::open(path)?;
-        let format = files::format(path, &file)?;
+        let (format, compression) = files::format(path, &file, options)?;
+        let text = || -> Result<Bytes> {
+            let (file, _) = files::open(path)?;
+            compressed::read(path, file, compression, Arc::new(Progress::new(0, Arc::default())))
+        };
         let (schema, rows, format) = guarded(path, || {
             Ok(match format {
                 Format::Parquet => {
@@ -146,79 +198,51 @@ impl InputFile {
                     (schema, Some(rows), Opened::Parquet(footer))
                 }
                 Format::Csv { tabs } => {
-                    let (schema, dialect) = csv::open(path, file, tabs)?;
-                    (schema, None, Opened::Csv(dialect))
+                    let (schema, dialect) = csv::open(path, text, tabs, options)?;
+                    (schema, None, Opened::Csv(dialect, compression))
                 }
+                Format::Json => (json::open(path, text()?, options)?, None, Opened::Json(compression)),
                 Format::Ipc(kind) => {
                     let (schema, rows) = ipc::open(path, file, bytes, kind)?;
                     (schema, Some(rows), Opened::Ipc(kind))
                 }
             })
         })?;
-        Ok(InputFile { path: path.to_path_buf(), bytes, rows, schema, format })
+        let (schema, path) = (names::with_unique_names(schema), path.to_path_buf());
+        Ok(InputFile { path, bytes, rows, schema, partitions: Vec::new(), format })
     }
 
-    fn read(self, selection: &Arc<Selection>, progress: &Arc<AtomicU64>) -> Batches {
-        let selection = selection.clone();
+    fn read(
+        self,
+        schema: &SchemaRef,
+        columns: &[usize],
+        limit: Option<usize>,
+        progress: &Arc<AtomicU64>,
+    ) -> Batches {
+        let selection = Arc::new(Selection::new(schema, columns, &self));
         let progress = Arc::new(Progress::new(self.bytes, progress.clone()));
         let path = self.path.clone();
-        let batches = match guarded(&path, || self.batches(&selection.read, &progress)) {
+        let batches = match guarded(&path, || self.batches(&selection.read, limit, &progress)) {
             Ok(batches) => batches,
             Err(error) => return Box::new(std::iter::once(Err(error))),
         };
         Box::new(Guarded { batches: Some(batches), selection, path, progress })
     }
 
-    fn batches(&self, columns: &[usize], progress: &Arc<Progress>) -> Result<Batches> {
+    fn batches(&self, columns: &[usize], limit: Option<usize>, progress: &Arc<Progress>) -> Result<Batches> {
         let (file, _) = files::open(&self.path)?;
+        let (path, progress) = (&self.path, progress.clone());
         match &self.format {
-            Opened::Parquet(footer) => parquet::read(&self.path, file, footer, columns, progress.clone()),
-            Opened::Csv(dialect) => {
-                csv::read(&self.path, file, &self.schema, *dialect, columns, progress.clone())
+            Opened::Parquet(footer) => parquet::read(path, file, footer, columns, limit, progress),
+            Opened::Csv(dialect, compression) => {
+                let from = compressed::read(path, file, *compression, progress)?;
+                csv::read(path, from, &self.schema, dialect, columns)
             }
-            Opened::Ipc(kind) => ipc::read(&self.path, file, *kind, columns, progress.clone()),
-        }
-    }
-}
-
-/// Which columns are read, and how the result is made of them.
-struct Selection {
-    /// Positions in the file, ascending, each once; at least one, because readers differ in what they make
-    /// of none.
-    read: Vec<usize>,
-    /// For each column of the result its position in `read`.
-    order: Vec<usize>,
-    schema: SchemaRef,
-}
-
-impl Selection {
-    fn new(schema: &SchemaRef, columns: Option<&[usize]>) -> Result<Self> {
-        let all: Vec<usize> = (0..schema.fields().len()).collect();
-        let columns = columns.unwrap_or(&all);
-        let projected = schema.project(columns).map_err(|e| Error::invalid(e.to_string()))?;
-        let mut read = columns.to_vec();
-        read.sort_unstable();
-        read.dedup();
-        if read.is_empty() {
-            read.push(0);
-        }
-        let position = |column| read.binary_search(column).expect("read holds every column");
-        let order = columns.iter().map(position).collect();
-        Ok(Selection { order, read, schema: Arc::new(projected) })
-    }
-
-    fn apply(&self, batch: &RecordBatch) -> Result<RecordBatch> {
-        let columns = self.order.iter().zip(self.schema.fields()).map(|(&i, field)| {
-            let column = batch.column(i);
-            match column.data_type() {
-                // A column without any value, which the schema gives a type that can be held.
-                DataType::Null => new_null_array(field.data_type(), column.len()),
-                _ => column.clone(),
+            Opened::Json(compression) => {
+                json::read(path, compressed::read(path, file, *compression, progress)?, &self.schema, columns)
             }
-        });
-        let options = RecordBatchOptions::new().with_row_count(Some(batch.num_rows()));
-        RecordBatch::try_new_with_options(self.schema.clone(), columns.collect(), &options)
-            .map_err(|error| Error::corrupt(error.to_string()))
+            Opened::Ipc(kind) => ipc::read(path, file, *kind, columns, progress),
+        }
     }
 }
 
@@ -260,62 +284,6 @@ fn guarded<T>(path: &Path, read: impl FnOnce() -> Result<T>) -> Result<T> {
 fn damaged(path: &Path, what: impl std::fmt::Display) -> Error {
     Error::corrupt(format!("{}: {what}", path.display()))
         .advise("the file is damaged or cut off: get it again")
-}
-
-/// The columns on which all files agree. CSV files, whose types are guessed, may differ by whole against
-/// fractional numbers and by columns that are empty in one of them.
-fn agreed_schema(files: &mut [InputFile]) -> Result<SchemaRef> {
-    let (first, rest) = files.split_first().expect("a source has a file");
-    let mut agreed = first.schema.clone();
-    for other in rest {
-        agreed = agree(&first.path, &agreed, other)?;
-    }
-    let agreed = settled(&agreed);
-    for file in files.iter_mut().filter(|file| matches!(file.format, Opened::Csv(_))) {
-        file.schema = agreed.clone();
-    }
-    Ok(agreed)
-}
-
-/// A column without any value is one of strings.
-fn settled(schema: &Schema) -> SchemaRef {
-    let settle = |field: &Arc<Field>| match field.data_type() {
-        DataType::Null => Arc::new(Field::new(field.name(), DataType::Utf8View, true)),
-        _ => field.clone(),
-    };
-    Arc::new(Schema::new(schema.fields().iter().map(settle).collect::<Fields>()))
-}
-
-fn agree(first_path: &Path, first: &SchemaRef, other: &InputFile) -> Result<SchemaRef> {
-    let differ = |what: String| {
-        Error::invalid(format!("{} and {} differ: {what}", first_path.display(), other.path.display()))
-            .advise("files of one table need the same columns in the same order; load these as two tables")
-    };
-    let (left, right) = (first.fields(), other.schema.fields());
-    if left.len() != right.len() {
-        return Err(differ(format!("{} columns against {}", left.len(), right.len())));
-    }
-    let guessed = matches!(other.format, Opened::Csv(_));
-    let fields = left.iter().zip(right).map(|(l, r)| {
-        if l.name() != r.name() {
-            return Err(differ(format!("column {:?} against {:?}", l.name(), r.name())));
-        }
-        let data_type = common_type(l.data_type(), r.data_type(), guessed).ok_or_else(|| {
-            differ(format!("column {:?} has type {} against {}", l.name(), l.data_type(), r.data_type()))
-        })?;
-        Ok(Field::new(l.name(), data_type, l.is_nullable() || r.is_nullable()))
-    });
-    Ok(Arc::new(Schema::new(fields.collect::<Result<Fields>>()?)))
-}
-
-fn common_type(left: &DataType, right: &DataType, guessed: bool) -> Option<DataType> {
-    use DataType::{Float64, Int64, Null};
-    match (left, right) {
-        _ if left == right => Some(left.clone()),
-        (Null, other) | (other, Null) if guessed => Some(other.clone()),
-        (Int64, Float64) | (Float64, Int64) if guessed => Some(Float64),
-        _ => None,
-    }
 }
 
 #[cfg(test)]

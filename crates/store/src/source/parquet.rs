@@ -22,26 +22,33 @@ const BATCH_BYTES: u64 = 32 << 20;
 /// The columns, the number of rows and the footer.
 pub(super) fn open(path: &Path, file: &File) -> Result<(SchemaRef, u64, Footer)> {
     let footer = ArrowReaderMetadata::load(file, ArrowReaderOptions::new()).map_err(|e| failure(path, &e))?;
+    if footer.schema().fields().is_empty() {
+        return Err(Error::invalid(format!("{} has no columns", path.display())));
+    }
     let footer = with_views(footer);
     let rows = footer.metadata().file_metadata().num_rows();
     let rows = u64::try_from(rows).map_err(|_| damaged(path, "its number of rows is negative"))?;
     Ok((footer.schema().clone(), rows, footer))
 }
 
-/// Reads the columns at `columns`.
+/// Reads the columns at `columns`, of the first `limit` rows.
 pub(super) fn read(
     path: &Path,
     file: File,
     footer: &Footer,
     columns: &[usize],
+    limit: Option<usize>,
     progress: Arc<Progress>,
 ) -> Result<Batches> {
     let mask = ProjectionMask::roots(footer.parquet_schema(), columns.iter().copied());
-    let reader = ParquetRecordBatchReaderBuilder::new_with_metadata(file, footer.clone())
+    let rows = batch_rows(footer);
+    let mut builder = ParquetRecordBatchReaderBuilder::new_with_metadata(file, footer.clone())
         .with_projection(mask)
-        .with_batch_size(batch_rows(footer))
-        .build()
-        .map_err(|error| failure(path, &error))?;
+        .with_batch_size(limit.map_or(rows, |limit| rows.min(limit.max(1))));
+    if let Some(limit) = limit {
+        builder = builder.with_limit(limit);
+    }
+    let reader = builder.build().map_err(|error| failure(path, &error))?;
     let rows_all = footer.metadata().file_metadata().num_rows().max(1) as f64;
     let mut rows_read = 0;
     let path = path.to_path_buf();

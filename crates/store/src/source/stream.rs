@@ -1,12 +1,15 @@
-//! A stream that is read once, from its beginning to its end: CSV, or Arrow IPC in either framing.
+//! A stream that is read once, from its beginning to its end: CSV or JSON, perhaps compressed, or Arrow IPC in either
+//! framing.
 //!
 //! Invariant: what is held of it is one batch and, at the beginning, what the types of CSV are guessed from.
 
-use super::{Batches, csv, guarded, settled};
-use arrow_array::{RecordBatch, RecordBatchOptions, new_null_array};
+use super::schemas::settled;
+use super::selection::valued;
+use super::{Batches, compressed, csv, guarded, json, names};
+use arrow_array::{RecordBatch, RecordBatchOptions};
 use arrow_ipc::reader::StreamReader;
-use arrow_schema::{DataType, SchemaRef};
-use farpool_model::{Error, Result, limits};
+use arrow_schema::SchemaRef;
+use farpool_model::{Error, FileCompression, FileFormat, ReadOptions, Result, limits};
 use std::io::{Cursor, Read};
 use std::path::{Path, PathBuf};
 
@@ -28,7 +31,7 @@ pub struct Stream {
 ///
 /// # Errors
 /// `Invalid` when it is empty or of no known format, `Corrupt` when it is damaged.
-pub fn open_stream(name: &str, from: impl Read + Send + 'static) -> Result<Stream> {
+pub fn open_stream(name: &str, from: impl Read + Send + 'static, options: &ReadOptions) -> Result<Stream> {
     let path = PathBuf::from(name);
     let mut from = from;
     let mut head = Vec::new();
@@ -47,12 +50,47 @@ pub fn open_stream(name: &str, from: impl Read + Send + 'static) -> Result<Strea
     if head.starts_with(&[0xff; 4]) {
         return guarded(&path.clone(), || arrow(path, Cursor::new(head).chain(from)));
     }
-    read_up_to(&path, &mut from, &mut head, HEAD_BYTES)?;
-    if head.contains(&0) {
-        return Err(Error::invalid(format!("{name} is neither CSV nor Arrow IPC"))
-            .advise("pipe CSV with a header, or an Arrow IPC stream"));
+    let compression = options.compression.unwrap_or_else(|| compressed::of_head(&head));
+    let whole = Cursor::new(head).chain(from);
+    if compression == FileCompression::None {
+        return text(&path, whole, options);
     }
-    comma_separated(&path, head, from)
+    let bytes = compressed::decompressed(whole, compression);
+    text(&path, bytes.map_err(|error| super::files::unreadable(&path, &error))?, options)
+}
+
+fn text(path: &Path, mut from: impl Read + Send + 'static, options: &ReadOptions) -> Result<Stream> {
+    let mut head = Vec::new();
+    read_up_to(path, &mut from, &mut head, HEAD_BYTES)?;
+    if head.contains(&0) {
+        let message = format!("{} is neither CSV, JSON nor Arrow IPC", path.display());
+        return Err(Error::invalid(message).advise("pipe CSV with a header, JSON, or an Arrow IPC stream"));
+    }
+    let looks_like_json = || matches!(head.trim_ascii_start().first(), Some(b'{' | b'['));
+    let is_json = match options.format {
+        Some(format) => format == FileFormat::Json,
+        None => looks_like_json(),
+    };
+    let is_whole = head.len() < HEAD_BYTES;
+    if is_json {
+        return objects(path, head, is_whole, from, options);
+    }
+    comma_separated(path, head, is_whole, from, options)
+}
+
+fn objects(
+    path: &Path,
+    head: Vec<u8>,
+    is_whole: bool,
+    from: impl Read + Send + 'static,
+    options: &ReadOptions,
+) -> Result<Stream> {
+    let schema = settled(&*json::open_head(path, &head, is_whole, options)?);
+    let columns: Vec<usize> = (0..schema.fields().len()).collect();
+    let whole = compressed::decompressed(Cursor::new(head).chain(from), FileCompression::None);
+    let whole = whole.map_err(|error| super::files::unreadable(path, &error))?;
+    let mut batches = json::read(path, whole, &schema, &columns)?;
+    Ok(Stream { batches: until_error(schema.clone(), move || batches.next().transpose()), schema })
 }
 
 fn read_up_to(path: &Path, from: &mut impl Read, head: &mut Vec<u8>, bytes: usize) -> Result<()> {
@@ -78,23 +116,30 @@ fn arrow(path: PathBuf, from: impl Read + Send + 'static) -> Result<Stream> {
         Error::corrupt(format!("{} is not readable as Arrow IPC: {error}", path.display()))
     };
     let mut reader = StreamReader::try_new_buffered(from, None).map_err(damaged)?;
-    let schema = reader.schema();
+    let schema = names::with_unique_names(reader.schema());
     let name = path.clone();
     let next =
         move || guarded(&name, || reader.next().transpose().map_err(|error| super::damaged(&name, error)));
     Ok(Stream { schema: settled(&schema), batches: until_error(settled(&schema), next) })
 }
 
-fn comma_separated(path: &Path, head: Vec<u8>, from: impl Read + Send + 'static) -> Result<Stream> {
+fn comma_separated(
+    path: &Path,
+    head: Vec<u8>,
+    is_whole: bool,
+    from: impl Read + Send + 'static,
+    options: &ReadOptions,
+) -> Result<Stream> {
     // A line that is cut off would have too few fields.
-    let whole = match head.len() < HEAD_BYTES {
+    let whole = match is_whole {
         true => head.len(),
         false => head.iter().rposition(|byte| *byte == b'\n').map_or(head.len(), |end| end + 1),
     };
-    let (schema, dialect) = csv::open_head(path, &head[..whole])?;
+    let (schema, dialect) = csv::open_head(path, &head[..whole], options)?;
     let schema = settled(&schema);
     let columns: Vec<usize> = (0..schema.fields().len()).collect();
-    let mut batches = csv::read_from(path, Cursor::new(head).chain(from), &schema, dialect, &columns)?;
+    let all = std::io::BufReader::new(Cursor::new(head).chain(from));
+    let mut batches = csv::read(path, all, &schema, &dialect, &columns)?;
     Ok(Stream { batches: until_error(schema.clone(), move || batches.next().transpose()), schema })
 }
 
@@ -116,11 +161,8 @@ fn until_error(
 }
 
 fn in_schema(schema: &SchemaRef, batch: &RecordBatch) -> Result<RecordBatch> {
-    let columns =
-        batch.columns().iter().zip(schema.fields()).map(|(column, field)| match column.data_type() {
-            DataType::Null => new_null_array(field.data_type(), column.len()),
-            _ => column.clone(),
-        });
+    let columns = batch.columns().iter().zip(schema.fields());
+    let columns = columns.map(|(column, field)| valued(column, field.data_type()));
     let options = RecordBatchOptions::new().with_row_count(Some(batch.num_rows()));
     RecordBatch::try_new_with_options(schema.clone(), columns.collect(), &options)
         .map_err(|error| Error::corrupt(error.to_string()))

@@ -5,7 +5,7 @@ use arrow_array::cast::AsArray;
 use arrow_array::types::{Float64Type, Int64Type};
 use arrow_array::*;
 use arrow_cast::cast;
-use arrow_schema::TimeUnit;
+use arrow_schema::{DataType, Field, TimeUnit};
 use farpool_model::ErrorKind;
 use std::fs::{self, File};
 use std::sync::atomic::Ordering;
@@ -243,7 +243,7 @@ fn csv_types_are_guessed() {
     let micros = Timestamp(TimeUnit::Microsecond, None);
     assert_eq!(types, [Int64, Float64, Boolean, Date32, micros, Utf8View, Utf8View, Utf8View]);
     assert_eq!(got.schema().field(0).name(), "n", "a byte order mark is no part of the name");
-    assert_eq!(got.schema().field(7).name(), "column_8");
+    assert_eq!(got.schema().field(7).name(), "column7");
     let strings = got.column(5).as_string_view();
     assert_eq!((strings.value(0), strings.is_null(1)), ("a, \"b\"\nc", true));
     let times = got.column(4).as_primitive::<types::TimestampMicrosecondType>();
@@ -302,7 +302,8 @@ fn what_is_no_readable_file_says_so() {
     let folder = Folder::new();
     fails(&folder.path("missing.parquet"), ErrorKind::NotFound, &["missing.parquet", "check the path"]);
     fails("missing-relative.csv", ErrorKind::NotFound, &["missing-relative.csv", "looked for from"]);
-    fails(folder.0.path().to_str().unwrap(), ErrorKind::Invalid, &["is a directory", "*.parquet"]);
+    fails(folder.0.path().to_str().unwrap(), ErrorKind::NotFound, &["no file of a known format"]);
+    fails("/dev/null", ErrorKind::Invalid, &["/dev/null", "no regular file"]);
     for extension in ["parquet", "csv", "arrow", "xyz"] {
         let path = folder.write(&format!("empty.{extension}"), "");
         fails(&path, ErrorKind::Invalid, &[&path, "is empty"]);
@@ -318,7 +319,8 @@ fn what_is_no_readable_file_says_so() {
         &["text.arrow", "looks like text"],
     );
     fails(&folder.write("bin.csv", b"\0\x01\x02"), ErrorKind::Corrupt, &["bin.csv", "binary"]);
-    fails(&folder.write("z.csv", b"\x1f\x8b\x08\0"), ErrorKind::Invalid, &["z.csv", "unpack it first"]);
+    fails(&folder.write("z.csv", b"\x1f\x8b\x08\0"), ErrorKind::Corrupt, &["z.csv", "decompressed"]);
+    fails(&folder.write("z.json", b"BZh91AY"), ErrorKind::Invalid, &["z.json", "unpack it first"]);
     fails(&folder.write("notes", "hello"), ErrorKind::Invalid, &["notes", "extension"]);
     let parquet = folder.parquet("p.parquet", &rows(5));
     fs::copy(&parquet, folder.path("p.csv")).unwrap();
@@ -385,4 +387,115 @@ fn a_column_of_type_null_becomes_text() {
 /// Reads without looking at what came out.
 fn read_lenient(path: &str) -> Result<()> {
     open(path)?.batches(None).try_for_each(|batch| batch.map(|_| ()))
+}
+
+fn gzip(text: &str) -> Vec<u8> {
+    use std::io::Write;
+    let mut writer = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::fast());
+    writer.write_all(text.as_bytes()).unwrap();
+    writer.finish().unwrap()
+}
+
+#[test]
+fn compressed_text_is_read_as_it_is_decompressed() {
+    let folder = Folder::new();
+    let rows = "i,s\n".to_string() + &"1,a\n".repeat(30_000);
+    let objects = "{\"i\": 1, \"s\": \"a\"}\n".repeat(30_000);
+    // Two members, one behind the other, are one file (RFC 1952, 2.2).
+    let members = [gzip(&rows), gzip(&"2,b\n".repeat(100))].concat();
+    let zstd = |text: &str| zstd::encode_all(text.as_bytes(), 1).unwrap();
+    for (name, bytes, expected) in [
+        ("a.csv.gz", gzip(&rows), 30_000),
+        ("b.csv.gz", members, 30_100),
+        ("c.csv.zst", zstd(&rows), 30_000),
+        ("d.json.gz", gzip(&objects), 30_000),
+        ("e.ndjson.zst", zstd(&objects), 30_000),
+        ("f.csv", gzip(&rows), 30_000),
+    ] {
+        let path = folder.write(name, &bytes);
+        let got = read(&path, None).unwrap();
+        assert_eq!((got.num_rows(), got.column(0).data_type()), (expected, &DataType::Int64), "{name}");
+        let source = open(&path).unwrap();
+        let (bytes, progress) = (source.bytes(), source.progress());
+        source.batches(None).for_each(|batch| drop(batch.unwrap()));
+        assert_eq!(progress.load(Ordering::Relaxed), bytes, "{name}");
+        // What is cut off is no shorter table.
+        let whole = fs::read(&path).unwrap();
+        let cut = folder.write(&format!("cut-{name}"), &whole[..whole.len() - 5]);
+        fails(&cut, ErrorKind::Corrupt, &["cut-", "damaged or cut off"]);
+    }
+    let parquet = fs::read(folder.parquet("p.parquet", &super::tests::rows(5))).unwrap();
+    let path = folder.write("p.parquet.zst", zstd::encode_all(&parquet[..], 1).unwrap());
+    fails(&path, ErrorKind::Invalid, &["p.parquet.zst", "unpack it first"]);
+}
+
+#[test]
+fn folders_braces_and_partitions_are_files() {
+    let folder = Folder::new();
+    for (year, city, text) in [
+        ("2023", "Oslo", "a\n1\n"),
+        ("2024", "New%20York", "a\n2\n"),
+        ("2024", "__HIVE_DEFAULT_PARTITION__", "a\n3\n"),
+    ] {
+        let path = format!("trips/year={year}/city={city}");
+        fs::create_dir_all(folder.path(&path)).unwrap();
+        folder.write(&format!("{path}/part.csv"), text);
+        folder.write(&format!("{path}/_SUCCESS"), "");
+    }
+    let got = read(&folder.path("trips"), None).unwrap();
+    let schema = got.schema();
+    let names: Vec<&str> = schema.fields().iter().map(|field| field.name().as_str()).collect();
+    assert_eq!(names, ["a", "year", "city"]);
+    let years: Vec<_> = got.column(1).as_primitive::<Int64Type>().iter().flatten().collect();
+    let cities: Vec<_> = got.column(2).as_string_view().iter().collect();
+    assert_eq!((years, cities), (vec![2023, 2024, 2024], vec![Some("Oslo"), Some("New York"), None]));
+    let got = read(&folder.path("trips/**/*.csv"), Some(&[1])).unwrap();
+    assert_eq!((got.num_rows(), got.num_columns()), (3, 1));
+    let got = read(&folder.path("trips/year={2023,2024}/city={Oslo,Rome}/*.csv"), None).unwrap();
+    assert_eq!(got.num_rows(), 1);
+    let mut flat = ReadOptions::default();
+    flat.set("hive_partitioning", &farpool_model::OptionValue::Flag(false)).unwrap();
+    assert_eq!(open_all(&[&folder.path("trips")], &flat).unwrap().schema().fields().len(), 1);
+    let bomb = folder.path(&"{a,b}".repeat(20));
+    fails(&bomb, ErrorKind::OverLimit, &["braces"]);
+}
+
+#[test]
+fn columns_of_one_name_are_renamed() {
+    let folder = Folder::new();
+    let column: ArrayRef = Arc::new(Int64Array::from(vec![1, 2]));
+    let field = || Field::new("a", DataType::Int64, true);
+    let schema = Arc::new(arrow_schema::Schema::new(vec![field(), field()]));
+    let batch = RecordBatch::try_new(schema, vec![column.clone(), column]).unwrap();
+    let csv = folder.write("a.csv", "a,a\n1,1\n2,2\n");
+    for path in [csv, folder.ipc_file("a.arrow", &batch, false), folder.ipc_stream("a.arrows", &batch)] {
+        let got = read(&path, Some(&[1])).unwrap();
+        assert_eq!(got.schema().field(0).name(), "a_1", "{path}");
+        assert_eq!(got.column(0).as_primitive::<Int64Type>().values(), &[1, 2]);
+    }
+}
+
+#[test]
+fn no_more_is_read_than_the_limit() {
+    let (folder, batch) = (Folder::new(), rows(2_500));
+    let mut paths = folder.all_formats(&batch).to_vec();
+    paths.push(folder.write("rows.csv", "i,s\n".to_string() + &"1,a\n".repeat(50_000)));
+    for path in paths {
+        for limit in [0, 1, 5, 1_700] {
+            let batches = open(&path).unwrap().with_limit(limit).batches(Some(&[0]));
+            assert_eq!(batches.map(|batch| batch.unwrap().num_rows()).sum::<usize>(), limit, "{path}");
+        }
+    }
+}
+
+#[test]
+fn json_files_are_put_together_by_names() {
+    let folder = Folder::new();
+    folder.write("1.json", "[{\"a\": 1, \"b\": \"x\"}]");
+    folder.write("2.json", "{\"c\": true, \"a\": 2.5}");
+    let got = read(&folder.path("?.json"), None).unwrap();
+    assert_eq!((got.num_rows(), got.num_columns()), (2, 3));
+    assert_eq!(got.column(0).as_primitive::<Float64Type>().values(), &[1.0, 2.5]);
+    folder.write("3.json", "{\"a\": [1]}");
+    fails(&folder.path("?.json"), ErrorKind::Invalid, &["3.json", "\"a\""]);
 }

@@ -34,13 +34,13 @@ impl CsvWriter {
 impl RowWriter for CsvWriter {
     fn write(&mut self, batch: &RecordBatch) -> Outcome {
         self.any = true;
-        self.writer.write(batch).map_err(stop)
+        self.writer.write(&farpool::textual(batch)?).map_err(stop)
     }
 
     fn finish(mut self: Box<Self>) -> Outcome {
         if !self.any {
             // The header comes with the first batch.
-            let empty = RecordBatch::new_empty(self.schema.clone());
+            let empty = farpool::textual(&RecordBatch::new_empty(self.schema.clone()))?;
             self.writer.write(&empty).map_err(stop)?;
         }
         self.writer.into_inner().flush().map_err(Stop::output)

@@ -8,7 +8,9 @@ mod text;
 use super::output::{print_exactly, print_text};
 use super::pool_args::PoolArgs;
 use super::progress::{Progress, Unit};
+use super::read_args::ReadArgs;
 use super::stop::Outcome;
+use super::terminal::printable;
 use farpool::{Error, FileLoad, Profiling, TableName};
 use report::{Report, Source};
 use std::path::Path;
@@ -19,12 +21,13 @@ const EXAMPLES: &str = "\
 Examples:
   farpool profile trips.parquet
   farpool profile 'trips-*.csv' --columns city,fare
+  farpool profile flights.csv.gz --null NA
   farpool profile trips.parquet --format html > trips.html
   farpool profile --pool farpool://node7:9797 trips
   producer | farpool profile - --format json
 
 The target is a file if it has a '.', a '/' or a '*' in it or exists as a file, and a table of the node \
-otherwise, or with --pool. '-' reads CSV or Arrow IPC from standard input. The node makes a table's \
+otherwise, or with --pool. '-' reads CSV, JSON or Arrow IPC from standard input. The node makes a table's \
 profile behind its load, so that it is there at once or soon.
 
 Distinct values, frequent values, quartiles and skew are estimates of sketches, given with the range in which \
@@ -53,6 +56,9 @@ pub struct Args {
 
     #[command(flatten)]
     pool: PoolArgs,
+
+    #[command(flatten)]
+    read: ReadArgs,
 }
 
 /// How a profile is shown.
@@ -88,10 +94,11 @@ fn names_a_file(target: &str) -> bool {
 }
 
 async fn of_files(target: &str, args: &Args) -> Outcome<Report> {
-    let (path, columns) = (target.to_string(), args.columns.clone());
+    let (path, columns, options) = (target.to_string(), args.columns.clone(), args.read.options()?);
     let label = format!("reading {target}");
     let profile = blocking(move || {
-        let load = FileLoad::open(&[path])?;
+        let load = FileLoad::open_with(&[path], &options)?;
+        tell_of_columns(&load, columns.as_deref())?;
         let (bytes, bytes_read, rows) = (load.bytes(), load.bytes_read(), load.rows_read());
         let profiling = Profiling::of_files(load, columns.as_deref())?;
         let _bar = Progress::follow(label, Unit::Bytes, bytes, bytes_read, Some(rows));
@@ -100,10 +107,19 @@ async fn of_files(target: &str, args: &Args) -> Outcome<Report> {
     Ok(Report::new(target, Source::File, &profile.await?, None, None))
 }
 
+/// Says which columns are left out because there is no profile of their types.
+fn tell_of_columns(load: &FileLoad, asked: Option<&[String]>) -> farpool::Result<()> {
+    if let (None, (_, Some(note))) = (asked, farpool::held_columns(load.schema())?) {
+        eprintln!("note: {}", printable(&note));
+    }
+    Ok(())
+}
+
 async fn of_stream(args: &Args) -> Outcome<Report> {
-    let columns = args.columns.clone();
+    let (columns, options) = (args.columns.clone(), args.read.options()?);
     let profile = blocking(move || {
-        let profiling = Profiling::of_stream("standard input", std::io::stdin(), columns.as_deref())?;
+        let input = std::io::stdin();
+        let profiling = Profiling::of_stream("standard input", input, columns.as_deref(), &options)?;
         let _bar = Progress::follow("reading standard input", Unit::Stream, 0, profiling.rows_read(), None);
         profiling.run()
     });

@@ -1,0 +1,89 @@
+//! `farpool export`: a table of a node, or the rows of a query, into a file.
+
+use super::output::print_text;
+use super::pool_args::PoolArgs;
+use super::size;
+use super::stop::Outcome;
+use arrow::array::AsArray;
+use arrow::datatypes::UInt64Type;
+use farpool::{Session, SessionOptions};
+use std::sync::Arc;
+use std::time::Instant;
+
+const EXAMPLES: &str = "\
+Examples:
+  farpool export trips trips.parquet
+  farpool export trips trips.csv.gz --option \"null NA\"
+  farpool export --query \"select * from trips where fare > 100\" large.csv
+  farpool export trips - --format csv | head
+
+The format is that of --format, or of the file's ending: .csv, .tsv, .json (an object on each line), also with .gz or \
+.zst behind it, .parquet, .arrow. The file is there once all rows are in it. Options are those of COPY in SQL.";
+
+/// Write a table of a memory node to a file
+#[derive(clap::Args, Debug)]
+#[command(after_help = EXAMPLES)]
+pub struct Args {
+    /// The table, and the file; with --query only the file; `-` is standard output
+    #[arg(value_name = "TABLE FILE", num_args = 1..=2, required = true)]
+    names: Vec<String>,
+
+    /// The rows of a query in place of those of a table
+    #[arg(long, value_name = "SQL")]
+    query: Option<String>,
+
+    /// The format: csv, tsv, json, parquet or arrow
+    #[arg(long, value_name = "FORMAT")]
+    format: Option<String>,
+
+    /// An option of COPY, such as "delimiter ';'"; may be given more than once
+    #[arg(long = "option", value_name = "NAME VALUE")]
+    options: Vec<String>,
+
+    #[command(flatten)]
+    pool: PoolArgs,
+}
+
+/// Writes and says how many rows.
+pub fn run(args: Args) -> Outcome {
+    super::run_until_interrupted(async move {
+        let start = Instant::now();
+        let (statement, file) = args.statement()?;
+        let session = Session::new(SessionOptions::default());
+        session.set_file_writer(Arc::new(farpool::CopyFiles));
+        session.register_pool("farpool", args.pool.connect().await?).await?;
+        let batches = session.sql(statement.as_str()).await?.collect().await?;
+        // Standard output has the rows themselves.
+        let Some(count) = batches.first() else { return Ok(()) };
+        let rows = count.column(0).as_primitive::<UInt64Type>().value(0);
+        let (rows, took) = (size::counted(rows, "row"), size::duration(start.elapsed()));
+        print_text(&format!("{file}: {rows} in {took}\n"))
+    })
+}
+
+impl Args {
+    /// The statement that does it, and the file.
+    fn statement(&self) -> Outcome<(String, &str)> {
+        let (source, file) = match (&self.query, self.names.as_slice()) {
+            (Some(query), [file]) => (format!("({query})"), file),
+            (None, [table, file]) => (format!("\"{}\"", table.replace('"', "\"\"")), file),
+            (Some(_), _) => {
+                return Err(super::stop::Stop::usage("there are a table and a query", "give one of them"));
+            }
+            (None, _) => {
+                return Err(super::stop::Stop::usage(
+                    "a table and a file are expected",
+                    "write farpool export TABLE FILE",
+                ));
+            }
+        };
+        let target = match file.as_str() {
+            "-" => "STDOUT".to_string(),
+            file => format!("'{}'", file.replace('\'', "''")),
+        };
+        let format = self.format.iter().map(|format| format!("FORMAT '{}'", format.replace('\'', "''")));
+        let options: Vec<String> = format.chain(self.options.iter().cloned()).collect();
+        let options = if options.is_empty() { String::new() } else { format!(" ({})", options.join(", ")) };
+        Ok((format!("COPY {source} TO {target}{options}"), file))
+    }
+}

@@ -1,0 +1,107 @@
+//! How files are read: the flags that `load`, `profile` and `sql` share.
+
+use super::stop::Outcome;
+use farpool::model::{OptionValue, ReadOptions};
+
+/// How CSV and JSON files are read
+#[derive(clap::Args, Clone, Debug)]
+#[command(next_help_heading = "How CSV and JSON files are read")]
+pub struct ReadArgs {
+    /// Fields that are NULL, such as NA; may be given more than once [default: empty fields]
+    #[arg(long = "null", value_name = "TEXT")]
+    nulls: Vec<String>,
+
+    /// Types of columns, such as zip=text,fare=double; those of the others are guessed
+    #[arg(long, value_name = "NAME=TYPE", value_delimiter = ',')]
+    types: Vec<String>,
+
+    /// Every column of CSV is text
+    #[arg(long)]
+    all_text: bool,
+
+    /// Rows from which types are guessed, -1 for all [default: 20480]
+    #[arg(long, value_name = "ROWS", allow_negative_numbers = true)]
+    sample_size: Option<i64>,
+
+    /// What stands between two fields, such as ';' or '\t'
+    #[arg(long, value_name = "CHARACTER")]
+    delim: Option<String>,
+
+    /// What stands around fields with separators in them, '' for nothing [default: "]
+    #[arg(long, value_name = "CHARACTER")]
+    quote: Option<String>,
+
+    /// What stands before a quote within such a field [default: the quote]
+    #[arg(long, value_name = "CHARACTER")]
+    escape: Option<String>,
+
+    /// Lines that begin with it are left out
+    #[arg(long, value_name = "CHARACTER")]
+    comment: Option<String>,
+
+    /// Lines to leave out at the beginning
+    #[arg(long, value_name = "LINES")]
+    skip: Option<i64>,
+
+    /// The first line is a row, too; columns are called column0, column1, …
+    #[arg(long)]
+    no_header: bool,
+
+    /// Leave out lines that have too many or too few fields, or a value that does not fit
+    #[arg(long)]
+    ignore_errors: bool,
+}
+
+impl ReadArgs {
+    /// What was said.
+    pub fn options(&self) -> Outcome<ReadOptions> {
+        let mut options = ReadOptions::default();
+        let text = |text: &String| OptionValue::Text(text.clone());
+        let mut set = |name: &str, value: Option<OptionValue>| match value {
+            Some(value) => options.set(name, &value),
+            None => Ok(()),
+        };
+        let flag = |is_set: bool| is_set.then_some(OptionValue::Flag(true));
+        let nulls =
+            (!self.nulls.is_empty()).then(|| OptionValue::List(self.nulls.iter().map(text).collect()));
+        set("nullstr", nulls)?;
+        set("types", self.types()?)?;
+        set("all_varchar", flag(self.all_text))?;
+        set("sample_size", self.sample_size.map(OptionValue::Number))?;
+        set("delim", self.delim.as_ref().map(text))?;
+        set("quote", self.quote.as_ref().map(text))?;
+        set("escape", self.escape.as_ref().map(text))?;
+        set("comment", self.comment.as_ref().map(text))?;
+        set("skip", self.skip.map(OptionValue::Number))?;
+        set("header", self.no_header.then_some(OptionValue::Flag(false)))?;
+        set("ignore_errors", flag(self.ignore_errors))?;
+        Ok(options)
+    }
+
+    fn types(&self) -> farpool::Result<Option<OptionValue>> {
+        let pair = |text: &String| match text.rsplit_once('=') {
+            Some((name, data_type)) => Ok((name.to_string(), OptionValue::Text(data_type.to_string()))),
+            None => {
+                Err(farpool::Error::invalid(format!("--types {text}: a column and its type are expected"))
+                    .advise("write NAME=TYPE, as in --types zip=text,fare=double"))
+            }
+        };
+        let pairs = joined(&self.types).iter().map(pair).collect::<farpool::Result<Vec<_>>>()?;
+        Ok((!pairs.is_empty()).then_some(OptionValue::Map(pairs)))
+    }
+}
+
+/// The parts of `decimal(10,2)`, which the comma between two columns took apart, as one again.
+fn joined(parts: &[String]) -> Vec<String> {
+    let mut whole: Vec<String> = Vec::new();
+    for part in parts {
+        match whole.last_mut() {
+            Some(last) if last.contains('(') && !last.contains(')') => {
+                last.push(',');
+                last.push_str(part);
+            }
+            _ => whole.push(part.clone()),
+        }
+    }
+    whole
+}

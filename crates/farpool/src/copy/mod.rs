@@ -1,0 +1,175 @@
+//! COPY TO: rows into files.
+//!
+//! Invariant: rows go to a file of another name beside the target, which takes its name once all are written: there is
+//! never a half one. No folder is made, and nothing is written to what is no regular file.
+
+mod format;
+
+use arrow::array::{ArrayRef, RecordBatch, StringArray};
+use arrow::datatypes::{DataType, Field, Schema, SchemaRef};
+use arrow::util::display::{ArrayFormatter, FormatOptions};
+use async_trait::async_trait;
+use farpool_datafusion::{CopyTarget, FileWriter};
+use farpool_model::{Error, Result, cast};
+use farpool_transfer::BatchStream;
+use format::Settings;
+use futures::StreamExt;
+use std::io::{ErrorKind, Write};
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use tempfile::NamedTempFile;
+use tokio::sync::mpsc::{Receiver, channel};
+
+/// Batches that rows may be ahead of their writer.
+const BATCHES_AHEAD: usize = 4;
+
+/// Writes CSV, JSON, Parquet and Arrow files, for [`crate::Session::set_file_writer`].
+#[derive(Clone, Copy, Debug)]
+pub struct CopyFiles;
+
+/// What the thread that writes is told.
+enum Message {
+    Batch(RecordBatch),
+    /// All are there. Without, the file is dropped.
+    End,
+}
+
+#[async_trait]
+impl FileWriter for CopyFiles {
+    fn check(&self, target: &CopyTarget) -> Result<()> {
+        Settings::of(target)?;
+        target.path.as_deref().map_or(Ok(()), |path| folder(Path::new(path)).map(|_| ()))
+    }
+
+    async fn write(&self, target: &CopyTarget, schema: SchemaRef, batches: BatchStream) -> Result<u64> {
+        let settings = Settings::of(target)?;
+        let path = target.path.clone().map(PathBuf::from);
+        let (sender, receiver) = channel(BATCHES_AHEAD);
+        let writing = tokio::task::spawn_blocking(move || match path {
+            Some(path) => to_file(&path, &settings, &schema, receiver),
+            None => to_stdout(&settings, &schema, receiver),
+        });
+        let mut batches = batches;
+        let mut rows = 0;
+        while let Some(batch) = batches.next().await {
+            let batch = batch?;
+            rows += cast::u64_from(batch.num_rows());
+            if sender.send(Message::Batch(batch)).await.is_err() {
+                break;
+            }
+        }
+        let _ = sender.send(Message::End).await;
+        drop(sender);
+        writing.await.map_err(|error| Error::internal(format!("writing stopped: {error}")))??;
+        Ok(rows)
+    }
+}
+
+fn to_file(path: &Path, settings: &Settings, schema: &SchemaRef, rows: Receiver<Message>) -> Result<()> {
+    // A link stays one: what it points to is replaced.
+    let path = path.canonicalize().unwrap_or_else(|_| path.to_path_buf());
+    let failed = |error: &std::io::Error| failure(&path, error);
+    let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
+    let partial = tempfile::Builder::new()
+        .prefix(&format!(".{name}."))
+        .suffix(".part")
+        // As any new file: less what the process leaves out (umask).
+        .permissions(std::fs::Permissions::from_mode(0o666))
+        .tempfile_in(folder(&path)?)
+        .map_err(|error| failed(&error))?;
+    let copy = partial.reopen().map_err(|error| failed(&error))?;
+    if settings.write(Box::new(copy), schema, rows).map_err(|error| at(&path, error))? {
+        keep(partial, &path).map_err(|error| failed(&error))?;
+    }
+    Ok(())
+}
+
+fn keep(partial: NamedTempFile, path: &Path) -> std::io::Result<()> {
+    partial.as_file().sync_all()?;
+    partial.persist(path).map(|_| ()).map_err(|error| error.error)
+}
+
+fn to_stdout(settings: &Settings, schema: &SchemaRef, rows: Receiver<Message>) -> Result<()> {
+    match settings.write(Box::new(std::io::stdout()), schema, rows) {
+        // Whoever read it has enough.
+        Err(error) if error.message.contains("Broken pipe") => Ok(()),
+        outcome => outcome.map(|_| ()).map_err(|error| error.at("standard output")),
+    }
+}
+
+/// The folder of a file that can be written.
+fn folder(path: &Path) -> Result<PathBuf> {
+    match path.metadata() {
+        Ok(metadata) if metadata.is_dir() => {
+            return Err(Error::invalid(format!("{} is a directory", path.display()))
+                .advise("name a file in it, such as rows.parquet"));
+        }
+        Ok(metadata) if !metadata.is_file() => {
+            return Err(Error::invalid(format!("{} is no regular file", path.display()))
+                .advise("COPY … TO STDOUT writes to standard output"));
+        }
+        Ok(_) | Err(_) => {}
+    }
+    let folder = match path.parent() {
+        Some(folder) if !folder.as_os_str().is_empty() => folder,
+        _ => Path::new("."),
+    };
+    if !folder.is_dir() {
+        return Err(Error::not_found(format!(
+            "there is no folder {} for {}",
+            folder.display(),
+            path.display()
+        ))
+        .advise("make it first (mkdir -p), or check the path"));
+    }
+    Ok(folder.to_path_buf())
+}
+
+fn failure(path: &Path, error: &std::io::Error) -> Error {
+    let advice = match error.kind() {
+        ErrorKind::PermissionDenied => "check who may write to its folder",
+        ErrorKind::StorageFull => "make room, or write to another place",
+        _ => "check the path",
+    };
+    at(path, Error::invalid(error.to_string())).advise(advice)
+}
+
+fn at(path: &Path, error: Error) -> Error {
+    error.at(format_args!("{} cannot be written", path.display()))
+}
+
+/// The batch with its nested columns as text, for formats that have no form for them: a list is `[1, 2]`.
+///
+/// # Errors
+/// `Invalid` when a value has no text.
+pub fn textual(batch: &RecordBatch) -> Result<RecordBatch> {
+    let schema = batch.schema();
+    if !schema.fields().iter().any(|field| field.data_type().is_nested()) {
+        return Ok(batch.clone());
+    }
+    let invalid = |error: arrow::error::ArrowError| Error::invalid(error.to_string());
+    let columns = batch.columns().iter().map(|column| match column.data_type().is_nested() {
+        true => text(column).map_err(invalid),
+        false => Ok(column.clone()),
+    });
+    let columns = columns.collect::<Result<Vec<_>>>()?;
+    let fields = schema.fields().iter().map(|field| match field.data_type().is_nested() {
+        true => Field::new(field.name(), DataType::Utf8, true),
+        false => field.as_ref().clone(),
+    });
+    RecordBatch::try_new(Arc::new(Schema::new(fields.collect::<Vec<_>>())), columns).map_err(invalid)
+}
+
+fn text(column: &ArrayRef) -> arrow::error::Result<ArrayRef> {
+    let options = FormatOptions::default().with_null("NULL");
+    let formatter = ArrayFormatter::try_new(column, &options)?;
+    let texts = (0..column.len()).map(|row| match column.is_null(row) {
+        true => Ok(None),
+        false => formatter.value(row).try_to_string().map(Some),
+    });
+    Ok(Arc::new(texts.collect::<arrow::error::Result<StringArray>>()?))
+}
+
+/// The place that rows are written to.
+type Out = Box<dyn Write + Send>;

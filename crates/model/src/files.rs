@@ -1,0 +1,362 @@
+//! How files are read: the options that `read_csv(…)`, `read_json(…)` and `read_parquet(…)` take in SQL and the commands
+//! take as flags, and the files that one table of a query is made of.
+//!
+//! Invariant: every way to say an option goes through [`ReadOptions::set`], so that it means the same in each.
+
+use crate::{Error, Result, limits, schema};
+use arrow_schema::{DataType, TimeUnit};
+
+/// The formats that tables are read from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum FileFormat {
+    /// Comma-separated values, or values with another separator.
+    Csv,
+    /// Objects, a line or several each, or one array of objects.
+    Json,
+    /// Apache Parquet.
+    Parquet,
+}
+
+/// How a CSV or JSON file is compressed as a whole.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum FileCompression {
+    /// It is not.
+    None,
+    /// RFC 1952.
+    Gzip,
+    /// RFC 8878.
+    Zstd,
+}
+
+/// The value of an option as it was written.
+#[derive(Clone, Debug, PartialEq)]
+pub enum OptionValue {
+    /// A string.
+    Text(String),
+    /// An integer.
+    Number(i64),
+    /// `true` or `false`.
+    Flag(bool),
+    /// `['NA', '']`.
+    List(Vec<OptionValue>),
+    /// `{'zip': 'text'}`.
+    Map(Vec<(String, OptionValue)>),
+}
+
+/// How files are read. What is not said is found out from the file.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
+pub struct ReadOptions {
+    /// The format, whatever the name of the file.
+    pub format: Option<FileFormat>,
+    /// The compression of a CSV or JSON file, whatever its first bytes.
+    pub compression: Option<FileCompression>,
+    /// What stands between two fields.
+    pub delimiter: Option<u8>,
+    /// What stands around a field that has separators in it; `"`.
+    pub quote: Option<u8>,
+    /// What stands before a quote within such a field; the quote itself.
+    pub escape: Option<u8>,
+    /// Lines that begin with it are left out.
+    pub comment: Option<u8>,
+    /// Whether the first line has the names of the columns; it has.
+    pub header: Option<bool>,
+    /// Lines before that one, which are left out.
+    pub skip_lines: usize,
+    /// Fields that are NULL; empty ones.
+    pub null_texts: Option<Vec<String>>,
+    /// Types of columns by their names.
+    pub types: Vec<(String, DataType)>,
+    /// Whether every column is text.
+    pub all_text: bool,
+    /// Rows from which types are guessed; `usize::MAX` for all.
+    pub sample_rows: Option<usize>,
+    /// Whether lines that do not fit are left out.
+    pub ignore_errors: bool,
+    /// Whether fields that are missing at the end of a line are NULL.
+    pub null_padding: bool,
+    /// Whether folders called `name=value` are columns; they are if all files lie in such.
+    pub hive_partitioning: Option<bool>,
+}
+
+/// The files of one table of a query.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
+pub struct FileSpec {
+    /// Paths, patterns and folders.
+    pub paths: Vec<String>,
+    /// How they are read.
+    pub options: ReadOptions,
+}
+
+/// The options by name, with the formats that have them.
+const OPTIONS: &[(&str, &[FileFormat])] = &[
+    ("all_varchar", CSV),
+    ("comment", CSV),
+    ("compression", TEXT),
+    ("delim", CSV),
+    ("escape", CSV),
+    ("header", CSV),
+    ("hive_partitioning", &[FileFormat::Csv, FileFormat::Json, FileFormat::Parquet]),
+    ("ignore_errors", CSV),
+    ("null_padding", CSV),
+    ("nullstr", CSV),
+    ("quote", CSV),
+    ("sample_size", TEXT),
+    ("skip", CSV),
+    ("types", TEXT),
+];
+const CSV: &[FileFormat] = &[FileFormat::Csv];
+const TEXT: &[FileFormat] = &[FileFormat::Csv, FileFormat::Json];
+
+impl FileFormat {
+    /// The function that reads it.
+    pub fn function(self) -> &'static str {
+        match self {
+            FileFormat::Csv => "read_csv",
+            FileFormat::Json => "read_json",
+            FileFormat::Parquet => "read_parquet",
+        }
+    }
+
+    /// The format that the function called `name` reads, if it is one of these.
+    pub fn of_function(name: &str) -> Option<FileFormat> {
+        Some(match name {
+            "read_csv" | "read_csv_auto" => FileFormat::Csv,
+            "read_json" | "read_json_auto" | "read_ndjson" | "read_ndjson_auto" => FileFormat::Json,
+            "read_parquet" | "parquet_scan" => FileFormat::Parquet,
+            _ => return None,
+        })
+    }
+}
+
+impl ReadOptions {
+    /// Options for files of `format`.
+    pub fn for_format(format: FileFormat) -> Self {
+        ReadOptions { format: Some(format), ..ReadOptions::default() }
+    }
+
+    /// Sets the option called `name`, in any case.
+    ///
+    /// # Errors
+    /// `Invalid` when there is no such option, with those that there are, or the value is none of it.
+    pub fn set(&mut self, name: &str, value: &OptionValue) -> Result<()> {
+        let name = match name.to_ascii_lowercase().as_str() {
+            "sep" | "delimiter" | "separator" => "delim".to_string(),
+            "null" | "nulls" | "na_values" => "nullstr".to_string(),
+            "dtypes" | "column_types" | "columns_types" => "types".to_string(),
+            "all_text" => "all_varchar".to_string(),
+            name => name.to_string(),
+        };
+        self.check_name(&name)?;
+        self.set_known(&name, value).map_err(|error| error.at(format_args!("option {name}")))
+    }
+
+    fn check_name(&self, name: &str) -> Result<()> {
+        let is_of = |formats: &[FileFormat]| self.format.is_none_or(|format| formats.contains(&format));
+        let known = || OPTIONS.iter().filter(|(_, formats)| is_of(formats)).map(|(name, _)| *name);
+        if known().any(|known| known == name) {
+            return Ok(());
+        }
+        let of = self.format.map_or("files", FileFormat::function);
+        Err(Error::invalid(format!("{of} has no option {:?}", crate::brief(name)))
+            .advise(format!("the options are: {}", known().collect::<Vec<_>>().join(", "))))
+    }
+
+    fn set_known(&mut self, name: &str, value: &OptionValue) -> Result<()> {
+        match name {
+            "all_varchar" => self.all_text = flag(value)?,
+            "comment" => self.comment = optional_byte(value)?,
+            "compression" => self.compression = compression(value)?,
+            "delim" => self.delimiter = Some(byte(value)?),
+            "escape" => self.escape = optional_byte(value)?,
+            "header" => self.header = Some(flag(value)?),
+            "hive_partitioning" => self.hive_partitioning = Some(flag(value)?),
+            "ignore_errors" => self.ignore_errors = flag(value)?,
+            "null_padding" => self.null_padding = flag(value)?,
+            "nullstr" => self.null_texts = Some(texts(value)?),
+            "quote" => self.quote = optional_byte(value)?.or(Some(0)),
+            "sample_size" => self.sample_rows = Some(sample_rows(value)?),
+            "skip" => self.skip_lines = count(value)?,
+            "types" => self.types = types(value)?,
+            _ => return Err(Error::internal("an option without a meaning")),
+        }
+        Ok(())
+    }
+}
+
+impl FileSpec {
+    /// The file, or the files of a pattern, at `path`.
+    pub fn plain(path: impl Into<String>) -> Self {
+        FileSpec { paths: vec![path.into()], options: ReadOptions::default() }
+    }
+}
+
+/// As messages call it.
+impl std::fmt::Display for FileSpec {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self.paths.as_slice() {
+            [path] => f.write_str(path),
+            [first, rest @ ..] => write!(f, "{first} and {} more", rest.len()),
+            [] => f.write_str("no file"),
+        }
+    }
+}
+
+fn flag(value: &OptionValue) -> Result<bool> {
+    match value {
+        OptionValue::Flag(flag) => Ok(*flag),
+        OptionValue::Number(0) => Ok(false),
+        OptionValue::Number(1) => Ok(true),
+        OptionValue::Text(text) if text.eq_ignore_ascii_case("true") => Ok(true),
+        OptionValue::Text(text) if text.eq_ignore_ascii_case("false") => Ok(false),
+        _ => Err(Error::invalid("true or false is expected")),
+    }
+}
+
+fn count(value: &OptionValue) -> Result<usize> {
+    match value {
+        OptionValue::Number(number) => {
+            usize::try_from(*number).map_err(|_| Error::invalid("a number of lines cannot be negative"))
+        }
+        _ => Err(Error::invalid("a whole number is expected")),
+    }
+}
+
+fn sample_rows(value: &OptionValue) -> Result<usize> {
+    match value {
+        OptionValue::Number(-1) => Ok(usize::MAX),
+        OptionValue::Number(rows) if *rows > 0 => Ok(usize::try_from(*rows).unwrap_or(usize::MAX)),
+        _ => Err(Error::invalid("a number of rows is expected, or -1 for all")),
+    }
+}
+
+fn text(value: &OptionValue) -> Result<&str> {
+    match value {
+        OptionValue::Text(text) => Ok(text),
+        _ => Err(Error::invalid("a text in single quotes is expected")),
+    }
+}
+
+fn texts(value: &OptionValue) -> Result<Vec<String>> {
+    let texts = match value {
+        OptionValue::List(values) => {
+            values.iter().map(|v| text(v).map(str::to_string)).collect::<Result<Vec<_>>>()?
+        }
+        other => vec![text(other)?.to_string()],
+    };
+    match texts.len() <= limits::NULL_TEXTS_MAX {
+        true => Ok(texts),
+        false => Err(Error::over_limit(format!("{} texts are the most", limits::NULL_TEXTS_MAX))),
+    }
+}
+
+fn optional_byte(value: &OptionValue) -> Result<Option<u8>> {
+    if text(value)?.is_empty() { Ok(None) } else { byte(value).map(Some) }
+}
+
+fn byte(value: &OptionValue) -> Result<u8> {
+    match text(value)? {
+        "\\t" => Ok(b'\t'),
+        text if text.len() == 1 && !matches!(text, "\n" | "\r" | "\0") => Ok(text.as_bytes()[0]),
+        _ => Err(Error::invalid("one ASCII character is expected, such as ';' or '\\t'")),
+    }
+}
+
+fn compression(value: &OptionValue) -> Result<Option<FileCompression>> {
+    match text(value)?.to_ascii_lowercase().as_str() {
+        "auto" | "auto_detect" => Ok(None),
+        "none" => Ok(Some(FileCompression::None)),
+        "gzip" | "gz" => Ok(Some(FileCompression::Gzip)),
+        "zstd" | "zst" => Ok(Some(FileCompression::Zstd)),
+        _ => Err(Error::invalid("it is one of: auto, none, gzip, zstd")),
+    }
+}
+
+fn types(value: &OptionValue) -> Result<Vec<(String, DataType)>> {
+    let OptionValue::Map(entries) = value else {
+        return Err(Error::invalid("names and types are expected, as in {'zip': 'text', 'fare': 'double'}"));
+    };
+    entries.iter().map(|(name, value)| Ok((name.clone(), named_type(text(value)?)?))).collect()
+}
+
+/// The type that SQL calls `name`, among those that files of text can be read as.
+///
+/// # Errors
+/// `Invalid` when it is no such type.
+pub fn named_type(name: &str) -> Result<DataType> {
+    let lower = name.trim().to_ascii_lowercase();
+    let data_type = match lower.as_str() {
+        "text" | "varchar" | "string" | "char" => DataType::Utf8View,
+        "bool" | "boolean" | "logical" => DataType::Boolean,
+        "tinyint" | "int1" => DataType::Int8,
+        "smallint" | "int2" => DataType::Int16,
+        "int" | "integer" | "int4" => DataType::Int32,
+        "bigint" | "int8" | "long" => DataType::Int64,
+        "utinyint" => DataType::UInt8,
+        "usmallint" => DataType::UInt16,
+        "uinteger" => DataType::UInt32,
+        "ubigint" => DataType::UInt64,
+        "real" | "float" | "float4" => DataType::Float32,
+        "double" | "double precision" | "float8" => DataType::Float64,
+        "date" => DataType::Date32,
+        "timestamp" | "datetime" => DataType::Timestamp(TimeUnit::Microsecond, None),
+        "timestamp_ns" => DataType::Timestamp(TimeUnit::Nanosecond, None),
+        "timestamptz" | "timestamp with time zone" => {
+            DataType::Timestamp(TimeUnit::Microsecond, Some("UTC".into()))
+        }
+        "decimal" | "numeric" => DataType::Decimal128(18, 3),
+        _ => named_decimal(&lower).ok_or_else(|| {
+            Error::invalid(format!("{:?} is no type that files are read as", crate::brief(name))).advise(
+                "types are: text, boolean, tinyint, smallint, integer, bigint (with u for unsigned), real, \
+                 double, decimal(p, s), date, timestamp, timestamptz",
+            )
+        })?,
+    };
+    Ok(data_type)
+}
+
+fn named_decimal(name: &str) -> Option<DataType> {
+    let arguments = name.strip_prefix("decimal").or_else(|| name.strip_prefix("numeric"))?.trim();
+    let (precision, scale) = arguments.strip_prefix('(')?.strip_suffix(')')?.split_once(',')?;
+    schema::decimal(precision.trim().parse().ok()?, scale.trim().parse().ok()?)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn set(name: &str, value: OptionValue) -> Result<ReadOptions> {
+        let mut options = ReadOptions::for_format(FileFormat::Csv);
+        options.set(name, &value).map(|()| options)
+    }
+
+    fn text(value: &str) -> OptionValue {
+        OptionValue::Text(value.to_string())
+    }
+
+    #[test]
+    fn options_have_the_names_that_people_know() {
+        let nulls = OptionValue::List(vec![text("NA"), text("")]);
+        let expected = Some(vec!["NA".to_string(), String::new()]);
+        assert_eq!(set("nullstr", nulls.clone()).unwrap().null_texts, expected);
+        assert_eq!(set("NULL", nulls).unwrap().null_texts, expected);
+        assert_eq!(set("sep", text("\\t")).unwrap().delimiter, Some(b'\t'));
+        assert_eq!(set("sample_size", OptionValue::Number(-1)).unwrap().sample_rows, Some(usize::MAX));
+        let types = OptionValue::Map(vec![("m".to_string(), text("DECIMAL(10, 2)"))]);
+        assert_eq!(set("types", types).unwrap().types, [("m".to_string(), DataType::Decimal128(10, 2))]);
+    }
+
+    #[test]
+    fn wrong_options_say_what_there_is() {
+        let said = |outcome: Result<ReadOptions>| outcome.unwrap_err().to_string();
+        let error = said(set("nulstr", text("NA")));
+        assert!(error.contains("read_csv has no option \"nulstr\"") && error.contains("nullstr"), "{error}");
+        assert!(said(set("delim", text("ab"))).contains("option delim: one ASCII character"));
+        assert!(said(set("sample_size", OptionValue::Number(-2))).contains("option sample_size"));
+        assert!(said(set("types", text("int"))).contains("names and types"));
+        let types = OptionValue::Map(vec![("m".to_string(), text("decimal(50, 2)"))]);
+        assert!(said(set("types", types)).contains("decimal(p, s)"));
+        let mut parquet = ReadOptions::for_format(FileFormat::Parquet);
+        let error = parquet.set("delim", &text(";")).unwrap_err().to_string();
+        assert!(error.contains("the options are: hive_partitioning"), "{error}");
+    }
+}

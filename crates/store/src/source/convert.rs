@@ -1,0 +1,73 @@
+//! Columns of text into columns of types.
+
+use super::csv::guess::hyphenated;
+use arrow_array::{Array, ArrayRef, StringArray};
+use arrow_cast::{CastOptions, cast_with_options};
+use arrow_schema::DataType;
+
+/// Why a column cannot be converted.
+#[derive(Debug)]
+pub(super) enum Misfit {
+    /// The value in this row is none of the type.
+    Row(usize),
+    /// Text does not become this type at all.
+    Type,
+}
+
+/// The values of `texts` as `data_type`; as text if that is Null, which a column without values has.
+pub(super) fn convert(texts: &StringArray, data_type: &DataType) -> Result<ArrayRef, Misfit> {
+    let converted = converted(texts, data_type)?;
+    let misfit = misfits(texts, &*converted).next();
+    match misfit {
+        Some(row) => Err(Misfit::Row(row)),
+        None => Ok(converted),
+    }
+}
+
+/// The values, NULL where they do not fit.
+pub(super) fn converted(texts: &StringArray, data_type: &DataType) -> Result<ArrayRef, Misfit> {
+    let data_type = if data_type == &DataType::Null { &DataType::Utf8View } else { data_type };
+    let options = CastOptions { safe: true, ..CastOptions::default() };
+    let cast = |texts: &StringArray| cast_with_options(texts, data_type, &options).map_err(|_| Misfit::Type);
+    let is_instant = matches!(data_type, DataType::Date32 | DataType::Timestamp(..));
+    let has_slash = |text: &str| text.as_bytes().get(4) == Some(&b'/');
+    if is_instant && texts.iter().flatten().any(has_slash) {
+        return cast(&texts.iter().map(|text| text.map(hyphenated)).collect());
+    }
+    cast(texts)
+}
+
+/// The rows whose text became NULL.
+pub(super) fn misfits<'a>(texts: &'a StringArray, values: &'a dyn Array) -> impl Iterator<Item = usize> + 'a {
+    let rows = if values.null_count() == texts.null_count() { 0 } else { texts.len() };
+    (0..rows).filter(|&row| values.is_null(row) && texts.is_valid(row))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use arrow_array::cast::AsArray;
+    use arrow_array::types::{Int64Type, TimestampMicrosecondType};
+    use arrow_schema::TimeUnit;
+
+    #[test]
+    fn what_does_not_fit_is_found() {
+        let texts = StringArray::from(vec![Some("1"), None, Some("x"), Some("4")]);
+        assert!(matches!(convert(&texts, &DataType::Int64), Err(Misfit::Row(2))));
+        let values = converted(&texts, &DataType::Int64).unwrap();
+        assert_eq!(
+            values.as_primitive::<Int64Type>().iter().collect::<Vec<_>>(),
+            [Some(1), None, None, Some(4)]
+        );
+    }
+
+    #[test]
+    fn dates_with_slashes_are_dates() {
+        let texts = StringArray::from(vec!["2015/01/01 01:00:00", "2015-01-01 01:00:00"]);
+        let micros = DataType::Timestamp(TimeUnit::Microsecond, None);
+        let values = convert(&texts, &micros).unwrap();
+        let values = values.as_primitive::<TimestampMicrosecondType>();
+        assert_eq!(values.value(0), 1_420_074_000_000_000);
+        assert_eq!(values.value(0), values.value(1));
+    }
+}

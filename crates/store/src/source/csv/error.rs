@@ -1,0 +1,64 @@
+//! What is wrong with a CSV file, in terms of the file.
+
+use super::super::{damaged, files};
+use super::records::Broken;
+use arrow_schema::Field;
+use farpool_model::{Error, brief, limits};
+use std::path::Path;
+
+/// Why there is no further record.
+pub(super) fn broken(path: &Path, why: Broken) -> Error {
+    let named = |line: u64, what: &str| Error::invalid(format!("{}, line {line}: {what}", path.display()));
+    match why {
+        Broken::Io(error) if error.kind() == std::io::ErrorKind::UnexpectedEof => damaged(path, error),
+        Broken::Io(error) => files::unreadable(path, &error),
+        Broken::Unclosed(line) => named(line, "a quote opens in this record, and none closes it").advise(
+            "correct the line, or say which character quotes (--quote, read_csv(…, quote = '')); '' is none",
+        ),
+        Broken::Long(line) => {
+            let what = format!("this record has more than {} bytes", limits::RECORD_BYTES_MAX);
+            named(line, &what).advise("perhaps a quote opens there and none closes it")
+        }
+    }
+}
+
+/// A line with another number of fields than there are columns.
+pub(super) fn ragged(path: &Path, line: u64, fields: usize, columns: usize) -> Error {
+    let (field, column) = (counted(fields, "field"), counted(columns, "column"));
+    let error =
+        Error::invalid(format!("{}, line {line}: {field}, and the file has {column}", path.display()));
+    let padding = match fields < columns {
+        true => "; null_padding = true takes missing fields for NULL",
+        false => "",
+    };
+    error.advise(format!(
+        "correct the line, or leave such lines out (--ignore-errors, read_csv(…, ignore_errors = true)){padding}"
+    ))
+}
+
+/// A field that is not UTF-8.
+pub(super) fn no_text(path: &Path, line: u64, column: usize) -> Error {
+    Error::invalid(format!("{}, line {line}: field {} is not UTF-8 text", path.display(), column + 1)).advise(
+        "convert the file, for example with iconv -f latin1 -t utf8, or leave such lines out (--ignore-errors)",
+    )
+}
+
+/// A value that does not fit the type of its column, which may come of the first rows.
+pub(super) fn misfit(path: &Path, line: u64, value: &str, field: &Field, guessed_of: Option<usize>) -> Error {
+    let name = brief(field.name());
+    let by = guessed_of.map_or(String::new(), |rows| format!(" by the first {rows} rows"));
+    let message = format!(
+        "{}, line {line}: {:?} is not a value of column {name:?}, which has type {}{by}",
+        path.display(),
+        brief(value),
+        field.data_type(),
+    );
+    Error::invalid(message).advise(format!(
+        "read it as text (--types {name}=text, read_csv(…, types = {{'{name}': 'text'}})), guess types from all rows \
+         (sample_size = -1), or leave such lines out (ignore_errors = true)"
+    ))
+}
+
+fn counted(count: usize, what: &str) -> String {
+    if count == 1 { format!("1 {what}") } else { format!("{count} {what}s") }
+}

@@ -1,0 +1,210 @@
+//! CSV and TSV files, types guessed from the first rows.
+//!
+//! Guessed are: whole numbers (64-bit), fractional numbers, true/false, dates (`2024-05-31`, `2024/05/31`), timestamps
+//! (`2024-05-31 12:00:00.5`, held to the microsecond, finer only if the first rows are), text. An empty
+//! field is NULL. Whole numbers are text if the first rows have one that begins with 0, such as a postal code. A later
+//! value that does not fit is an error with its line: to read on with another type
+//! would change the meaning of the rows before.
+
+mod error;
+pub(super) mod guess;
+mod read;
+mod records;
+
+use super::{Batches, files, names};
+use arrow_schema::{DataType, Field, Fields, Schema, SchemaRef};
+use error::broken;
+use farpool_model::{Error, ReadOptions, Result, limits};
+use guess::Guess;
+use read::CsvBatches;
+use records::{Record, Records};
+use std::io::BufRead;
+use std::path::Path;
+
+/// Rows from which types are guessed if nothing else is said: as many as DuckDB looks at.
+pub(super) const GUESS_ROWS: usize = 20_480;
+
+/// How the fields of a line are told apart, and what they mean.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Dialect {
+    delimiter: u8,
+    quote: Option<u8>,
+    escape: Option<u8>,
+    comment: Option<u8>,
+    has_header: bool,
+    skip_lines: usize,
+    null_texts: Vec<Vec<u8>>,
+    ignore_errors: bool,
+    null_padding: bool,
+    sample_rows: usize,
+    /// Columns whose types are not guessed.
+    typed: Vec<String>,
+}
+
+impl Dialect {
+    fn new(delimiter: u8, options: &ReadOptions) -> Self {
+        let nulls = options.null_texts.clone().unwrap_or_else(|| vec![String::new()]);
+        let quote = options.quote.unwrap_or(b'"');
+        Dialect {
+            delimiter,
+            quote: (quote != 0).then_some(quote),
+            escape: options.escape.filter(|escape| *escape != quote),
+            comment: options.comment,
+            has_header: options.header.unwrap_or(true),
+            skip_lines: options.skip_lines,
+            null_texts: nulls.into_iter().map(String::into_bytes).collect(),
+            ignore_errors: options.ignore_errors,
+            null_padding: options.null_padding,
+            sample_rows: options.sample_rows.unwrap_or(GUESS_ROWS),
+            typed: options.types.iter().map(|(name, _)| name.clone()).collect(),
+        }
+    }
+
+    fn is_null(&self, field: &[u8]) -> bool {
+        self.null_texts.iter().any(|null| null == field)
+    }
+
+    /// How many rows the type of a column was guessed from, if not from all.
+    fn rows_guessed_from(&self, column: &str) -> Option<usize> {
+        let is_guessed = self.sample_rows != usize::MAX && !self.typed.iter().any(|name| name == column);
+        is_guessed.then_some(self.sample_rows)
+    }
+
+    /// Whether a line with so many fields can be one of a file with `columns`.
+    fn fits(&self, fields: usize, columns: usize) -> bool {
+        fields == columns || (self.null_padding && fields < columns)
+    }
+}
+
+/// The columns, of type Null where the first rows have no value, and the dialect. `again` opens the file at its
+/// beginning.
+pub(super) fn open<R: BufRead>(
+    path: &Path,
+    again: impl Fn() -> Result<R>,
+    tabs: bool,
+    options: &ReadOptions,
+) -> Result<(SchemaRef, Dialect)> {
+    let delimiter = match options.delimiter {
+        Some(delimiter) => delimiter,
+        None if tabs => b'\t',
+        None => guess_delimiter(path, again()?, options)?,
+    };
+    guess(path, again()?, Dialect::new(delimiter, options), options)
+}
+
+/// The columns and the dialect of what stands at the beginning of a stream.
+pub(super) fn open_head(path: &Path, head: &[u8], options: &ReadOptions) -> Result<(SchemaRef, Dialect)> {
+    open(path, || Ok(head), false, options)
+}
+
+/// Reads the columns at `columns`; `path` is for messages.
+pub(super) fn read(
+    path: &Path,
+    from: impl BufRead + Send + 'static,
+    schema: &SchemaRef,
+    dialect: &Dialect,
+    columns: &[usize],
+) -> Result<Batches> {
+    Ok(Box::new(CsvBatches::new(path, from, schema.clone(), dialect.clone(), columns)?))
+}
+
+fn guess(
+    path: &Path,
+    from: impl BufRead,
+    dialect: Dialect,
+    options: &ReadOptions,
+) -> Result<(SchemaRef, Dialect)> {
+    let mut records = Records::new(from, &dialect).map_err(|error| files::unreadable(path, &error))?;
+    let next = |records: &mut Records<_>| {
+        // What is kept of the first record are its names.
+        Ok::<_, Error>(match records.next().map_err(|why| broken(path, why))? {
+            Some(record) => Some(texts(path, &record, dialect.ignore_errors)?),
+            None => None,
+        })
+    };
+    let first = next(&mut records)?;
+    let Some(first) = first.filter(|first| !first.is_empty()) else {
+        return Err(Error::invalid(format!("{} has no columns", path.display())));
+    };
+    let mut guesses = vec![Guess::default(); first.len()];
+    let names = match dialect.has_header {
+        true => names::of_header(&first),
+        false => {
+            first.iter().zip(&mut guesses).for_each(|(text, guess)| see(guess, text.as_bytes(), &dialect));
+            names::of_header(&vec![String::new(); first.len()])
+        }
+    };
+    if !options.all_text {
+        guess_types(path, &mut records, &dialect, &mut guesses)?;
+    }
+    let mut fields = Vec::new();
+    for (name, guess) in names.into_iter().zip(guesses) {
+        let data_type = if options.all_text { DataType::Utf8View } else { guess.data_type() };
+        fields.push(Field::new(name, data_type, true));
+    }
+    let fields = names::with_types(path, fields, &options.types)?;
+    Ok((std::sync::Arc::new(Schema::new(fields.into_iter().collect::<Fields>())), dialect))
+}
+
+fn guess_types(
+    path: &Path,
+    records: &mut Records<impl BufRead>,
+    dialect: &Dialect,
+    guesses: &mut [Guess],
+) -> Result<()> {
+    let mut rows = usize::from(!dialect.has_header);
+    while rows < dialect.sample_rows {
+        let Some(record) = records.next().map_err(|why| broken(path, why))? else { break };
+        if !dialect.fits(record.len(), guesses.len()) {
+            if dialect.ignore_errors {
+                continue;
+            }
+            return Err(error::ragged(path, record.line, record.len(), guesses.len()));
+        }
+        for (i, guess) in guesses.iter_mut().enumerate().take(record.len()) {
+            see(guess, record.field(i), dialect);
+        }
+        rows += 1;
+    }
+    Ok(())
+}
+
+/// Bytes that are no text make no type; reading them is an error.
+fn see(guess: &mut Guess, field: &[u8], dialect: &Dialect) {
+    if !dialect.is_null(field) {
+        match std::str::from_utf8(field) {
+            Ok(text) => guess.see(text),
+            Err(_) if dialect.ignore_errors => {}
+            Err(_) => guess.see("no text"),
+        }
+    }
+}
+
+fn texts(path: &Path, record: &Record<'_>, lossy: bool) -> Result<Vec<String>> {
+    let text = |i: usize| match std::str::from_utf8(record.field(i)) {
+        Ok(text) => Ok(text.to_string()),
+        Err(_) if lossy => Ok(String::from_utf8_lossy(record.field(i)).into_owned()),
+        Err(_) => Err(error::no_text(path, record.line, i)),
+    };
+    (0..record.len()).map(text).collect()
+}
+
+/// A comma, unless the header has none and has one of the other usual separators.
+fn guess_delimiter(path: &Path, from: impl BufRead, options: &ReadOptions) -> Result<u8> {
+    let mut from = from.take(limits::CSV_HEADER_BYTES_MAX);
+    let mut header = Vec::new();
+    for _ in 0..=options.skip_lines {
+        header.clear();
+        from.read_until(b'\n', &mut header).map_err(|error| files::unreadable(path, &error))?;
+    }
+    let mut is_quoted = false;
+    header.retain(|byte| {
+        is_quoted ^= *byte == options.quote.unwrap_or(b'"');
+        !is_quoted
+    });
+    let found = [b',', b';', b'\t', b'|'].into_iter().find(|delimiter| header.contains(delimiter));
+    Ok(found.unwrap_or(b','))
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,213 @@
+//! Records into batches.
+//!
+//! Invariant: a batch has at most [`limits::BATCH_ROWS`] rows, and ends with the record that makes its text longer than
+//! [`BATCH_BYTES`]. Lines that are left out are the same whichever columns are read.
+
+use super::super::convert::{self, Misfit};
+use super::super::files;
+use super::Dialect;
+use super::error;
+use super::records::{Record, Records};
+use arrow_array::{ArrayRef, BooleanArray, RecordBatch, RecordBatchOptions, StringArray};
+use arrow_buffer::{BooleanBuffer, Buffer, NullBuffer, OffsetBuffer, ScalarBuffer};
+use arrow_schema::{ArrowError, SchemaRef};
+use farpool_model::{Error, Result, limits};
+use std::io::BufRead;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+/// Bytes of text after which a batch ends.
+const BATCH_BYTES: usize = 16 << 20;
+
+pub(super) struct CsvBatches<R> {
+    path: PathBuf,
+    records: Records<R>,
+    dialect: Dialect,
+    schema: SchemaRef,
+    /// How many of `columns` are in the batches: the first ones.
+    wanted: usize,
+    /// Those that are looked at.
+    columns: Vec<usize>,
+    result: SchemaRef,
+    is_in_header: bool,
+    is_done: bool,
+}
+
+/// The fields of a column in a batch.
+struct Texts {
+    bytes: Vec<u8>,
+    ends: Vec<i32>,
+    valid: Vec<bool>,
+}
+
+impl<R: BufRead> CsvBatches<R> {
+    pub(super) fn new(
+        path: &Path,
+        from: R,
+        schema: SchemaRef,
+        dialect: Dialect,
+        columns: &[usize],
+    ) -> Result<Self> {
+        let records = Records::new(from, &dialect).map_err(|error| files::unreadable(path, &error))?;
+        let result = schema.project(columns).map_err(|error| Error::invalid(error.to_string()))?;
+        let wanted = columns.len();
+        let others = (0..schema.fields().len()).filter(|i| dialect.ignore_errors && !columns.contains(i));
+        let columns: Vec<usize> = columns.iter().copied().chain(others).collect();
+        let (is_in_header, path) = (dialect.has_header, path.to_path_buf());
+        let result = Arc::new(result);
+        Ok(CsvBatches {
+            path,
+            records,
+            dialect,
+            schema,
+            wanted,
+            columns,
+            result,
+            is_in_header,
+            is_done: false,
+        })
+    }
+
+    fn batch(&mut self) -> Result<Option<RecordBatch>> {
+        loop {
+            let (texts, lines) = self.texts()?;
+            if lines.is_empty() {
+                return Ok(None);
+            }
+            let batch = self.converted(texts, &lines)?;
+            // All lines of it may have been left out.
+            if batch.num_rows() > 0 {
+                return Ok(Some(batch));
+            }
+        }
+    }
+
+    /// The fields of the next records, and the lines of these.
+    fn texts(&mut self) -> Result<(Vec<Texts>, Vec<u64>)> {
+        let mut texts: Vec<Texts> = self.columns.iter().map(|_| Texts::new()).collect();
+        let (mut lines, mut bytes) = (Vec::new(), 0);
+        let width = self.schema.fields().len();
+        while lines.len() < limits::BATCH_ROWS && bytes < BATCH_BYTES {
+            let record = self.records.next().map_err(|why| error::broken(&self.path, why))?;
+            let Some(record) = record else { break };
+            if std::mem::take(&mut self.is_in_header) {
+                continue;
+            }
+            if !self.dialect.fits(record.len(), width) {
+                if self.dialect.ignore_errors {
+                    continue;
+                }
+                return Err(error::ragged(&self.path, record.line, record.len(), width));
+            }
+            bytes += push(&mut texts, &self.columns, &record, &self.dialect);
+            lines.push(record.line);
+        }
+        Ok((texts, lines))
+    }
+
+    fn converted(&self, texts: Vec<Texts>, lines: &[u64]) -> Result<RecordBatch> {
+        let mut good = vec![true; lines.len()];
+        let mut arrays = Vec::with_capacity(self.wanted);
+        for (i, (texts, &column)) in texts.into_iter().zip(&self.columns).enumerate() {
+            let array = self.column(texts, column, lines, &mut good)?;
+            if i < self.wanted {
+                arrays.push(array);
+            }
+        }
+        let options = RecordBatchOptions::new().with_row_count(Some(lines.len()));
+        let made = |error: ArrowError| Error::internal(error.to_string());
+        let batch = RecordBatch::try_new_with_options(self.result.clone(), arrays, &options);
+        let batch = batch.map_err(made)?;
+        if good.iter().all(|good| *good) {
+            return Ok(batch);
+        }
+        arrow_select::filter::filter_record_batch(&batch, &BooleanArray::from(good)).map_err(made)
+    }
+
+    fn column(&self, texts: Texts, column: usize, lines: &[u64], good: &mut [bool]) -> Result<ArrayRef> {
+        let field = self.schema.field(column);
+        let (texts, no_texts) = texts.into_array();
+        match no_texts.first() {
+            Some(_) if self.dialect.ignore_errors => no_texts.iter().for_each(|&row| good[row] = false),
+            Some(&row) => return Err(error::no_text(&self.path, lines[row], column)),
+            None => {}
+        }
+        let no_type = || {
+            let what = format!("{}: column {:?}", self.path.display(), field.name());
+            Error::invalid(format!("{what} cannot be read as {}", field.data_type()))
+        };
+        if self.dialect.ignore_errors {
+            let values = convert::converted(&texts, field.data_type()).map_err(|_| no_type())?;
+            convert::misfits(&texts, &*values).for_each(|row| good[row] = false);
+            return Ok(values);
+        }
+        convert::convert(&texts, field.data_type()).map_err(|misfit| match misfit {
+            Misfit::Row(row) => {
+                let rows = self.dialect.rows_guessed_from(field.name());
+                error::misfit(&self.path, lines[row], texts.value(row), field, rows)
+            }
+            Misfit::Type => no_type(),
+        })
+    }
+}
+
+/// Adds a record, and says how many bytes it has.
+fn push(texts: &mut [Texts], columns: &[usize], record: &Record<'_>, dialect: &Dialect) -> usize {
+    let mut bytes = 0;
+    for (texts, &column) in texts.iter_mut().zip(columns) {
+        let field = if column < record.len() { Some(record.field(column)) } else { None };
+        let field = field.filter(|field| !dialect.is_null(field));
+        bytes += field.map_or(0, <[u8]>::len);
+        texts.push(field);
+    }
+    bytes
+}
+
+impl Texts {
+    fn new() -> Self {
+        Texts { bytes: Vec::new(), ends: vec![0], valid: Vec::new() }
+    }
+
+    fn push(&mut self, field: Option<&[u8]>) {
+        self.bytes.extend_from_slice(field.unwrap_or_default());
+        // A batch and a record are far below 2 GiB.
+        self.ends.push(i32::try_from(self.bytes.len()).unwrap_or(i32::MAX));
+        self.valid.push(field.is_some());
+    }
+
+    /// The column, and the rows whose fields are not UTF-8, of which it has what can be read.
+    fn into_array(self) -> (StringArray, Vec<usize>) {
+        let Texts { bytes, ends, valid } = self;
+        let nulls = NullBuffer::new(BooleanBuffer::from(valid));
+        let offsets = OffsetBuffer::new(ScalarBuffer::from(ends));
+        let nulls = (nulls.null_count() > 0).then_some(nulls);
+        let bytes = Buffer::from_vec(bytes);
+        if let Ok(texts) = StringArray::try_new(offsets.clone(), bytes.clone(), nulls.clone()) {
+            return (texts, Vec::new());
+        }
+        let fields = offsets.windows(2).map(|ends| &bytes[ends[0] as usize..ends[1] as usize]);
+        let is_null = |row: usize| nulls.as_ref().is_some_and(|nulls| nulls.is_null(row));
+        let mut wrong = Vec::new();
+        let texts = fields.enumerate().map(|(row, field)| {
+            if std::str::from_utf8(field).is_err() {
+                wrong.push(row);
+            }
+            (!is_null(row)).then(|| String::from_utf8_lossy(field).into_owned())
+        });
+        let texts: StringArray = texts.collect();
+        (texts, wrong)
+    }
+}
+
+impl<R: BufRead> Iterator for CsvBatches<R> {
+    type Item = Result<RecordBatch>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        if self.is_done {
+            return None;
+        }
+        let batch = self.batch().transpose();
+        self.is_done = !matches!(batch, Some(Ok(_)));
+        batch
+    }
+}

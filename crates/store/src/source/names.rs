@@ -1,0 +1,70 @@
+//! Names of columns: each once, none blank, and types by name.
+
+use arrow_schema::{DataType, Field, Schema, SchemaRef};
+use farpool_model::{Error, Result, brief};
+use std::collections::HashMap;
+use std::path::Path;
+use std::sync::Arc;
+
+/// The names of a header. Those that are blank are called by their position, from 0, as DuckDB does.
+pub(super) fn of_header(header: &[String]) -> Vec<String> {
+    let name = |(i, name): (usize, &String)| match name.trim() {
+        "" => format!("column{i}"),
+        name => name.to_string(),
+    };
+    unique(header.iter().enumerate().map(name))
+}
+
+/// The names, with `_1`, `_2`, … behind those that come again.
+fn unique(names: impl Iterator<Item = String>) -> Vec<String> {
+    let mut times: HashMap<String, usize> = HashMap::new();
+    let mut rename = |mut name: String| {
+        while let Some(count) = times.get_mut(&name) {
+            *count += 1;
+            name = format!("{name}_{count}");
+        }
+        times.insert(name.clone(), 0);
+        name
+    };
+    names.map(&mut rename).collect()
+}
+
+/// The schema with each name once.
+pub(super) fn with_unique_names(schema: SchemaRef) -> SchemaRef {
+    let fields = schema.fields();
+    let names = unique(fields.iter().map(|field| field.name().clone()));
+    if names.iter().zip(fields).all(|(name, field)| name == field.name()) {
+        return schema;
+    }
+    let renamed = names.into_iter().zip(fields).map(|(name, field)| field.as_ref().clone().with_name(name));
+    Arc::new(Schema::new_with_metadata(renamed.collect::<Vec<Field>>(), schema.metadata().clone()))
+}
+
+/// The columns with the types that were given for some of them.
+pub(super) fn with_types(
+    path: &Path,
+    mut fields: Vec<Field>,
+    types: &[(String, DataType)],
+) -> Result<Vec<Field>> {
+    for (name, data_type) in types {
+        let Some(at) = fields.iter().position(|field| field.name() == name) else {
+            let known: Vec<&str> = fields.iter().map(|field| field.name().as_str()).take(20).collect();
+            let message =
+                format!("{} has no column {:?}, which a type is given for", path.display(), brief(name));
+            return Err(Error::not_found(message).advise(format!("there is: {}", known.join(", "))));
+        };
+        fields[at] = Field::new(name, data_type.clone(), true);
+    }
+    Ok(fields)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_that_come_again_are_numbered() {
+        let names = ["a", "a", "a_1", "A", " ", "a"].map(str::to_string);
+        assert_eq!(of_header(&names), ["a", "a_1", "a_1_1", "A", "column4", "a_2"]);
+    }
+}

@@ -1,0 +1,67 @@
+//! Which columns of a file are read, and how the result is made of them.
+
+use super::{InputFile, convert};
+use arrow_array::{ArrayRef, RecordBatch, RecordBatchOptions, StringArray, new_null_array};
+use arrow_schema::{DataType, Schema, SchemaRef};
+use farpool_model::{Error, Result};
+use std::sync::Arc;
+
+pub(super) struct Selection {
+    /// Positions in the file, ascending, each once; at least one, because readers differ in what they make
+    /// of none.
+    pub read: Vec<usize>,
+    /// Where each column of the result comes from.
+    places: Vec<Place>,
+    schema: SchemaRef,
+}
+
+enum Place {
+    /// The position in `read`.
+    Read(usize),
+    /// The same value in each row.
+    Constant(Option<String>),
+}
+
+impl Selection {
+    /// The columns at `columns`, positions in `schema`, that of a file's table.
+    pub(super) fn new(schema: &Schema, columns: &[usize], file: &InputFile) -> Self {
+        let width = file.schema.fields().len();
+        let mut read: Vec<usize> = columns.iter().copied().filter(|column| *column < width).collect();
+        read.sort_unstable();
+        read.dedup();
+        if read.is_empty() {
+            read.push(0);
+        }
+        let place = |column: &usize| match read.binary_search(column) {
+            Ok(position) if *column < width => Place::Read(position),
+            _ => Place::Constant(file.partitions.get(*column - width).cloned().flatten()),
+        };
+        let places = columns.iter().map(place).collect();
+        let fields: Vec<_> = columns.iter().map(|column| schema.fields()[*column].clone()).collect();
+        Selection { read, places, schema: Arc::new(Schema::new(fields)) }
+    }
+
+    pub(super) fn apply(&self, batch: &RecordBatch) -> Result<RecordBatch> {
+        let columns = self.places.iter().zip(self.schema.fields()).map(|(place, field)| match place {
+            Place::Read(i) => Ok(valued(batch.column(*i), field.data_type())),
+            Place::Constant(value) => constant(value.as_deref(), field.data_type(), batch.num_rows()),
+        });
+        let options = RecordBatchOptions::new().with_row_count(Some(batch.num_rows()));
+        RecordBatch::try_new_with_options(self.schema.clone(), columns.collect::<Result<_>>()?, &options)
+            .map_err(|error| Error::corrupt(error.to_string()))
+    }
+}
+
+/// A column without any value gets the type that the schema gives it, which can be held.
+pub(super) fn valued(column: &ArrayRef, data_type: &DataType) -> ArrayRef {
+    match column.data_type() {
+        DataType::Null => new_null_array(data_type, column.len()),
+        _ => column.clone(),
+    }
+}
+
+fn constant(value: Option<&str>, data_type: &DataType, rows: usize) -> Result<ArrayRef> {
+    let texts: StringArray = std::iter::repeat_n(value, rows).collect();
+    convert::convert(&texts, data_type)
+        .map_err(|_| Error::internal("the value of a folder is not of the type that was guessed from it"))
+}
