@@ -19,6 +19,7 @@ mod parcel;
 mod plan;
 mod run;
 mod sketch;
+mod text;
 
 pub use chunk::chunk_decoder;
 pub use datasketches::datasketches_decoder;
@@ -30,6 +31,7 @@ pub use parcel::parcel_decoder;
 pub use plan::plan_decoder;
 pub use run::prepare_and_run;
 pub use sketch::sketch_decoder;
+pub use text::text_decoder;
 
 #[cfg(test)]
 mod tests;

@@ -68,6 +68,11 @@ fn sketches() {
     run("sketch_decoder", sketch_decoder);
 }
 
+#[test]
+fn texts() {
+    run("text_decoder", text_decoder);
+}
+
 fn folder(target: &str) -> PathBuf {
     PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("corpus").join(target)
 }

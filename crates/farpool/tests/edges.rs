@@ -39,7 +39,7 @@ pub const EDGES: &[(&str, &[&str])] = &[
     ("farpool", &["node", "datafusion"]),
     ("bench", &["farpool"]),
     ("sim", &["node", "transfer"]),
-    ("fuzz", &["pipeline", "statistics", "wire"]),
+    ("fuzz", &["pipeline", "statistics", "store", "wire"]),
     ("xtask", &[]),
 ];
 

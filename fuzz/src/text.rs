@@ -1,0 +1,37 @@
+//! CSV, JSON and Arrow streams from anybody.
+
+use farpool_model::{OptionValue, ReadOptions};
+use farpool_store::source;
+use std::io::Cursor;
+
+/// Reads a stream to its end or its first error; the first byte chooses options. What comes out is of the types that were
+/// said before.
+pub fn text_decoder(data: &[u8]) {
+    let Some((&choice, bytes)) = data.split_first() else { return };
+    let Ok(stream) = source::open_stream("bytes", Cursor::new(bytes.to_vec()), &options(choice)) else {
+        return;
+    };
+    let schema = stream.schema.clone();
+    for batch in stream.batches {
+        let Ok(batch) = batch else { return };
+        assert_eq!(batch.schema(), schema);
+        batch.columns().iter().for_each(|column| column.to_data().validate_full().expect("it can be read"));
+    }
+}
+
+fn options(choice: u8) -> ReadOptions {
+    let mut options = ReadOptions::default();
+    let flags = ["ignore_errors", "null_padding", "all_varchar"];
+    for (bit, name) in flags.into_iter().enumerate() {
+        let set = options.set(name, &OptionValue::Flag(choice & (1 << bit) != 0));
+        set.expect("there is such an option");
+    }
+    if choice & 8 != 0 {
+        options.sample_rows = Some(1);
+    }
+    if choice & 16 != 0 {
+        options.escape = Some(b'\\');
+    }
+    options.null_texts = (choice & 32 != 0).then(|| vec!["NA".to_string(), String::new()]);
+    options
+}
