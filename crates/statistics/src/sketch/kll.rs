@@ -288,11 +288,12 @@ mod tests {
     /// Orders in which a sample may go wrong: ascending, descending, in runs, mixed, few values, a skew.
     #[test]
     fn bounds_hold_for_hostile_orders() {
+        type Order = fn(i64) -> i64;
         const N: i64 = 400_000;
         fn mixed(i: i64) -> i64 {
             i.wrapping_mul(0x5851_f42d_4c95_7f2d) >> 20
         }
-        let orders: [(&str, fn(i64) -> i64); 7] = [
+        let orders: [(&str, Order); 7] = [
             ("ascending", |i| i),
             ("descending", |i| N - i),
             ("runs", |i| i % 1000),
