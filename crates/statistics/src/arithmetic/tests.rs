@@ -1,3 +1,5 @@
+//! Checked arithmetic against its plain twin in 128 bits, and what its errors say.
+
 use super::*;
 use arrow_array::{ArrowPrimitiveType, Int64Array, PrimitiveArray, UInt32Array};
 use farpool_model::literal::integer_range;
