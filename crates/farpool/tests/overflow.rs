@@ -156,7 +156,8 @@ async fn bounds_of_columns_decide_what_is_pushed() {
         let session = pools.session(Way::Remote, true).await;
         let query = session.sql("SELECT sum(CASE WHEN b < 8 THEN a * b ELSE 0 END) FROM t").await;
         let query = query.expect("plans");
-        assert_eq!(query.explain().contains("aggregate exact"), pushed, "{}", query.explain());
+        let words: Vec<String> = query.explain().split_whitespace().map(str::to_string).collect();
+        assert_eq!(words.join(" ").contains("aggregate exact"), pushed, "{}", query.explain());
         let batches = query.collect().await.expect("the largest is in no row that is multiplied");
         let sum = ArrayFormatter::try_new(batches[0].column(0), &FormatOptions::default()).expect("a column");
         assert_eq!(sum.value(0).to_string(), "19");
