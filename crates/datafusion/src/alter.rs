@@ -79,7 +79,7 @@ async fn column(state: &SessionState, column: &ColumnDef) -> Result<FieldRef> {
         return not_impl_err!("{option} of a column that is added: it holds NULLs; UPDATE sets its values");
     }
     let create = format!("CREATE TABLE t ({column})");
-    let statement = dialect::parse(state, &create)?;
+    let statement = dialect::parse(state, &create)?.statement;
     match state.statement_to_plan(statement).await? {
         LogicalPlan::Ddl(DdlStatement::CreateMemoryTable(create)) => {
             let field: Field = create.input.schema().field(0).as_ref().clone();

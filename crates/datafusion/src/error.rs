@@ -3,6 +3,8 @@
 //!
 //! Invariant: an error of the pool that travels through DataFusion comes out as it went in.
 
+use crate::messages;
+use crate::types::quoted;
 use arrow_schema::Schema;
 use datafusion::arrow::error::ArrowError;
 use datafusion::common::{Column, Diagnostic, SchemaError};
@@ -26,6 +28,7 @@ pub(crate) fn in_statement(error: DataFusionError, text: &str, line: u64) -> Err
     let Some(source) = usize::try_from(at_line - 1).ok().and_then(|n| text.lines().nth(n)) else {
         return error;
     };
+    let error = text_in_double_quotes(error, source, column);
     let mut message = error.message.clone();
     let _ = write!(message, " (line {}, column {column})", at_line - 1 + line);
     let before: String = source.chars().take(usize::try_from(column - 1).unwrap_or(0)).collect();
@@ -33,6 +36,18 @@ pub(crate) fn in_statement(error: DataFusionError, text: &str, line: u64) -> Err
     let blank: String = before.chars().map(|c| if c == '\t' { '\t' } else { ' ' }).collect();
     let _ = write!(message, "\n  {source}\n  {blank}^");
     Error { message, ..error }
+}
+
+/// Advises single quotes for what may be a text, a name in double quotes that is none.
+fn text_in_double_quotes(error: Error, source: &str, column: u64) -> Error {
+    let before = usize::try_from(column - 1).unwrap_or(usize::MAX);
+    let mut from_there = source.chars().skip(before).peekable();
+    let is_alike = error.advice.as_ref().is_some_and(|advice| !advice.starts_with("there are"));
+    if error.kind != ErrorKind::NotFound || is_alike || from_there.next_if_eq(&'"').is_none() {
+        return error;
+    }
+    let text: String = from_there.take_while(|c| *c != '"').collect();
+    Error { advice: None, ..error }.advise(format!("a text stands in single quotes: '{text}'"))
 }
 
 /// The error without DataFusion's wrappings.
@@ -53,14 +68,17 @@ pub(crate) fn unwrap(error: DataFusionError) -> Error {
         DataFusionError::SQL(inner, _) => Error::invalid(syntax(&inner)),
         DataFusionError::SchemaError(inner, _) => from_schema(&inner),
         DataFusionError::Plan(message) => plan(message),
-        DataFusionError::NotImplemented(message) => Error::invalid(format!("not supported: {message}")),
+        DataFusionError::NotImplemented(message) => {
+            let error = messages::told(ErrorKind::Invalid, &message);
+            Error { message: format!("not supported: {}", error.message), ..error }
+        }
         DataFusionError::Execution(message) | DataFusionError::Configuration(message) => plan(message),
         DataFusionError::ResourcesExhausted(message) => exhausted(message),
         DataFusionError::IoError(error) => Error::invalid(error.to_string()),
         DataFusionError::ParquetError(error) => Error::corrupt(error.to_string()),
-        DataFusionError::Internal(message) => Error::internal(message),
+        DataFusionError::Internal(message) => messages::told(ErrorKind::Internal, &message),
         DataFusionError::ExecutionJoin(error) if error.is_cancelled() => Error::cancelled(),
-        other => Error::internal(other.strip_backtrace()),
+        other => messages::told(ErrorKind::Internal, &other.strip_backtrace()),
     }
 }
 
@@ -167,8 +185,8 @@ fn arrow_message(error: &ArrowError) -> String {
         | ArrowError::InvalidArgumentError(m)
         | ArrowError::ArithmeticOverflow(m)
         | ArrowError::NotYetImplemented(m)
-        | ArrowError::SchemaError(m) => m.clone(),
-        other => other.to_string(),
+        | ArrowError::SchemaError(m) => messages::sql_types(m),
+        other => messages::sql_types(&other.to_string()),
     }
 }
 
@@ -189,6 +207,16 @@ fn from_schema(error: &SchemaError) -> Error {
             // A qualified name is compared with qualified names.
             let name = |c: &Column| if field.relation.is_some() { c.flat_name() } else { c.name.clone() };
             let names: Vec<String> = valid_fields.iter().map(name).collect();
+            // As it was written, but in capital letters: these need quotes.
+            if let Some(same) = names.iter().find(|name| name.to_lowercase() == wanted && **name != wanted) {
+                let advice =
+                    format!("write {same:?} in double quotes, without which a name is read in lower case");
+                return error.advise(advice);
+            }
+            let names: Vec<String> = match field.relation {
+                Some(_) => names,
+                None => names.iter().map(|name| quoted(name)).collect(),
+            };
             crate::names::advise(error, &wanted, &names.iter().map(String::as_str).collect::<Vec<_>>())
         }
         SchemaError::AmbiguousReference { field } => {
@@ -210,6 +238,20 @@ pub(crate) fn missing_table(error: &DataFusionError) -> Option<&str> {
     }
 }
 
+/// Whether two columns of a list have the same name.
+pub(crate) fn is_of_equal_names(error: &DataFusionError) -> bool {
+    match error.find_root() {
+        DataFusionError::SchemaError(inner, _) => matches!(
+            **inner,
+            SchemaError::AmbiguousReference { .. }
+                | SchemaError::DuplicateQualifiedField { .. }
+                | SchemaError::DuplicateUnqualifiedField { .. }
+        ),
+        DataFusionError::Plan(message) => message.starts_with("Projections require unique expression names"),
+        _ => false,
+    }
+}
+
 /// The table in DataFusion's message that it does not exist. There is no other sign of this error.
 fn table_not_found(message: &str) -> Option<&str> {
     let named = |before: &str, after: &str| message.strip_prefix(before)?.strip_suffix(after);
@@ -225,10 +267,11 @@ fn plan(message: String) -> Error {
     let message = message.replace("While expanding wildcard, ", "");
     let message = message.split(", currently only").next().unwrap_or(&message);
     match message.split_once("\nDid you mean ") {
+        _ if message.starts_with("Invalid function") => messages::told(ErrorKind::Invalid, message),
         Some((what, which)) => {
             Error::invalid(what.trim_end_matches('.')).advise(format!("did you mean {which}"))
         }
-        None => Error::invalid(message),
+        None => messages::told(ErrorKind::Invalid, message),
     }
 }
 
@@ -247,7 +290,7 @@ fn lower_first(text: &str) -> String {
 }
 
 /// Line and column, from 1, where an error says them.
-fn position(error: &DataFusionError) -> Option<(u64, u64)> {
+pub(crate) fn position(error: &DataFusionError) -> Option<(u64, u64)> {
     match error {
         DataFusionError::Diagnostic(diagnostic, inner) => match diagnostic.span {
             Some(span) if span.start.line > 0 => Some((span.start.line, span.start.column.max(1))),

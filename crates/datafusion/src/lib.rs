@@ -22,10 +22,12 @@ mod estimates;
 mod exec;
 mod file;
 mod finish;
+mod functions;
 mod joins;
 mod lineage;
 mod literal;
 mod memory;
+mod messages;
 mod names;
 mod one_zero;
 mod order;
@@ -38,9 +40,11 @@ mod session;
 mod sink;
 mod statements;
 mod statistics;
+mod summarize;
 mod table;
 #[cfg(test)]
 mod tests;
+mod types;
 mod views;
 
 pub use copy::{CopyTarget, FileWriter};

@@ -2,15 +2,21 @@
 
 use datafusion::common::utils::datafusion_strsim::levenshtein;
 use farpool_model::Error;
+use std::collections::HashSet;
 
 /// Names shown when none is close.
 const NAMES_SHOWN_MAX: usize = 12;
+
+/// Whether a name may have been meant by another one.
+pub(crate) fn are_close(wanted: &str, name: &str) -> bool {
+    levenshtein(&wanted.to_lowercase(), &name.to_lowercase()) * 2 <= wanted.chars().count()
+}
 
 /// Advises the names in `known` that are close to `wanted`, or else the first few.
 pub(crate) fn advise(error: Error, wanted: &str, known: &[&str]) -> Error {
     let wanted = wanted.to_lowercase();
     let distance = |name: &str| levenshtein(&wanted, &name.to_lowercase());
-    let close = |name: &&str| distance(name) * 2 <= wanted.chars().count();
+    let close = |name: &&str| are_close(&wanted, name);
     let mut alike: Vec<&str> = known.iter().copied().filter(close).collect();
     alike.sort_by_key(|name| distance(name));
     alike.dedup();
@@ -21,6 +27,8 @@ pub(crate) fn advise(error: Error, wanted: &str, known: &[&str]) -> Error {
     if known.is_empty() {
         return error;
     }
+    let mut seen = HashSet::new();
+    let known: Vec<&str> = known.iter().copied().filter(|name| seen.insert(*name)).collect();
     let mut shown = known.iter().take(NAMES_SHOWN_MAX).copied().collect::<Vec<_>>().join(", ");
     if known.len() > NAMES_SHOWN_MAX {
         shown.push_str(", …");

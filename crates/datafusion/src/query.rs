@@ -3,6 +3,7 @@
 use crate::changes::Change;
 use crate::copy::Copy;
 use crate::deadline::Deadline;
+use crate::dialect::Headers;
 use crate::error;
 use crate::exec::PoolExec;
 use crate::rows::Rows;
@@ -75,11 +76,23 @@ impl Planned {
         !self.programs(|_| ()).is_empty()
     }
 
+    /// The same, its result under these headers.
+    pub(crate) fn with_headers(self, headers: &Headers) -> Self {
+        match self {
+            Planned::Rows(rows) => Planned::Rows(rows.with_headers(headers)),
+            Planned::Command(command) => Planned::Command(command),
+        }
+    }
+
     fn schema(&self) -> SchemaRef {
         match self {
             Planned::Rows(rows) => rows.schema(),
             Planned::Command(Command::Change(change)) => change.schema(),
             Planned::Command(Command::Copy(copy)) => copy.schema(),
+            // A table or view that is made is no result.
+            Planned::Command(Command::Plan(_, LogicalPlan::Ddl(_))) => {
+                Arc::new(arrow_schema::Schema::empty())
+            }
             Planned::Command(Command::Plan(_, plan)) => Arc::clone(plan.schema().inner()),
             Planned::Command(_) => Arc::new(arrow_schema::Schema::empty()),
         }

@@ -1,7 +1,9 @@
 //! A plan for rows, and how it runs.
 
+use crate::dialect::Headers;
 use crate::error;
 use crate::exec::PoolExec;
+use arrow_array::{RecordBatch, RecordBatchOptions};
 use arrow_schema::SchemaRef;
 use datafusion::common::tree_node::{TreeNode, TreeNodeRecursion};
 use datafusion::error::DataFusionError;
@@ -11,13 +13,15 @@ use datafusion::logical_expr::LogicalPlan;
 use datafusion::physical_plan::{ExecutionPlan, execute_stream};
 use farpool_model::Result;
 use farpool_transfer::BatchStream;
-use futures::{StreamExt, TryStreamExt};
+use futures::StreamExt;
 use std::sync::Arc;
 
 /// A plan that gives rows. Clones are the same plan.
 #[derive(Clone)]
 pub(crate) struct Rows {
     plan: Arc<dyn ExecutionPlan>,
+    /// The plan's columns, as they are called in the result.
+    schema: SchemaRef,
     context: Arc<TaskContext>,
 }
 
@@ -25,12 +29,18 @@ impl Rows {
     /// That for the rows of `plan`.
     pub async fn plan(state: &SessionState, plan: &LogicalPlan) -> Result<Self, DataFusionError> {
         let physical = state.create_physical_plan(plan).await?;
-        Ok(Rows { plan: physical, context: state.task_ctx() })
+        Ok(Rows { schema: physical.schema(), plan: physical, context: state.task_ctx() })
+    }
+
+    /// The same rows under these headers.
+    pub fn with_headers(mut self, headers: &Headers) -> Self {
+        self.schema = headers.over(&self.schema);
+        self
     }
 
     /// Their columns.
     pub fn schema(&self) -> SchemaRef {
-        self.plan.schema()
+        Arc::clone(&self.schema)
     }
 
     /// The operators.
@@ -43,10 +53,18 @@ impl Rows {
         let guard = CancelOnDrop(self.clone());
         let (plan, context) = (Arc::clone(&self.plan), Arc::clone(&self.context));
         let batches = execute_stream(plan, context).map_err(error::unwrap)?;
-        let watched = batches.map_err(error::unwrap).inspect(move |_| {
+        let (schema, has_headers) = (Arc::clone(&self.schema), self.schema != self.plan.schema());
+        let named = move |batch: RecordBatch| {
             let _ = &guard;
-        });
-        Ok(watched.boxed())
+            if !has_headers {
+                return Ok(batch);
+            }
+            let options = RecordBatchOptions::new().with_row_count(Some(batch.num_rows()));
+            let columns = batch.columns().to_vec();
+            RecordBatch::try_new_with_options(Arc::clone(&schema), columns, &options)
+                .map_err(|error| error::unwrap(error.into()))
+        };
+        Ok(batches.map(move |batch| named(batch.map_err(error::unwrap)?)).boxed())
     }
 
     /// What `f` says of each program.

@@ -17,8 +17,11 @@ use crate::plan::PoolPlanner;
 use crate::query::{Command, Planned, Query};
 use crate::rows::Rows;
 use crate::statements::Statement;
+use crate::summarize;
 use crate::table::PoolTable;
+use crate::types::sql_name;
 use crate::views;
+use arrow_schema::{FieldRef, Schema};
 use datafusion::catalog::{CatalogProvider, MemoryCatalogProvider, SchemaProvider};
 use datafusion::common::{TableReference, internal_err, not_impl_err};
 use datafusion::datasource::source_as_provider;
@@ -108,6 +111,7 @@ impl Session {
         let context = SessionContext::new_with_state(state);
         crate::aggregates::register(&context);
         crate::statistics::register(&context);
+        crate::functions::register(&context);
         let home = Arc::new(Home::default());
         let catalog = MemoryCatalogProvider::new();
         let registered = catalog.register_schema(SCHEMA, Arc::clone(&home) as _);
@@ -205,7 +209,13 @@ impl Session {
     async fn plan(&self, text: &str, pins: &Arc<Pins>) -> Result<Planned, DataFusionError> {
         let mut state = self.context.state();
         state.config_mut().set_extension(Arc::clone(pins));
-        let mut parsed = dialect::parse(&state, text)?;
+        if let Some(query) = summarize::summarized(text) {
+            let parsed = dialect::parse(&state, &query)?.statement;
+            let plan = dialect::plan(&state, parsed).await?;
+            let statement = summarize::statement(&query, plan.schema().as_arrow());
+            return Box::pin(self.plan(&statement, pins)).await;
+        }
+        let dialect::Parsed { statement: mut parsed, headers } = dialect::parse(&state, text)?;
         if !is_query(&parsed) {
             self.home.forget();
             pins.describe_anew();
@@ -244,9 +254,13 @@ impl Session {
             self.home.all_names().await.map_err(error::wrap)?;
             state.register_catalog_list(catalog::listed(&**state.catalog_list())?);
         }
-        let plan = state.statement_to_plan(parsed).await?;
+        let plan = dialect::plan(&state, parsed).await?;
+        if let LogicalPlan::DescribeTable(table) = &plan {
+            let columns = described(&headers.over(&table.schema))?;
+            return Rows::plan(&state, &columns).await.map(Planned::Rows);
+        }
         self.open_files(&state, &plan).await?;
-        self.planned(state, plan).await
+        Ok(self.planned(state, plan).await?.with_headers(&headers))
     }
 
     /// Opens the files that the plan names, once it is known which of their columns it needs.
@@ -432,6 +446,27 @@ impl Session {
             return error.advise(self.options.advice_without_tables);
         }
         crate::names::advise(error, wanted, &names)
+    }
+}
+
+/// The columns of a table or query, a row for each.
+fn described(schema: &Schema) -> Result<LogicalPlan, DataFusionError> {
+    let names = ["column_name", "data_type", "is_nullable"];
+    let columns =
+        || (1..).map(|n| col(format!("column{n}"))).zip(names).map(|(column, name)| column.alias(name));
+    let row = |field: &FieldRef| {
+        let is_nullable = if field.is_nullable() { "YES" } else { "NO" };
+        vec![lit(field.name().as_str()), lit(sql_name(field.data_type())), lit(is_nullable)]
+    };
+    match schema.fields().is_empty() {
+        true => LogicalPlanBuilder::values(vec![vec![lit(""); 3]])?
+            .filter(lit(false))?
+            .project(columns())?
+            .build(),
+        false => {
+            let rows = schema.fields().iter().map(row).collect();
+            LogicalPlanBuilder::values(rows)?.project(columns())?.build()
+        }
     }
 }
 

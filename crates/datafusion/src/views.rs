@@ -95,7 +95,7 @@ impl<'a> Reader<'a> {
     /// Also for any other statement, and for several.
     fn parse(&self, text: &str) -> Result<Box<Query>> {
         check_length(text).map_err(error::wrap)?;
-        if let Statement::Statement(statement) = dialect::parse(&self.state, text)?
+        if let Statement::Statement(statement) = dialect::parse(&self.state, text)?.statement
             && let SqlStatement::Query(query) = *statement
         {
             return Ok(query);
@@ -119,7 +119,7 @@ impl<'a> Reader<'a> {
         }
         let mut state = self.state.clone();
         state.register_catalog_list(only(tables)?);
-        let plan = state.statement_to_plan(statement).await?;
+        let plan = dialect::plan(&state, statement).await?;
         check(&plan).map_err(error::wrap)?;
         Ok(plan)
     }

@@ -232,6 +232,17 @@ pub const VIEW_BYTES_MAX: usize = 64 << 10;
 /// parser walks such expressions without recursion.
 pub const VIEW_TOKENS_MAX: usize = 2_048;
 
+/// Levels of a statement: brackets and queries within one another, and operators in a row, which are as deep. Half of what
+/// planning takes on the stack of a thread that an engine or a test starts, 2 MiB.
+pub const SQL_DEPTH_MAX: usize = 500;
+
+/// Parts of the expressions of a statement, once names that stand for expressions are written out: each of them may
+/// double what comes before.
+pub const SQL_NODES_MAX: usize = 100_000;
+
+/// Names of expressions of one statement that are used again. The statement is planned once for each.
+pub const SQL_NAMES_REUSED_MAX: usize = 64;
+
 /// Views that read one another, from the one that a statement names to the last: as many as people still follow. Each is
 /// a step of recursion.
 pub const VIEW_DEPTH_MAX: usize = 16;

@@ -5,10 +5,7 @@
 //!   in PostgreSQL.
 //! - `1_000_000` is a number.
 
-use datafusion::sql::sqlparser::ast::{
-    BinaryOperator, CastKind, DataType, ExactNumberInfo, Expr, Function, FunctionArg, FunctionArgExpr,
-    FunctionArgumentList, FunctionArguments, Ident, ObjectName, UnaryOperator,
-};
+use datafusion::sql::sqlparser::ast::{BinaryOperator, Expr, UnaryOperator};
 use datafusion::sql::sqlparser::dialect::{Dialect, GenericDialect, Precedence};
 use datafusion::sql::sqlparser::keywords::Keyword;
 use datafusion::sql::sqlparser::parser::{Parser, ParserError};
@@ -74,6 +71,10 @@ impl Dialect for Grammar {
         supports_select_item_multi_column_alias supports_xml_expressions
     }
 
+    fn supports_order_by_all(&self) -> bool {
+        true
+    }
+
     fn supports_numeric_literal_underscores(&self) -> bool {
         true
     }
@@ -96,13 +97,18 @@ impl Dialect for Grammar {
     fn parse_infix(&self, parser: &mut Parser, left: &Expr, _: u8) -> Option<Result<Expr, ParserError>> {
         let left = || Box::new(left.clone());
         if parser.consume_token(&Token::Caret) {
-            return Some(parser.parse_subexpr(POWER).map(|right| power(left(), Box::new(right))));
+            let right = parser.parse_subexpr(POWER).map(Box::new);
+            return Some(right.map(|right| Expr::BinaryOp {
+                left: left(),
+                op: BinaryOperator::PGExp,
+                right,
+            }));
         }
         let operand =
             |parser: &mut Parser| parser.parse_subexpr(self.prec_value(Precedence::Is)).map(Box::new);
         if parser.consume_token(&Token::Sharp) {
             let right = parser.parse_subexpr(self.prec_value(Precedence::Caret)).map(Box::new);
-            let op = BinaryOperator::BitwiseXor;
+            let op = BinaryOperator::PGBitwiseXor;
             return Some(right.map(|right| Expr::BinaryOp { left: left(), op, right }));
         }
         if parser.parse_keywords(&[Keyword::IS, Keyword::DISTINCT, Keyword::FROM]) {
@@ -113,28 +119,4 @@ impl Dialect for Grammar {
         }
         None
     }
-}
-
-/// A power of floats: of integers, too, it is rarely one, as with a negative exponent.
-fn power(base: Box<Expr>, exponent: Box<Expr>) -> Expr {
-    let argument = |expr: Box<Expr>| {
-        let data_type = DataType::Double(ExactNumberInfo::None);
-        let cast = Expr::Cast { kind: CastKind::Cast, expr, data_type, array: false, format: None };
-        FunctionArg::Unnamed(FunctionArgExpr::Expr(cast))
-    };
-    let args = vec![argument(base), argument(exponent)];
-    Expr::Function(Function {
-        name: ObjectName::from(vec![Ident::new("power")]),
-        uses_odbc_syntax: false,
-        parameters: FunctionArguments::None,
-        args: FunctionArguments::List(FunctionArgumentList {
-            duplicate_treatment: None,
-            args,
-            clauses: Vec::new(),
-        }),
-        filter: None,
-        null_treatment: None,
-        over: None,
-        within_group: Vec::new(),
-    })
 }

@@ -1,42 +1,70 @@
 //! From text to a statement that DataFusion plans as users of PostgreSQL and DuckDB mean it.
 //!
-//! [`grammar`] says how text is read, [`copy`] what COPY is. Then each rule, a file each, looks at the parsed statement once: what the engine
-//! has no form for becomes one that it has ([`from_first`], [`fetch`], [`numbers`], [`patterns`], [`readers`],
-//! [`show`]), and what it would
-//! read and leave undone is refused ([`undone`]).
+//! [`grammar`] says how text is read, [`copy`] what COPY is. Then each rule, a file each, looks at the parsed statement
+//! once: what the engine has no form for becomes one that it has, and what it would read and leave undone is refused
+//! ([`undone`]). What is too deep for the stack is refused before that ([`depth`]). What the columns of the result are
+//! called is kept apart ([`headers`]).
+//!
+//! Some rules need to know what is a column ([`aliases`], [`order_all`], [`repeated`]): they follow when planning has
+//! failed ([`plan`]).
 
+mod aliases;
 mod copy;
+mod depth;
+mod exists;
 mod fetch;
+mod formats;
 mod from_first;
+mod functions;
 mod grammar;
+mod headers;
+mod intervals;
 mod numbers;
+mod order_all;
+mod ordinals;
 mod patterns;
+mod pivot;
+mod powers;
 mod readers;
+mod repeated;
 mod show;
+mod sql;
 #[cfg(test)]
 mod tests;
+mod timestamps;
 mod undone;
 
 pub(crate) use copy::STDOUT;
 pub(crate) use grammar::Grammar;
+pub(crate) use headers::Headers;
 pub(crate) use readers::{files, is_call};
 
 use crate::error;
 use datafusion::common::config::Dialect;
 use datafusion::common::{DataFusionError, Result};
 use datafusion::execution::SessionState;
+use datafusion::logical_expr::LogicalPlan;
 use datafusion::sql::parser::{CopyToSource, DFParserBuilder, Statement};
 use datafusion::sql::sqlparser::ast::{
-    Expr, Query, Select, Statement as SqlStatement, TableFactor, ValueWithSpan, VisitMut, VisitorMut,
+    Expr, Function, FunctionArg, FunctionArgExpr, FunctionArgumentList, FunctionArguments, Ident, ObjectName,
+    Query, Select, Statement as SqlStatement, TableFactor, ValueWithSpan, VisitMut, VisitorMut,
 };
-use farpool_model::Error;
+use farpool_model::{Error, limits};
+use functions::Functions;
 use std::ops::ControlFlow;
+
+/// A statement, and what its result's columns are called.
+pub(crate) struct Parsed {
+    pub statement: Statement,
+    pub headers: Headers,
+}
 
 /// The one statement that `text` is.
 ///
 /// # Errors
 /// The parser's, and for what is refused here. Also when there is none, or several.
-pub(crate) fn parse(state: &SessionState, text: &str) -> Result<Statement> {
+pub(crate) fn parse(state: &SessionState, text: &str) -> Result<Parsed> {
+    depth::check_text(text)?;
     let options = &state.config_options().sql_parser;
     let mut statement = match options.dialect {
         Dialect::Generic => {
@@ -58,20 +86,99 @@ pub(crate) fn parse(state: &SessionState, text: &str) -> Result<Statement> {
         // Asked for by name, with SET: its own grammar.
         _ => state.sql_to_statement(text, &options.dialect)?,
     };
-    apply(&mut statement, text)?;
-    Ok(statement)
+    let lowers = options.enable_ident_normalization;
+    let headers = match &statement {
+        Statement::Statement(statement) => Headers::of(statement, lowers),
+        _ => Headers::default(),
+    };
+    apply(state, &mut statement, text, lowers)?;
+    Ok(Parsed { statement, headers })
+}
+
+/// Plans a statement; again, with what the rules make of it that need to know what is a column, where it fails for that.
+///
+/// # Errors
+/// What is wrong with the statement.
+pub(crate) async fn plan(state: &SessionState, mut statement: Statement) -> Result<LogicalPlan> {
+    if let Some(columns) = columns_to_order_by(state, &statement).await? {
+        outermost(&mut statement).into_iter().for_each(|query| order_all::write_out_open(query, columns));
+    }
+    for _ in 0..limits::SQL_NAMES_REUSED_MAX {
+        match state.statement_to_plan(statement.clone()).await {
+            Err(error) if mend(state, &mut statement, &error)? => {}
+            planned => return planned,
+        }
+    }
+    state.statement_to_plan(statement).await
+}
+
+/// How many columns a statement has, if it is ordered by all of them and they are not written out.
+async fn columns_to_order_by(state: &SessionState, statement: &Statement) -> Result<Option<usize>> {
+    let mut unordered = statement.clone();
+    match outermost(&mut unordered) {
+        Some(query) if order_all::is_open(query) => query.order_by = None,
+        Some(_) | None => return Ok(None),
+    }
+    Ok(Some(Box::pin(plan(state, unordered)).await?.schema().fields().len()))
+}
+
+/// The query that a statement is, or that it explains.
+fn outermost(statement: &mut Statement) -> Option<&mut Query> {
+    match statement {
+        Statement::Statement(statement) => match &mut **statement {
+            SqlStatement::Query(query) => Some(query),
+            _ => None,
+        },
+        Statement::Explain(explain) => outermost(&mut explain.statement),
+        Statement::CopyTo(_) | Statement::CreateExternalTable(_) | Statement::Reset(_) => None,
+    }
+}
+
+/// Makes another statement of one that was not planned because of `error`; whether there is one.
+fn mend(state: &SessionState, statement: &mut Statement, error: &DataFusionError) -> Result<bool> {
+    let lowers = state.config_options().sql_parser.enable_ident_normalization;
+    if let Some(missing) = aliases::Missing::of(error) {
+        let mut reuse = aliases::Reuse { missing, state, lowers, done: false };
+        visit(statement, &mut reuse)?;
+        return Ok(reuse.done);
+    }
+    match outermost(statement) {
+        Some(query) if error::is_of_equal_names(error) => Ok(repeated::beside_wildcard(query, lowers)),
+        _ => Ok(false),
+    }
 }
 
 /// Applies the rules to a statement that `text` was parsed to.
-fn apply(statement: &mut Statement, text: &str) -> Result<()> {
-    let mut rules = Rules { text };
+fn apply(state: &SessionState, statement: &mut Statement, text: &str, lowers: bool) -> Result<()> {
+    match statement {
+        Statement::Statement(statement) => match &mut **statement {
+            SqlStatement::CreateView(create) => headers::name_columns(&mut create.query, lowers),
+            SqlStatement::CreateTable(create) => {
+                if let Some(query) = &mut create.query {
+                    headers::name_columns(query, lowers);
+                }
+            }
+            _ => {}
+        },
+        Statement::CopyTo(copy) => {
+            if let CopyToSource::Query(query) = &mut copy.source {
+                headers::name_columns(query, lowers);
+            }
+        }
+        Statement::Explain(_) | Statement::CreateExternalTable(_) | Statement::Reset(_) => {}
+    }
+    let functions = Functions { state, copied: 0 };
+    visit(statement, &mut Rules { text, lowers, functions })
+}
+
+fn visit(statement: &mut Statement, rules: &mut impl VisitorMut<Break = DataFusionError>) -> Result<()> {
     let broken = match statement {
-        Statement::Statement(statement) => statement.visit(&mut rules),
+        Statement::Statement(statement) => statement.visit(rules),
         Statement::CopyTo(copy) => match &mut copy.source {
-            CopyToSource::Query(query) => query.visit(&mut rules),
+            CopyToSource::Query(query) => query.visit(rules),
             CopyToSource::Relation(_) => ControlFlow::Continue(()),
         },
-        Statement::Explain(explain) => return apply(&mut explain.statement, text),
+        Statement::Explain(explain) => return visit(&mut explain.statement, rules),
         Statement::CreateExternalTable(_) | Statement::Reset(_) => ControlFlow::Continue(()),
     };
     match broken {
@@ -85,8 +192,30 @@ fn refusal(what: &str, advice: &str) -> DataFusionError {
     error::wrap(Error::invalid(what).advise(advice))
 }
 
+/// A call of a function.
+fn call(name: &str, args: Vec<Expr>) -> Expr {
+    let args = args.into_iter().map(|arg| FunctionArg::Unnamed(FunctionArgExpr::Expr(arg))).collect();
+    Expr::Function(Function {
+        name: ObjectName::from(vec![Ident::new(name)]),
+        uses_odbc_syntax: false,
+        parameters: FunctionArguments::None,
+        args: FunctionArguments::List(FunctionArgumentList {
+            duplicate_treatment: None,
+            args,
+            clauses: Vec::new(),
+        }),
+        filter: None,
+        null_treatment: None,
+        over: None,
+        within_group: Vec::new(),
+    })
+}
+
 struct Rules<'a> {
     text: &'a str,
+    /// Whether names without quotes are read in lower case.
+    lowers: bool,
+    functions: Functions<'a>,
 }
 
 /// Goes on, or ends with the error.
@@ -101,12 +230,17 @@ impl VisitorMut for Rules<'_> {
     type Break = DataFusionError;
 
     fn pre_visit_statement(&mut self, statement: &mut SqlStatement) -> ControlFlow<DataFusionError> {
-        show::apply(statement);
-        flow(undone::statement(statement))
+        flow(show::apply(statement).and_then(|()| undone::statement(statement)))
     }
 
     fn pre_visit_query(&mut self, query: &mut Query) -> ControlFlow<DataFusionError> {
         flow(undone::query(query).and_then(|()| fetch::apply(query)))
+    }
+
+    fn post_visit_query(&mut self, query: &mut Query) -> ControlFlow<DataFusionError> {
+        order_all::apply(query);
+        repeated::apply(query, self.lowers);
+        ControlFlow::Continue(())
     }
 
     fn pre_visit_select(&mut self, select: &mut Select) -> ControlFlow<DataFusionError> {
@@ -114,12 +248,27 @@ impl VisitorMut for Rules<'_> {
         flow(undone::select(select))
     }
 
+    fn post_visit_select(&mut self, select: &mut Select) -> ControlFlow<DataFusionError> {
+        flow(exists::apply(select).and_then(|()| ordinals::apply(select)))
+    }
+
+    fn post_visit_table_factor(&mut self, table: &mut TableFactor) -> ControlFlow<DataFusionError> {
+        flow(pivot::apply(table))
+    }
+
     fn pre_visit_table_factor(&mut self, table: &mut TableFactor) -> ControlFlow<DataFusionError> {
         flow(undone::table(table).and_then(|()| readers::apply(table)))
     }
 
     fn post_visit_expr(&mut self, expr: &mut Expr) -> ControlFlow<DataFusionError> {
-        flow(patterns::apply(expr))
+        powers::apply(expr);
+        intervals::apply(expr);
+        timestamps::apply(expr);
+        flow(
+            formats::apply(expr)
+                .and_then(|()| patterns::apply(expr))
+                .and_then(|()| self.functions.apply(expr)),
+        )
     }
 
     fn pre_visit_value(&mut self, value: &mut ValueWithSpan) -> ControlFlow<DataFusionError> {

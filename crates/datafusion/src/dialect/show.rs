@@ -1,9 +1,37 @@
-//! `SHOW COLUMNS FROM 'file.csv'` is `DESCRIBE 'file.csv'`: no list of tables has files.
+//! `SHOW TABLES` without the tables that list them. `SHOW COLUMNS FROM 'file.csv'` is `DESCRIBE 'file.csv'`: no list of
+//! tables has files.
 
+use super::sql;
 use crate::catalog::names_a_file;
-use datafusion::sql::sqlparser::ast::{DescribeAlias, ObjectName, ObjectNamePart, Statement};
+use datafusion::common::Result;
+use datafusion::sql::sqlparser::ast::{
+    DescribeAlias, ObjectName, ObjectNamePart, ShowStatementOptions, Statement,
+};
 
-pub(super) fn apply(statement: &mut Statement) {
+const TABLES: &str = "SELECT table_catalog, table_schema, table_name, table_type FROM information_schema.tables \
+                      WHERE table_schema <> 'information_schema' ORDER BY table_catalog, table_name";
+
+pub(super) fn apply(statement: &mut Statement) -> Result<()> {
+    match statement {
+        Statement::ShowTables {
+            show_options:
+                ShowStatementOptions {
+                    show_in: None,
+                    starts_with: None,
+                    limit: None,
+                    limit_from: None,
+                    filter_position: None,
+                },
+            ..
+        } => {
+            *statement = Statement::Query(sql::query(TABLES)?);
+        }
+        _ => columns(statement),
+    }
+    Ok(())
+}
+
+fn columns(statement: &mut Statement) {
     let Statement::ShowColumns { show_options, .. } = statement else { return };
     let is_filtered = show_options.filter_position.is_some() || show_options.limit.is_some();
     let of = show_options.show_in.as_ref().and_then(|place| place.parent_name.clone());

@@ -4,7 +4,7 @@ use crate::{Session, SessionOptions};
 use datafusion::arrow::util::display::{ArrayFormatter, FormatOptions};
 
 /// The rows of `sql`, their values separated by blanks; or the error with its advice.
-async fn run(sql: &str) -> Result<Vec<String>, String> {
+pub(super) async fn run(sql: &str) -> Result<Vec<String>, String> {
     let session = Session::new(SessionOptions { target_partitions: Some(1), ..SessionOptions::default() });
     let batches = async { session.sql(sql).await?.collect().await };
     let batches = batches.await.map_err(|error| format!("{error}"))?;
@@ -91,6 +91,177 @@ async fn statements_have_the_forms_of_others() {
     assert_eq!(run(&format!("SELECT x FROM {t} ORDER BY x FETCH FIRST ROW ONLY")).await, rows(&["1"]));
     let last = format!("SELECT x FROM {t} ORDER BY x OFFSET 2 ROWS FETCH FIRST 2 ROWS ONLY");
     assert_eq!(run(&last).await, rows(&["3"]));
+}
+
+/// The names of the columns of `sql`, or the error with its advice.
+async fn headers(sql: &str) -> Result<Vec<String>, String> {
+    let session = Session::new(SessionOptions { target_partitions: Some(1), ..SessionOptions::default() });
+    let query = session.sql(sql).await.map_err(|error| error.to_string())?;
+    let batches = query.collect().await.map_err(|error| error.to_string())?;
+    assert!(batches.iter().all(|batch| batch.schema() == *query.schema()), "{sql}");
+    Ok(query.schema().fields().iter().map(|field| field.name().clone()).collect())
+}
+
+const T: &str = "(VALUES (1, 'a'), (2, 'b'), (3, 'c')) t(x, y)";
+
+#[tokio::test]
+async fn columns_are_called_what_was_written() {
+    for (list, expected) in [
+        ("1", vec!["1"]),
+        ("1, 1", vec!["1", "1"]),
+        ("'abc', -x, X + 1", vec!["'abc'", "-x", "X + 1"]),
+        ("x, X, t.x", vec!["x", "x", "x"]),
+        ("x, x::VARCHAR, CAST(x AS DOUBLE)", vec!["x", "x::VARCHAR", "CAST(x AS DOUBLE)"]),
+        ("y AS a, x AS a", vec!["a", "a"]),
+        ("*, x", vec!["x", "y", "x"]),
+        ("x, *", vec!["x", "x", "y"]),
+        ("*, upper(y) AS y", vec!["x", "y", "y"]),
+        ("2 ^ x, year(DATE '2024-01-01')", vec!["2 ^ x", "year(DATE '2024-01-01')"]),
+        ("EXISTS (SELECT 1)", vec!["EXISTS (SELECT 1)"]),
+        ("unnest([1, 2])", vec!["unnest([1, 2])"]),
+    ] {
+        let expected: Vec<String> = expected.iter().map(ToString::to_string).collect();
+        assert_eq!(headers(&format!("SELECT {list} FROM {T}")).await, Ok(expected), "{list}");
+    }
+    let counted = headers(&format!("SELECT count(*), count(*), avg(t.x) FROM {T}")).await;
+    assert_eq!(counted, Ok(vec!["count(*)".into(), "count(*)".into(), "avg(t.x)".into()]));
+    let united = headers(&format!("SELECT x + 1 FROM {T} UNION ALL SELECT 2")).await;
+    assert_eq!(united, Ok(vec!["x + 1".into()]));
+}
+
+#[tokio::test]
+async fn names_are_used_again() {
+    let rows = |rows: &[&str]| Ok(rows.iter().map(|row| row.to_string()).collect::<Vec<_>>());
+    for (sql, expected) in [
+        ("SELECT x + 1 AS b, b * 2 AS c, b + c FROM t ORDER BY b", ["2 4 6", "3 6 9", "4 8 12"].as_slice()),
+        ("SELECT x + 1 AS b, y FROM t WHERE b > 3", &["4 c"]),
+        ("SELECT x % 2 AS odd, count(*) FROM t GROUP BY odd HAVING odd = 1", &["1 2"]),
+        // A column of the table goes first.
+        ("SELECT x + 1 AS x, x * 10 FROM t ORDER BY 2 LIMIT 1", &["2 10"]),
+        ("SELECT s.c FROM (SELECT x AS b, b + 1 AS c FROM t) s WHERE s.c > 3", &["4"]),
+        ("SELECT y, y, x, x FROM t ORDER BY y DESC LIMIT 1", &["c c 3 3"]),
+        ("SELECT s.x_1 FROM (SELECT x, x FROM t) s LIMIT 1", &["1"]),
+        ("SELECT *, upper(y) AS y FROM t ORDER BY y DESC LIMIT 1", &["3 c C"]),
+        ("SELECT y, -x AS z FROM t ORDER BY ALL", &["a -1", "b -2", "c -3"]),
+        ("SELECT * FROM t ORDER BY ALL DESC LIMIT 1", &["3 c"]),
+        (
+            "SELECT upper(y), count(*) FROM t GROUP BY ROLLUP(1) ORDER BY ALL",
+            &["A 1", "B 1", "C 1", "NULL 3"],
+        ),
+        (
+            "SELECT x, EXISTS (SELECT 1 FROM t u WHERE u.x > t.x) FROM t ORDER BY x",
+            &["1 true", "2 true", "3 false"],
+        ),
+        ("SELECT x, NOT EXISTS (SELECT * FROM t WHERE false) AS e FROM t LIMIT 1", &["1 true"]),
+        (
+            "SELECT to_char(DATE '2024-03-05', 'YYYY-MM'), to_char(DATE '2024-03-05', 'FMMonth FMDD, yyyy')",
+            &["2024-03 March 5, 2024"],
+        ),
+    ] {
+        assert_eq!(run(&format!("WITH t AS (SELECT * FROM {T}) {sql}")).await, rows(expected), "{sql}");
+    }
+    for (sql, expected) in [
+        ("SELECT c + 1 AS b, x AS c FROM t", "there is no column c"),
+        ("SELECT b + 1 AS b FROM t", "there is no column b"),
+        ("SELECT random() AS r, r + 1 FROM t", "r would be computed anew"),
+        ("SELECT to_char(DATE '2024-03-05', 'Month')", "the pattern Month"),
+    ] {
+        let error = run(&format!("WITH t AS (SELECT * FROM {T}) {sql}")).await.unwrap_err();
+        assert!(error.contains(expected), "{sql}: {error}");
+    }
+    let doubled: Vec<String> = (1..40).map(|n| format!("a{} + a{} AS a{n}", n - 1, n - 1)).collect();
+    let error = run(&format!("SELECT x AS a0, {} FROM {T}", doubled.join(", "))).await.unwrap_err();
+    assert!(error.contains("more than 100000 parts"), "{error}");
+}
+
+#[tokio::test]
+async fn tables_are_turned() {
+    let t = "(VALUES ('a', 2023, 1), ('a', 2024, 2), ('b', 2024, 3), ('a', 2024, 4)) t(k, year, n)";
+    let rows = |rows: &[&str]| Ok(rows.iter().map(|row| row.to_string()).collect::<Vec<_>>());
+    let pivot = format!("SELECT * FROM {t} PIVOT (sum(n) FOR year IN (2023, 2024 AS now)) ORDER BY k");
+    assert_eq!(run(&pivot).await, rows(&["a 1 6", "b NULL 3"]));
+    assert_eq!(headers(&pivot).await, Ok(vec!["k".into(), "2023".into(), "now".into()]));
+    let two =
+        format!("SELECT * FROM {t} PIVOT (sum(n) AS s, count(*) AS c FOR year IN (2024)) p ORDER BY p.k");
+    assert_eq!(run(&two).await, rows(&["a 6 2", "b 3 1"]));
+    let u = "(VALUES ('a', 1, 2), ('b', NULL, 3)) t(k, x, y)";
+    let unpivot = format!("SELECT * FROM {u} UNPIVOT (v FOR name IN (x, y)) ORDER BY k, name");
+    assert_eq!(run(&unpivot).await, rows(&["a x 1", "a y 2", "b y 3"]));
+    let with_nulls =
+        format!("SELECT * FROM {u} UNPIVOT INCLUDE NULLS (v FOR name IN (x, y)) ORDER BY k, name");
+    assert_eq!(run(&with_nulls).await, rows(&["a x 1", "a y 2", "b x NULL", "b y 3"]));
+}
+
+#[tokio::test]
+async fn tables_are_described() {
+    let described = run("DESCRIBE SELECT 1 AS a, 'x' AS b, [1.5] AS c, DATE '2024-01-01' AS d").await;
+    assert_eq!(
+        run("DESCRIBE SELECT 1, count(*)").await,
+        Ok(vec!["1 BIGINT NO".into(), "count(*) BIGINT NO".into()])
+    );
+    assert_eq!(
+        described,
+        Ok(vec!["a BIGINT NO".into(), "b VARCHAR NO".into(), "c DOUBLE[] YES".into(), "d DATE NO".into()])
+    );
+    let summary = run(&format!("SUMMARIZE SELECT x, y FROM {T}")).await;
+    let x = "x BIGINT 1 3 3 2.0 1.0 1.5 2.0 2.5 3 0.0";
+    assert_eq!(summary, Ok(vec![x.to_string(), "y VARCHAR a c 3 NULL NULL NULL NULL NULL 3 0.0".into()]));
+    assert_eq!(run("SHOW TABLES").await, Ok(Vec::new()));
+    assert_eq!(
+        run("SELECT typeof([1]), typeof(1.5), typeof(now())").await,
+        Ok(vec!["BIGINT[] DOUBLE TIMESTAMP WITH TIME ZONE".into()])
+    );
+}
+
+#[tokio::test]
+async fn what_is_too_deep_is_refused() {
+    let repeated = |part: &str, times: usize| format!("SELECT 1 {}", format!("{part} ").repeat(times));
+    for part in
+        ["+ 1", "OR true", "::INT", "UNION ALL SELECT 1", "+ case when true then 1 end", "[1]", "+ where"]
+    {
+        let error = run(&repeated(part, 100_000)).await.unwrap_err();
+        assert!(error.contains("levels deep"), "{part}: {error}");
+    }
+    // A CASE in a row of operators is a level of its own.
+    let depth = farpool_model::limits::SQL_DEPTH_MAX - 2;
+    for (part, times) in
+        [("+ 1", depth), ("+ case when true then 1 end", depth / 2), ("UNION ALL SELECT 1", depth)]
+    {
+        let outcome = run(&repeated(part, times)).await;
+        assert!(outcome.is_ok(), "{part}: {outcome:?}");
+    }
+    let negated = format!("SELECT {} 1", "- ".repeat(100_000));
+    assert!(run(&negated).await.is_err());
+    // Many values in a row are not deep.
+    let values: Vec<String> = (0..20_000).map(|n| format!("{n} + 1")).collect();
+    assert_eq!(run(&format!("SELECT 5 IN ({})", values.join(", "))).await, Ok(vec!["true".into()]));
+}
+
+#[tokio::test]
+async fn errors_are_one_sentence() {
+    for (sql, expected) in [
+        ("SELECT avg(y) FROM t", "avg does not take VARCHAR"),
+        ("SELECT y + DATE '2024-01-01' FROM t", "+ does not take VARCHAR and DATE"),
+        ("SELECT upper(1, 2)", "upper takes 1 argument, not (BIGINT, BIGINT)"),
+        ("SELECT * FROM t WHERE y = \"Seattle\"", "a text stands in single quotes: 'Seattle'"),
+        ("SELECT Date FROM (SELECT 1 AS \"Date\") u", "write \"Date\" in double quotes"),
+        ("SELECT hash(x) FROM t", "there is no function hash"),
+        ("SELECT hash(x) FROM t", "use md5 or sha256"),
+        ("SELECT uper(y) FROM t", "did you mean upper?"),
+        ("SELECT * FROM t a SEMI JOIN t b USING (x)", "not supported: Unsupported JOIN operator Semi"),
+        ("SELECT 1 = ALL (SELECT x FROM t)", ""),
+        ("SELECT 'a' = 1", "BIGINT"),
+    ] {
+        let Err(error) = run(&format!("WITH t AS (SELECT * FROM {T}) {sql}")).await else {
+            assert!(expected.is_empty(), "{sql}");
+            continue;
+        };
+        assert!(error.contains(expected), "{sql}: {error}");
+        let insides =
+            ["Utf8", "Int64", "DataFusion", " { ", "bug report", "Span", "DFSchema", "Internal error"];
+        let shown: Vec<&&str> = insides.iter().filter(|inside| error.contains(**inside)).collect();
+        assert!(shown.is_empty(), "{sql}: {error} shows {shown:?}");
+    }
 }
 
 #[tokio::test]

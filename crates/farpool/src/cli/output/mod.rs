@@ -73,7 +73,7 @@ pub fn writer(format: Format, schema: &SchemaRef, first: bool) -> Outcome<Box<dy
         Format::Table if table::PlanWriter::takes(schema) => Box::new(table::PlanWriter::new(out)),
         Format::Table => Box::new(table::TableWriter::new(out, schema, first)?),
         Format::Csv => Box::new(rows::CsvWriter::new(out, schema, first)?),
-        Format::Json => Box::new(rows::JsonWriter::new(out)),
+        Format::Json => Box::new(rows::JsonWriter::new(out, schema)),
         Format::Arrow => Box::new(rows::ArrowWriter::new(out, schema)?),
     })
 }

@@ -11,6 +11,7 @@ use arrow::csv;
 use arrow::datatypes::{DataType, Field, Schema, SchemaRef};
 use arrow::ipc::writer::StreamWriter;
 use arrow::json::{WriterBuilder, writer::LineDelimited};
+use std::collections::HashSet;
 use std::io::Write;
 use std::sync::Arc;
 
@@ -50,18 +51,37 @@ impl RowWriter for CsvWriter {
 /// A JSON object on a line for each row; a NULL is `null`.
 pub struct JsonWriter {
     writer: arrow::json::Writer<Out, LineDelimited>,
+    schema: SchemaRef,
 }
 
 impl JsonWriter {
     /// Writes to `out`.
-    pub fn new(out: Out) -> Self {
-        JsonWriter { writer: WriterBuilder::new().with_explicit_nulls(true).build(out) }
+    pub fn new(out: Out, schema: &SchemaRef) -> Self {
+        let writer = WriterBuilder::new().with_explicit_nulls(true).build(out);
+        JsonWriter { writer, schema: with_keys(schema) }
     }
+}
+
+/// The columns as the keys of an object, which may not be equal: `a`, `a_1`.
+fn with_keys(schema: &Schema) -> SchemaRef {
+    let given: HashSet<&String> = schema.fields().iter().map(|field| field.name()).collect();
+    let mut taken = HashSet::new();
+    let fields = schema.fields().iter().map(|field| {
+        let numbered =
+            (1_u32..).map(|n| format!("{}_{n}", field.name())).filter(|name| !given.contains(name));
+        let key = std::iter::once(field.name().clone()).chain(numbered).find(|key| !taken.contains(key));
+        let key = key.unwrap_or_else(|| field.name().clone());
+        taken.insert(key.clone());
+        field.as_ref().clone().with_name(key)
+    });
+    Arc::new(Schema::new(fields.collect::<Vec<_>>()))
 }
 
 impl RowWriter for JsonWriter {
     fn write(&mut self, batch: &RecordBatch) -> Outcome {
-        self.writer.write(batch).map_err(stop)
+        let columns = batch.columns().to_vec();
+        let batch = RecordBatch::try_new(self.schema.clone(), columns).map_err(stop)?;
+        self.writer.write(&batch).map_err(stop)
     }
 
     fn finish(mut self: Box<Self>) -> Outcome {
@@ -106,5 +126,21 @@ fn plain_type(data_type: &DataType) -> DataType {
         DataType::Utf8View => DataType::Utf8,
         DataType::BinaryView => DataType::Binary,
         other => other.clone(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn no_two_keys_are_equal() {
+        let field = |name: &&str| Field::new(*name, DataType::Int64, true);
+        let keys = |names: &[&str]| {
+            let schema = with_keys(&Schema::new(names.iter().map(field).collect::<Vec<_>>()));
+            schema.fields().iter().map(|field| field.name().clone()).collect::<Vec<_>>()
+        };
+        assert_eq!(keys(&["a", "b", "a", "a"]), ["a", "b", "a_1", "a_2"]);
+        assert_eq!(keys(&["a", "a", "a_1", "a_1"]), ["a", "a_2", "a_1", "a_1_1"]);
     }
 }

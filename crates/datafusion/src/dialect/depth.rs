@@ -1,0 +1,214 @@
+//! How deep a statement is. The parser, the planner and the operators walk over its trees one call within the other, on a
+//! stack that ends somewhere: `1 + 1 + 1` is a tree as deep as it has operators, although the parser makes it in a loop.
+//!
+//! Invariant: what passes [`check_text`] is parsed to trees of at most [`limits::SQL_DEPTH_MAX`] levels, and what passes
+//! [`check`] has been made no deeper by rules.
+
+use super::Grammar;
+use crate::error;
+use datafusion::common::Result;
+use datafusion::sql::sqlparser::ast::{Expr, Visit, Visitor};
+use datafusion::sql::sqlparser::keywords::Keyword;
+use datafusion::sql::sqlparser::tokenizer::{Token, Tokenizer};
+use farpool_model::{Error, limits};
+use std::ops::ControlFlow;
+
+/// Refuses a text before it is parsed.
+///
+/// # Errors
+/// `OverLimit`.
+pub(super) fn check_text(text: &str) -> Result<()> {
+    // An operator is a character at least: most texts need no look.
+    if text.len() <= limits::SQL_DEPTH_MAX {
+        return Ok(());
+    }
+    // The parser says what is wrong with tokens.
+    let Ok(tokens) = Tokenizer::new(&Grammar, text).tokenize() else { return Ok(()) };
+    let mut levels = Levels::default();
+    for token in &tokens {
+        levels.take(token);
+        within(levels.depth)?;
+    }
+    Ok(())
+}
+
+/// Refuses a part of a statement that is too deep, or too large.
+///
+/// # Errors
+/// `OverLimit`.
+pub(super) fn check(node: &impl Visit) -> Result<()> {
+    let mut measure = Measure::default();
+    let visited = node.visit(&mut measure);
+    debug_assert!(visited.is_continue(), "the visitor never breaks");
+    within(measure.deepest)?;
+    match measure.nodes <= limits::SQL_NODES_MAX {
+        true => Ok(()),
+        false => {
+            let what = format!("expressions written out have more than {} parts", limits::SQL_NODES_MAX);
+            Err(error::wrap(Error::over_limit(what).advise("compute parts of them in a subquery")))
+        }
+    }
+}
+
+/// How many parts an expression has.
+pub(super) fn parts(node: &impl Visit) -> usize {
+    let mut measure = Measure::default();
+    let visited = node.visit(&mut measure);
+    debug_assert!(visited.is_continue(), "the visitor never breaks");
+    measure.nodes
+}
+
+fn within(depth: usize) -> Result<()> {
+    match depth <= limits::SQL_DEPTH_MAX {
+        true => Ok(()),
+        false => {
+            let what = format!(
+                "the statement is nested more than {} levels deep, counting operators in a row",
+                limits::SQL_DEPTH_MAX
+            );
+            let advice = "use IN (…) for many values, a list with array_sum or unnest, or several statements";
+            Err(error::wrap(Error::over_limit(what).advise(advice)))
+        }
+    }
+}
+
+/// The brackets that are open, CASE … END among them.
+///
+/// A keyword may be a name, where an operand is due: `1 + where + 1`. So a clause ends an expression only behind what is
+/// an operand for certain; else the count goes on, which is too high rather than too low.
+#[derive(Default)]
+struct Levels {
+    open: Vec<Level>,
+    here: Level,
+    /// Of all of them together.
+    depth: usize,
+    /// Whether the last token was an operand, or the end of one.
+    is_operand: bool,
+}
+
+#[derive(Clone, Copy, Default)]
+struct Level {
+    is_case: bool,
+    /// Operators since the expression began.
+    operators: usize,
+    /// Queries and joins that stand one upon the other, which end with the bracket.
+    queries: usize,
+}
+
+impl Levels {
+    fn take(&mut self, token: &Token) {
+        let was_operand = std::mem::take(&mut self.is_operand);
+        match token {
+            Token::Whitespace(_) => self.is_operand = was_operand,
+            Token::LParen | Token::LBracket | Token::LBrace => self.open(false),
+            Token::RParen | Token::RBracket | Token::RBrace => {
+                while self.here.is_case {
+                    self.close();
+                }
+                self.close();
+                self.is_operand = true;
+            }
+            Token::Comma | Token::SemiColon if !self.here.is_case => self.end_expression(),
+            Token::Word(word) => match (word.quote_style, word.keyword) {
+                (Some(_), _)
+                | (None, Keyword::NoKeyword | Keyword::NULL | Keyword::TRUE | Keyword::FALSE) => {
+                    self.is_operand = true;
+                }
+                (None, keyword) => self.word(keyword, was_operand),
+            },
+            Token::Number(..) | Token::SingleQuotedString(_) => self.is_operand = true,
+            Token::Period | Token::EOF => {}
+            _ => self.operator(),
+        }
+    }
+
+    fn word(&mut self, keyword: Keyword, was_operand: bool) {
+        match keyword {
+            Keyword::UNION | Keyword::EXCEPT | Keyword::INTERSECT | Keyword::JOIN => {
+                if was_operand {
+                    self.end_expression();
+                }
+                self.here.queries += 1;
+                self.depth += 1;
+            }
+            Keyword::FROM
+            | Keyword::WHERE
+            | Keyword::ON
+            | Keyword::GROUP
+            | Keyword::HAVING
+            | Keyword::ORDER
+            | Keyword::THEN
+            | Keyword::ELSE
+                if was_operand =>
+            {
+                self.end_expression();
+            }
+            // Where it does not end the branch before it, it begins the first one.
+            Keyword::WHEN if was_operand && self.here.is_case => self.end_expression(),
+            Keyword::CASE if !was_operand => self.open(true),
+            Keyword::END if self.here.is_case && was_operand => {
+                self.close();
+                self.is_operand = true;
+            }
+            Keyword::AND
+            | Keyword::OR
+            | Keyword::NOT
+            | Keyword::IS
+            | Keyword::LIKE
+            | Keyword::ILIKE
+            | Keyword::RLIKE
+            | Keyword::REGEXP
+            | Keyword::SIMILAR
+            | Keyword::IN
+            | Keyword::BETWEEN
+            | Keyword::COLLATE
+            | Keyword::AT
+            | Keyword::DIV
+            | Keyword::XOR => self.operator(),
+            _ => {}
+        }
+    }
+
+    fn open(&mut self, is_case: bool) {
+        self.operator();
+        self.open.push(std::mem::replace(&mut self.here, Level { is_case, ..Level::default() }));
+    }
+
+    fn close(&mut self) {
+        self.end_expression();
+        self.depth -= self.here.queries;
+        self.here = self.open.pop().unwrap_or_default();
+    }
+
+    fn operator(&mut self) {
+        self.here.operators += 1;
+        self.depth += 1;
+    }
+
+    fn end_expression(&mut self) {
+        self.depth -= std::mem::take(&mut self.here.operators);
+    }
+}
+
+#[derive(Default)]
+struct Measure {
+    here: usize,
+    deepest: usize,
+    nodes: usize,
+}
+
+impl Visitor for Measure {
+    type Break = ();
+
+    fn pre_visit_expr(&mut self, _: &Expr) -> ControlFlow<()> {
+        self.here += 1;
+        self.nodes += 1;
+        self.deepest = self.deepest.max(self.here);
+        ControlFlow::Continue(())
+    }
+
+    fn post_visit_expr(&mut self, _: &Expr) -> ControlFlow<()> {
+        self.here -= 1;
+        ControlFlow::Continue(())
+    }
+}

@@ -1,0 +1,52 @@
+//! `ORDER BY ALL` is by each column of the result, in their order, as in DuckDB.
+
+use datafusion::sql::sqlparser::ast::{
+    Expr, OrderBy, OrderByExpr, OrderByKind, OrderByOptions, Query, SelectItem, Value,
+};
+
+/// Writes out ORDER BY ALL of a query whose columns are written out.
+pub(super) fn apply(query: &mut Query) {
+    let columns = super::headers::leftmost(query).map_or(0, |select| {
+        let is_one =
+            |item: &SelectItem| matches!(item, SelectItem::UnnamedExpr(_) | SelectItem::ExprWithAlias { .. });
+        match select.projection.iter().all(is_one) {
+            true => select.projection.len(),
+            false => 0,
+        }
+    });
+    if columns > 0
+        && let Some(options) = options(query)
+    {
+        write_out(query, options, columns);
+    }
+}
+
+/// The options of ORDER BY ALL, if the query has it.
+fn options(query: &Query) -> Option<OrderByOptions> {
+    match &query.order_by {
+        Some(OrderBy { kind: OrderByKind::All(options), .. }) => Some(*options),
+        _ => None,
+    }
+}
+
+/// Whether it is ordered by columns that only planning can count.
+pub(super) fn is_open(query: &Query) -> bool {
+    options(query).is_some()
+}
+
+/// By the numbers of its columns.
+pub(super) fn write_out_open(query: &mut Query, columns: usize) {
+    if let Some(options) = options(query) {
+        write_out(query, options, columns);
+    }
+}
+
+fn write_out(query: &mut Query, options: OrderByOptions, columns: usize) {
+    let by = |number: usize| OrderByExpr {
+        expr: Expr::value(Value::Number(number.to_string(), false)),
+        options,
+        with_fill: None,
+    };
+    query.order_by =
+        Some(OrderBy { kind: OrderByKind::Expressions((1..=columns).map(by).collect()), interpolate: None });
+}

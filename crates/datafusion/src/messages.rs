@@ -1,0 +1,265 @@
+//! The engine's messages in the words of whoever wrote the statement: types by their names in SQL, one sentence, nothing
+//! of how the engine is made.
+
+use crate::names;
+use farpool_model::{Error, ErrorKind};
+
+/// What a person reads of a message of the engine.
+pub(crate) fn told(kind: ErrorKind, message: &str) -> Error {
+    let message = without_insides(message);
+    let of_functions = wrong_arguments(&message).or_else(|| unknown_function(&message));
+    let error = of_functions.or_else(|| wrong_types(&message)).or_else(|| equal_names(&message));
+    error.unwrap_or_else(|| match message.starts_with("Assertion failed") || message.is_empty() {
+        true => Error::invalid("the engine has no plan for this statement")
+            .advise("write it in another way, such as with a join in place of ALL or ANY"),
+        false => Error::new(kind, sql_types(&message)),
+    })
+}
+
+/// The message without what is meant for those who work on the engine: its structures, stacks, and where to report.
+fn without_insides(message: &str) -> String {
+    let ends = ["\nThis issue was likely caused by", "\n\nbacktrace:", "\nbacktrace:"];
+    let end = ends.iter().filter_map(|end| message.find(end)).min().unwrap_or(message.len());
+    // What could be wrong with the arguments of a function stands behind that.
+    let arguments = message.find(NO_MATCH).filter(|at| *at > end).map_or("", |at| &message[at..]);
+    let mut text = format!("{} {arguments}", &message[..end]);
+    for prefix in ["Internal error: ", "Error during planning: ", "This feature is not implemented: "] {
+        text = text.strip_prefix(prefix).map(str::to_string).unwrap_or(text);
+    }
+    match structure(&text) {
+        None => text.trim().to_string(),
+        // What is called as the structure is: `Unsupported ast node Pivot {`.
+        Some(at) => {
+            let name: String = text[at..].chars().take_while(|c| c.is_alphanumeric()).collect();
+            let before =
+                text[..at].trim_end().trim_end_matches("original schema:").trim_end_matches(':').trim_end();
+            let before = before.trim_end_matches("ast node").trim_end();
+            format!("{before} {name}").trim().to_string()
+        }
+    }
+}
+
+/// Where a structure begins that was printed for those who work on the engine, such as `Ident { value: …`.
+fn structure(text: &str) -> Option<usize> {
+    let is_name = |word: &str| word.starts_with(|c: char| c.is_ascii_uppercase());
+    let opens = text.match_indices(" {").map(|(at, _)| at).find(|at| {
+        let word = text[..*at].rsplit(|c: char| !c.is_alphanumeric()).next().unwrap_or_default();
+        is_name(word) && text[*at..].trim_start_matches([' ', '{']).contains(": ")
+    })?;
+    Some(text[..opens].rfind(char::is_whitespace).map_or(0, |at| at + 1))
+}
+
+const NO_MATCH: &str = "No function matches the given name and argument types '";
+
+/// A function that was called with other types than it takes, or with too many arguments.
+fn wrong_arguments(message: &str) -> Option<Error> {
+    let (before, rest) = message.split_once(NO_MATCH)?;
+    let (call, _) = rest.split_once("'. ")?;
+    let (name, given) = call.split_once('(')?;
+    let given = sql_types(given.strip_suffix(')')?);
+    let candidates = rest.split_once("Candidate functions:").map_or("", |(_, all)| all);
+    let candidates = candidates.split(['\n', '\t']).filter_map(|line| {
+        let line = line.trim().trim_start_matches("\\t").trim();
+        line.starts_with(name).then(|| sql_types(line))
+    });
+    let mut candidates: Vec<String> = candidates.collect();
+    candidates.dedup();
+    let count =
+        before.split_once(" expects ").and_then(|(_, rest)| rest.split_once(" arguments but received "));
+    let what = match count {
+        Some((wanted, _)) if wanted.chars().all(|c| c.is_ascii_digit()) => {
+            format!("{name} takes {wanted} argument{}, not ({given})", if wanted == "1" { "" } else { "s" })
+        }
+        _ => format!("{name} does not take {given}"),
+    };
+    let error = Error::invalid(what);
+    Some(
+        match candidates.is_empty()
+            || candidates.iter().any(|c| c.contains("Any") || c.contains("UserDefined"))
+        {
+            true => error.advise("cast the arguments to types that it takes"),
+            false => error.advise(format!("what there is: {}", candidates.join(", "))),
+        },
+    )
+}
+
+/// An operator between types that it does not take.
+fn wrong_types(message: &str) -> Option<Error> {
+    let between = |before: &str, after: &str| {
+        let (_, rest) = message.split_once(before)?;
+        Some(match after.is_empty() {
+            true => rest,
+            false => rest.split_once(after)?.0,
+        })
+    };
+    let operation = between("Cannot coerce arithmetic expression ", " to valid types")
+        .or_else(|| between("Cannot infer common argument type for comparison operation ", ""))
+        .or_else(|| between("Cannot infer common argument type for logical boolean operation ", ""))
+        .or_else(|| between("Cannot get result type for temporal operation ", ": "))
+        .or_else(|| between("Cannot infer common array type for bitwise operation ", ""))?;
+    let mut words = operation.split_whitespace().collect::<Vec<_>>();
+    let at = words.iter().position(|word| !word.contains(|c: char| c.is_ascii_lowercase() || c == ','))?;
+    let operator = words.remove(at);
+    let (left, right) = words.split_at(at);
+    let (left, right) = (sql_types(&left.join(" ")), sql_types(&right.join(" ")));
+    Some(Error::invalid(format!("{operator} does not take {left} and {right}")).advise("cast one of them"))
+}
+
+fn equal_names(message: &str) -> Option<Error> {
+    message.starts_with("Projections require unique expression names").then(|| {
+        Error::invalid("two columns of a list have the same name")
+            .advise("give one of them another name with AS")
+    })
+}
+
+/// What does the work of functions that others have.
+const MEANINGS: &[(&str, &str)] = &[
+    ("age", "subtract the times, or use date_diff('day', t, u)"),
+    ("array_filter", "use unnest and WHERE"),
+    ("avg_if", "use avg(x) FILTER (WHERE condition)"),
+    ("charindex", "use strpos(text, part)"),
+    ("date_sub", "use t - INTERVAL '1 day', or date_diff"),
+    ("dateadd", "use t + INTERVAL '1 day'"),
+    ("format", "use concat, or to_char for dates"),
+    ("getdate", "use now()"),
+    ("hash", "use md5 or sha256"),
+    ("isnumeric", "use TRY_CAST(x AS DOUBLE) IS NOT NULL"),
+    ("list_filter", "use unnest and WHERE"),
+    ("list_transform", "use unnest"),
+    ("locate", "use strpos(text, part)"),
+    ("mode", "use approx_top_k(x, 1)"),
+    ("printf", "use concat, or to_char for dates"),
+    ("quantile", "use quantile_cont"),
+    ("quantile_disc", "use quantile_cont"),
+    ("stdev", "use stddev"),
+    ("str_to_date", "use strptime(text, format)"),
+    ("sum_if", "use sum(x) FILTER (WHERE condition)"),
+    ("sumif", "use sum(x) FILTER (WHERE condition)"),
+    ("sysdate", "use now()"),
+    ("time_bucket", "use date_bin(interval, t)"),
+    ("try_strptime", "use strptime(text, format)"),
+    ("unix_timestamp", "use epoch(t)"),
+];
+
+fn unknown_function(message: &str) -> Option<Error> {
+    let (name, rest) = message.strip_prefix("Invalid function '")?.split_once('\'')?;
+    let error = Error::new(ErrorKind::NotFound, format!("there is no function {name}"));
+    if let Some((_, advice)) = MEANINGS.iter().find(|(known, _)| *known == name) {
+        return Some(error.advise(*advice));
+    }
+    let alike = rest.split_once("Did you mean '").and_then(|(_, rest)| rest.split_once('\''));
+    Some(match alike {
+        Some((alike, _)) if names::are_close(name, alike) => error.advise(format!("did you mean {alike}?")),
+        _ => error.advise("docs/sql.md lists the functions, as does information_schema.routines"),
+    })
+}
+
+/// What the engine calls types, with what stands behind their names in brackets if that says nothing in SQL.
+const TYPES: &[(&str, &str, bool)] = &[
+    ("Utf8View", "VARCHAR", false),
+    ("LargeUtf8", "VARCHAR", false),
+    ("Utf8", "VARCHAR", false),
+    ("String", "VARCHAR", false),
+    ("Int8", "TINYINT", false),
+    ("Int16", "SMALLINT", false),
+    ("Int32", "INTEGER", false),
+    ("Int64", "BIGINT", false),
+    ("UInt8", "UTINYINT", false),
+    ("UInt16", "USMALLINT", false),
+    ("UInt32", "UINTEGER", false),
+    ("UInt64", "UBIGINT", false),
+    ("Float", "FLOAT", false),
+    ("Float32", "FLOAT", false),
+    ("Float64", "DOUBLE", false),
+    ("Boolean", "BOOLEAN", false),
+    ("Date32", "DATE", false),
+    ("Date64", "DATE", false),
+    ("Time32", "TIME", true),
+    ("Time64", "TIME", true),
+    ("Timestamp", "TIMESTAMP", true),
+    ("Duration", "INTERVAL", true),
+    ("Interval", "INTERVAL", true),
+    ("BinaryView", "BLOB", false),
+    ("LargeBinary", "BLOB", false),
+    ("Binary", "BLOB", false),
+    ("Decimal", "DECIMAL", false),
+    ("Decimal128", "DECIMAL", false),
+    ("Decimal256", "DECIMAL", false),
+    ("List", "LIST", true),
+    ("LargeList", "LIST", true),
+    ("FixedSizeList", "LIST", true),
+    ("Struct", "STRUCT", true),
+    ("Map", "MAP", true),
+    ("Null", "NULL", false),
+];
+
+/// The text with types as SQL calls them.
+pub(crate) fn sql_types(text: &str) -> String {
+    let mut made = String::with_capacity(text.len());
+    let mut rest = text;
+    while let Some(first) = rest.chars().next() {
+        let end = rest.find(|c: char| !c.is_alphanumeric() && c != '_').unwrap_or(rest.len());
+        if end == 0 {
+            made.push(first);
+            rest = &rest[first.len_utf8()..];
+            continue;
+        }
+        let (word, behind) = rest.split_at(end);
+        rest = behind;
+        match TYPES.iter().find(|(known, _, _)| *known == word) {
+            None => made.push_str(word),
+            Some((_, name, drops)) => {
+                made.push_str(name);
+                if *drops {
+                    rest = behind_brackets(rest);
+                }
+            }
+        }
+    }
+    made
+}
+
+/// What follows the brackets that `text` begins with.
+fn behind_brackets(text: &str) -> &str {
+    if !text.starts_with('(') {
+        return text;
+    }
+    let mut depth = 0_usize;
+    for (at, c) in text.char_indices() {
+        match c {
+            '(' => depth += 1,
+            ')' if depth == 1 => return &text[at + 1..],
+            ')' => depth -= 1,
+            _ => {}
+        }
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn say(message: &str) -> String {
+        told(ErrorKind::Invalid, message).to_string()
+    }
+
+    #[test]
+    fn messages_have_the_types_of_sql_and_no_insides() {
+        let avg = "Internal error: Function 'avg' failed to match any signature.\nThis issue was likely caused by a bug \
+            in DataFusion's code. No function matches the given name and argument types 'avg(Utf8View)'. You might \
+            need to add explicit type casts.\n\tCandidate functions:\n\tavg(Decimal)\n\tavg(Float64)";
+        assert_eq!(say(avg), "avg does not take VARCHAR\n  what there is: avg(DECIMAL), avg(DOUBLE)");
+        let pivot = "Unsupported ast node Pivot { table: Derived { lateral: false } } in create_relation";
+        assert_eq!(say(pivot), "Unsupported Pivot");
+        let join =
+            "Unsupported JOIN operator Semi(Using([ObjectName([Identifier(Ident { value: \"a\" })])]))";
+        assert_eq!(say(join), "Unsupported JOIN operator Semi");
+        let sum = "Cannot coerce arithmetic expression Utf8View + Interval(MonthDayNano) to valid types";
+        assert_eq!(say(sum), "+ does not take VARCHAR and INTERVAL\n  cast one of them");
+        let time = "Cannot cast to Timestamp(Nanosecond, Some(\"UTC\")) of Decimal128(10, 2)";
+        assert_eq!(say(time), "Cannot cast to TIMESTAMP of DECIMAL(10, 2)");
+        assert_eq!(say("a { b } and Öl {"), "a { b } and Öl {");
+        assert_eq!(say("Int64(1"), "BIGINT(1");
+    }
+}
