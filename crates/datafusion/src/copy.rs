@@ -1,6 +1,6 @@
 //! COPY TO: the rows of a query, handed to whoever writes files.
 
-use crate::dialect::STDOUT;
+use crate::dialect::{STDOUT, without_prefix};
 use crate::error;
 use crate::rows::Rows;
 use arrow_array::{RecordBatch, UInt64Array};
@@ -66,9 +66,9 @@ pub(crate) fn taken_apart(copy: &CopyToStatement) -> Result<(CopyTarget, Stateme
             Value::SingleQuotedString(text) => text.clone(),
             other => other.to_string(),
         };
-        match name.as_str() {
+        match without_prefix(name) {
             "format" => target.format = Some(value),
-            _ => target.options.push((name.clone(), value)),
+            name => target.options.push((name.to_string(), value)),
         }
     }
     let CopyToSource::Query(query) = &copy.source else {

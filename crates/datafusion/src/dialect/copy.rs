@@ -140,7 +140,8 @@ fn reader(path: &str, options: Vec<(String, OptionValue)>) -> Result<String> {
     let mut known = ReadOptions::for_format(format);
     let mut call = format!("{}({}", format.function(), quoted(path));
     for (name, value) in options {
-        known.set(&name, &value).map_err(error::wrap)?;
+        let name = without_prefix(&name);
+        known.set(name, &value).map_err(error::wrap)?;
         call.push_str(&format!(", {name} = {}", literal(&value)));
     }
     Ok(call + ")")
@@ -166,10 +167,8 @@ fn options(parser: &mut Parser<'_>) -> Result<Vec<(String, OptionValue)>> {
     while !parser.consume_token(&Token::RParen) {
         let mut name = parser.parse_identifier()?.value.to_ascii_lowercase();
         while parser.consume_token(&Token::Period) {
-            name = parser.parse_identifier()?.value.to_ascii_lowercase();
+            name = format!("{name}.{}", parser.parse_identifier()?.value.to_ascii_lowercase());
         }
-        // DataFusion's names of options have the format before them: 'format.delimiter'.
-        let name = name.rsplit('.').next().unwrap_or_default().to_string();
         let _ = parser.consume_token(&Token::Eq);
         let value = match parser.peek_token_ref().token {
             Token::Comma | Token::RParen => OptionValue::Flag(true),
@@ -190,6 +189,11 @@ fn value(expr: &Expr) -> Result<OptionValue> {
         OptionValue::Text(text) if text.eq_ignore_ascii_case("off") => Ok(OptionValue::Flag(false)),
         value => Ok(value),
     }
+}
+
+/// DataFusion's names of options have the format before them: 'format.delimiter'.
+pub(crate) fn without_prefix(name: &str) -> &str {
+    name.rsplit('.').next().unwrap_or(name)
 }
 
 /// As the writer of files reads it.
@@ -248,7 +252,7 @@ mod tests {
             ),
             (
                 "COPY t TO 'x' STORED AS parquet OPTIONS ('format.compression' 'zstd')",
-                "COPY (SELECT * FROM t) TO x STORED AS parquet OPTIONS ('compression' 'zstd')",
+                "COPY (SELECT * FROM t) TO x STORED AS parquet OPTIONS ('format.compression' 'zstd')",
             ),
             ("COPY t FROM 'x.csv'", "INSERT INTO t SELECT * FROM \"x.csv\""),
             (

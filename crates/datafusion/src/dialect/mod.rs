@@ -34,7 +34,7 @@ mod tests;
 mod timestamps;
 mod undone;
 
-pub(crate) use copy::STDOUT;
+pub(crate) use copy::{STDOUT, without_prefix};
 pub(crate) use grammar::Grammar;
 pub(crate) use headers::Headers;
 pub(crate) use readers::{files, is_call};
