@@ -6,7 +6,7 @@ use crate::changes::{self, Change};
 use crate::checked::CheckedArithmetic;
 use crate::copy::{self, Copy, FileWriter};
 use crate::deadline::Deadline;
-use crate::dialect;
+use crate::dialect::{self, Headers};
 use crate::error;
 use crate::file::{self, FileOpener};
 use crate::lineage::TrustedFilters;
@@ -236,18 +236,19 @@ impl Session {
         {
             let (target, query) = copy::taken_apart(copy)?;
             writer.check(&target).map_err(error::wrap)?;
-            return match self.statement_planned(state, query).await? {
+            return match self.statement_planned(state, query, &Headers::default()).await? {
                 Planned::Rows(rows) => Ok(Planned::Command(Command::Copy(Copy::new(writer, target, rows)))),
                 Planned::Command(_) => internal_err!("COPY of a command"),
             };
         }
-        self.statement_planned(state, parsed).await
+        self.statement_planned(state, parsed, &headers).await
     }
 
     async fn statement_planned(
         &self,
         mut state: SessionState,
         parsed: DfStatement,
+        headers: &Headers,
     ) -> Result<Planned, DataFusionError> {
         let references = state.resolve_table_references(&parsed)?;
         if references.iter().any(|r| r.schema() == Some("information_schema")) {
@@ -260,7 +261,7 @@ impl Session {
             return Rows::plan(&state, &columns).await.map(Planned::Rows);
         }
         self.open_files(&state, &plan).await?;
-        Ok(self.planned(state, plan).await?.with_headers(&headers))
+        Ok(self.planned(state, plan).await?.with_headers(headers))
     }
 
     /// Opens the files that the plan names, once it is known which of their columns it needs.

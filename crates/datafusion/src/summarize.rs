@@ -23,8 +23,11 @@ pub(crate) fn summarized(text: &str) -> Option<String> {
     Some(format!("{}{verb:<9}{rest}", &text[..from]))
 }
 
+/// The expression of a value of the column that is called so, if its type has one.
+type ValueOf = fn(&str, &DataType) -> Option<String>;
+
 /// What each row has: its name, and how it is computed of a column.
-const VALUES: &[(&str, fn(&str, &DataType) -> Option<String>)] = &[
+const VALUES: &[(&str, ValueOf)] = &[
     ("min", |column, of| is_ordered(of).then(|| format!("CAST(min({column}) AS VARCHAR)"))),
     ("max", |column, of| is_ordered(of).then(|| format!("CAST(max({column}) AS VARCHAR)"))),
     ("approx_unique", |column, of| is_ordered(of).then(|| format!("approx_distinct({column})"))),

@@ -67,22 +67,10 @@ pub(crate) fn parse(state: &SessionState, text: &str) -> Result<Parsed> {
     depth::check_text(text)?;
     let options = &state.config_options().sql_parser;
     let mut statement = match options.dialect {
-        Dialect::Generic => {
-            if let Some(mut copy) = copy::statement(text, options.recursion_limit.get())? {
-                apply(&mut copy, text)?;
-                return Ok(copy);
-            }
-            let parser = DFParserBuilder::new(text).with_dialect(&Grammar);
-            let mut statements =
-                parser.with_recursion_limit(options.recursion_limit.get()).build()?.parse_statements()?;
-            match (statements.pop_front(), statements.is_empty()) {
-                (Some(statement), true) => statement,
-                (Some(_), false) => {
-                    return Err(refusal("these are several statements", "give them one by one"));
-                }
-                (None, _) => return Err(error::wrap(Error::invalid("there is no SQL statement"))),
-            }
-        }
+        Dialect::Generic => match copy::statement(text, options.recursion_limit.get())? {
+            Some(copy) => copy,
+            None => only(text, options.recursion_limit.get())?,
+        },
         // Asked for by name, with SET: its own grammar.
         _ => state.sql_to_statement(text, &options.dialect)?,
     };
@@ -93,6 +81,17 @@ pub(crate) fn parse(state: &SessionState, text: &str) -> Result<Parsed> {
     };
     apply(state, &mut statement, text, lowers)?;
     Ok(Parsed { statement, headers })
+}
+
+/// The one statement that `text` is, as this grammar reads it.
+fn only(text: &str, recursion_limit: usize) -> Result<Statement> {
+    let parser = DFParserBuilder::new(text).with_dialect(&Grammar).with_recursion_limit(recursion_limit);
+    let mut statements = parser.build()?.parse_statements()?;
+    match (statements.pop_front(), statements.is_empty()) {
+        (Some(statement), true) => Ok(statement),
+        (Some(_), false) => Err(refusal("these are several statements", "give them one by one")),
+        (None, _) => Err(error::wrap(Error::invalid("there is no SQL statement"))),
+    }
 }
 
 /// Plans a statement; again, with what the rules make of it that need to know what is a column, where it fails for that.
