@@ -3,6 +3,7 @@
 
 use crate::types::{quoted, sql_name};
 use arrow_schema::{DataType, Schema};
+use farpool_model::schema;
 use std::fmt::Write;
 
 /// The query that a statement summarizes, its parts at their places in the text; `None` if it does something else.
@@ -43,7 +44,10 @@ const VALUES: &[(&str, ValueOf)] = &[
 ];
 
 fn quantile(column: &str, of: &DataType, q: f64) -> Option<String> {
-    of.is_numeric().then(|| format!("approx_percentile_cont(CAST({column} AS DOUBLE), {q})"))
+    let has_quantiles = |held: DataType| held.is_floating() || schema::is_integer_like(&held);
+    let is_time = matches!(of, DataType::Time32(_) | DataType::Time64(_));
+    let known = schema::canonical_type(of).is_some_and(has_quantiles);
+    (known && !is_time).then(|| format!("CAST(approx_quantile({column}, {q}) AS VARCHAR)"))
 }
 
 /// Whether values of the type have an order, and a text.
@@ -61,17 +65,17 @@ fn is_ordered(data_type: &DataType) -> bool {
 }
 
 /// The statement for the summary of `query`, whose columns these are.
-pub(crate) fn statement(query: &str, schema: &Schema) -> String {
+pub(crate) fn statement(query: &str, columns: &Schema) -> String {
     let list = |values: Vec<String>| format!("unnest([{}])", values.join(", "));
     let text = |text: &str| format!("'{}'", text.replace('\'', "''"));
-    let names = schema.fields().iter().map(|field| text(field.name()));
-    let types = schema.fields().iter().map(|field| text(&sql_name(field.data_type())));
+    let names = columns.fields().iter().map(|field| text(field.name()));
+    let types = columns.fields().iter().map(|field| text(&sql_name(field.data_type())));
     let mut rows =
         format!("SELECT {} AS column_name, {} AS column_type", list(names.collect()), list(types.collect()));
     let mut computed = Vec::new();
     for (name, of) in VALUES {
         let mut places = Vec::new();
-        for field in schema.fields() {
+        for field in columns.fields() {
             places.push(match of(&quoted(field.name()), field.data_type()) {
                 None => "NULL".to_string(),
                 Some(value) => {
