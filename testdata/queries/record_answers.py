@@ -234,7 +234,7 @@ def cell(value: object) -> str:
         return repr(value + 0.0)
     if isinstance(value, datetime.datetime):
         return str(value).rstrip("0") if value.microsecond else str(value)
-    return str(value)
+    return str(value) or "(empty)"
 
 
 def main() -> None:

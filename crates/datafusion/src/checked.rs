@@ -7,9 +7,11 @@
 
 mod function;
 mod guard;
+mod projections;
 
 pub(crate) use function::{Operation, operation};
 pub(crate) use guard::guarded;
+pub(crate) use projections::FiltersFirst;
 
 use crate::convert::arithmetic_op;
 use crate::literal;
@@ -17,6 +19,7 @@ use arrow_schema::{DataType, Field, Schema};
 use datafusion::common::config::ConfigOptions;
 use datafusion::common::tree_node::{Transformed, TreeNode, TreeNodeRecursion};
 use datafusion::common::{DFSchema, Result};
+use datafusion::logical_expr::expr_rewriter::NamePreserver;
 use datafusion::logical_expr::utils::merge_schema;
 use datafusion::logical_expr::{BinaryExpr, Expr as Logical, ExprSchemable, LogicalPlan};
 use datafusion::optimizer::AnalyzerRule;
@@ -49,7 +52,12 @@ fn checked_plan(plan: LogicalPlan) -> Result<Transformed<LogicalPlan>> {
         let table = DFSchema::try_from_qualified_schema(scan.table_name.clone(), &scan.source.schema())?;
         input.merge(&table);
     }
-    let checked = plan.map_expressions(|expr| expr.transform_up(|expr| checked(expr, &input)))?;
+    // Of an aggregate or a window function, names show conditions and orders as they are written in plans.
+    let names = NamePreserver::new(&plan);
+    let checked = plan.map_expressions(|expr| {
+        let name = names.save(&expr);
+        Ok(expr.transform_up(|expr| checked(expr, &input))?.update_data(|expr| name.restore(expr)))
+    })?;
     match checked.transformed {
         true => checked.map_data(LogicalPlan::recompute_schema),
         false => Ok(checked),
@@ -82,6 +90,10 @@ fn checked(expr: Logical, input: &DFSchema) -> Result<Transformed<Logical>> {
         Logical::Negative(inner) => (Operation::Negative, vec![&**inner]),
         _ => return Ok(Transformed::no(expr)),
     };
+    // What is computed with NULL is NULL, and the engine's simplifier knows.
+    if operands.iter().any(|operand| is_null(operand)) {
+        return Ok(Transformed::no(expr));
+    }
     let types = operands.iter().map(|operand| operand.get_type(input)).collect::<Result<Vec<_>>>()?;
     if !(types.iter().all(DataType::is_integer) || types.iter().all(DataType::is_decimal)) {
         return Ok(Transformed::no(expr));
@@ -95,6 +107,15 @@ fn checked(expr: Logical, input: &DFSchema) -> Result<Transformed<Logical>> {
         Logical::Negative(inner) => operation.call(vec![*inner]),
         other => other,
     }))
+}
+
+fn is_null(expr: &Logical) -> bool {
+    match expr {
+        Logical::Literal(scalar, _) => scalar.is_null(),
+        Logical::Cast(cast) => is_null(&cast.expr),
+        Logical::Alias(alias) => is_null(&alias.expr),
+        _ => false,
+    }
 }
 
 /// Whether an operation may fail on operands of which so much is known.

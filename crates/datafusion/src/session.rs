@@ -3,7 +3,7 @@
 use crate::alter;
 use crate::catalog::{self, Found, Home, PoolSchema};
 use crate::changes::{self, Change};
-use crate::checked::CheckedArithmetic;
+use crate::checked::{CheckedArithmetic, FiltersFirst};
 use crate::copy::{self, Copy, FileWriter};
 use crate::deadline::Deadline;
 use crate::dialect::{self, Headers};
@@ -105,6 +105,7 @@ impl Session {
             .with_analyzer_rule(Arc::new(CheckedArithmetic))
             .with_query_planner(Arc::new(PoolPlanner))
             .with_physical_optimizer_rules(crate::joins::rules())
+            .with_physical_optimizer_rule(Arc::new(FiltersFirst))
             .with_physical_optimizer_rule(Arc::new(TrustedFilters))
             .with_statistics_registry(crate::joins::registry())
             .build();

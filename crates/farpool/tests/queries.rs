@@ -102,6 +102,7 @@ fn shown(batches: &[RecordBatch], types: &[&str]) -> Vec<String> {
 fn canonical(cell: &str, data_type: &str) -> String {
     match data_type {
         _ if cell == "\\N" => cell.to_string(),
+        "VARCHAR" if cell.is_empty() => "(empty)".to_string(),
         "DOUBLE" => match cell.to_lowercase().parse::<f64>() {
             Ok(value) if value.is_nan() => "nan".to_string(),
             Ok(value) => format!("{:.6e}", value + 0.0),

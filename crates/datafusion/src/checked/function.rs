@@ -10,6 +10,7 @@ use datafusion::logical_expr::{
     ColumnarValue, Expr as Logical, Operator, ReturnFieldArgs, ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl,
     Signature, Volatility,
 };
+use std::fmt::Write;
 use std::sync::Arc;
 
 /// What is computed.
@@ -41,6 +42,36 @@ impl Operation {
     }
 }
 
+/// Into one text, whatever the depth: DataFusion asks for the name of each part of a row of operators, many times.
+fn write_name(name: &mut String, operation: Operation, args: &[Logical]) {
+    match (operation, args) {
+        (Operation::Binary(op), [left, right]) => {
+            write_operand(name, left);
+            let _ = write!(name, " {} ", op.symbol());
+            write_operand(name, right);
+        }
+        (Operation::Negative, [value]) => {
+            name.push_str("(- ");
+            write_operand(name, value);
+            name.push(')');
+        }
+        (Operation::Binary(_) | Operation::Negative, _) => name.push_str("checked"),
+    }
+}
+
+fn write_operand(name: &mut String, expr: &Logical) {
+    let checked = match expr {
+        Logical::ScalarFunction(call) => operation(call).map(|operation| (operation, &call.args)),
+        _ => None,
+    };
+    match checked {
+        Some((operation, args)) => write_name(name, operation, args),
+        None => {
+            let _ = write!(name, "{}", expr.schema_name());
+        }
+    }
+}
+
 fn operator(op: ArithmeticOp) -> Operator {
     match op {
         ArithmeticOp::Add => Operator::Plus,
@@ -65,13 +96,9 @@ impl ScalarUDFImpl for CheckedFunction {
 
     /// The name that the operator gives its column.
     fn schema_name(&self, args: &[Logical]) -> Result<String> {
-        match (self.operation, args) {
-            (Operation::Binary(op), [left, right]) => {
-                Ok(format!("{} {} {}", left.schema_name(), op.symbol(), right.schema_name()))
-            }
-            (Operation::Negative, [value]) => Ok(format!("(- {})", value.schema_name())),
-            _ => internal_err!("{} of {} operands", self.name(), args.len()),
-        }
+        let mut name = String::new();
+        write_name(&mut name, self.operation, args);
+        Ok(name)
     }
 
     fn signature(&self) -> &Signature {

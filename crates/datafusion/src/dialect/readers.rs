@@ -63,12 +63,12 @@ fn spec(table: &TableFactor, format: FileFormat) -> Result<FileSpec> {
                 left,
                 op: BinaryOperator::Eq,
                 right,
-            })) if i > 0 => {
+            })) => {
                 let Expr::Identifier(name) = &**left else { return Err(no_argument(argument)) };
                 option(&mut spec.options, &name.value, right)?;
             }
             FunctionArg::Unnamed(FunctionArgExpr::Expr(path)) if i == 0 => spec.paths = paths(path)?,
-            FunctionArg::Named { name, arg: FunctionArgExpr::Expr(value), .. } if i > 0 => {
+            FunctionArg::Named { name, arg: FunctionArgExpr::Expr(value), .. } => {
                 option(&mut spec.options, &name.value, value)?;
             }
             _ => return Err(no_argument(argument)),
@@ -188,7 +188,7 @@ mod tests {
         let said = |from: &str| crate::error::unwrap(of(from).unwrap_err()).to_string();
         assert!(said("read_csv('x', nulstr = 'NA')").contains("the options are: all_varchar"));
         assert!(said("read_csv()").contains("needs a file"));
-        assert!(said("read_csv(delim = ';')").contains("no argument"));
+        assert!(said("read_csv(delim = ';')").contains("needs a file"));
         assert!(said("read_csv('x', 'y')").contains("no argument"));
         assert!(said("read_csv('x', header = 1 + 1)").contains("no value of an option"));
         assert!(said("read_csv(12)").contains("single quotes"));

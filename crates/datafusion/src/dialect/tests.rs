@@ -149,7 +149,7 @@ async fn names_are_used_again() {
             &["A 1", "B 1", "C 1", "NULL 3"],
         ),
         (
-            "SELECT x, EXISTS (SELECT 1 FROM t u WHERE u.x > t.x) FROM t ORDER BY x",
+            "SELECT x, EXISTS (SELECT 1 FROM t u WHERE u.x = t.x + 1) FROM t ORDER BY x",
             &["1 true", "2 true", "3 false"],
         ),
         ("SELECT x, NOT EXISTS (SELECT * FROM t WHERE false) AS e FROM t LIMIT 1", &["1 true"]),
