@@ -46,7 +46,8 @@ fn swapped(plan: &Arc<dyn ExecutionPlan>) -> Result<Option<Arc<dyn ExecutionPlan
     let Some(filter) = plan.downcast_ref::<FilterExec>() else { return Ok(None) };
     let Some(projection) = filter.input().downcast_ref::<ProjectionExec>() else { return Ok(None) };
     let computed = projection.expr();
-    if !computed.iter().try_fold(false, |found, column| Ok::<_, _>(found || may_fail(&column.expr)?))? {
+    let risky = computed.iter().map(|column| may_fail(&column.expr)).collect::<Result<Vec<bool>>>()?;
+    if !risky.contains(&true) {
         return Ok(None);
     }
     let Some(predicate) = update_expr(filter.predicate(), computed, true)? else { return Ok(None) };
