@@ -21,9 +21,10 @@ use datafusion::common::tree_node::{Transformed, TreeNode, TreeNodeRecursion};
 use datafusion::common::{DFSchema, Result};
 use datafusion::logical_expr::expr_rewriter::NamePreserver;
 use datafusion::logical_expr::utils::merge_schema;
-use datafusion::logical_expr::{BinaryExpr, Expr as Logical, ExprSchemable, LogicalPlan};
+use datafusion::logical_expr::{BinaryExpr, Expr as Logical, LogicalPlan};
 use datafusion::optimizer::AnalyzerRule;
 use farpool_model::{ArithmeticOp, Expr, Facts, schema};
+use function::type_of;
 
 /// How deep it is looked into operands for what bounds them. Constants and narrow columns stand right below an operation;
 /// deeper ones are bounded by their types, so that a long chain costs in proportion to its length.
@@ -94,7 +95,7 @@ fn checked(expr: Logical, input: &DFSchema) -> Result<Transformed<Logical>> {
     if operands.iter().any(|operand| is_null(operand)) {
         return Ok(Transformed::no(expr));
     }
-    let types = operands.iter().map(|operand| operand.get_type(input)).collect::<Result<Vec<_>>>()?;
+    let types = operands.iter().map(|operand| type_of(operand, input)).collect::<Result<Vec<_>>>()?;
     if !(types.iter().all(DataType::is_integer) || types.iter().all(DataType::is_decimal)) {
         return Ok(Transformed::no(expr));
     }
@@ -103,8 +104,8 @@ fn checked(expr: Logical, input: &DFSchema) -> Result<Transformed<Logical>> {
         return Ok(Transformed::no(expr));
     }
     Ok(Transformed::yes(match expr {
-        Logical::BinaryExpr(BinaryExpr { left, right, .. }) => operation.call(vec![*left, *right]),
-        Logical::Negative(inner) => operation.call(vec![*inner]),
+        Logical::BinaryExpr(BinaryExpr { left, right, .. }) => operation.call(vec![*left, *right], &types)?,
+        Logical::Negative(inner) => operation.call(vec![*inner], &types)?,
         other => other,
     }))
 }
@@ -135,7 +136,7 @@ fn node(operation: Operation) -> Expr {
 
 /// What is known of the values of `expr`; `None` if the model does not have its type.
 fn facts(expr: &Logical, input: &DFSchema, levels: usize) -> Option<Facts> {
-    let data_type = expr.get_type(input).ok()?;
+    let data_type = type_of(expr, input).ok()?;
     if schema::canonical_type(&data_type).as_ref() != Some(&data_type) {
         return None;
     }

@@ -3,12 +3,12 @@
 use super::ArithmeticOp;
 use arrow_array::{ArrayRef, Datum};
 use arrow_schema::{DataType, Field, FieldRef};
-use datafusion::common::{Result, ScalarValue, internal_err};
+use datafusion::common::{DFSchema, Result, ScalarValue, internal_err};
 use datafusion::logical_expr::binary::BinaryTypeCoercer;
 use datafusion::logical_expr::expr::ScalarFunction;
 use datafusion::logical_expr::{
-    ColumnarValue, Expr as Logical, Operator, ReturnFieldArgs, ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl,
-    Signature, Volatility,
+    ColumnarValue, Expr as Logical, ExprSchemable, Operator, ReturnFieldArgs, ScalarFunctionArgs, ScalarUDF,
+    ScalarUDFImpl, Signature, Volatility,
 };
 use std::fmt::Write;
 use std::sync::Arc;
@@ -25,6 +25,8 @@ pub(crate) enum Operation {
 #[derive(Debug, PartialEq, Eq, Hash)]
 pub(super) struct CheckedFunction {
     operation: Operation,
+    /// Of the result. To find it out from the operands takes long in a long row of operators.
+    data_type: DataType,
     signature: Signature,
 }
 
@@ -33,12 +35,32 @@ pub(crate) fn operation(call: &ScalarFunction) -> Option<Operation> {
     call.func.inner().downcast_ref::<CheckedFunction>().map(|function| function.operation)
 }
 
+/// The type of `expr` over `input`.
+pub(super) fn type_of(expr: &Logical, input: &DFSchema) -> Result<DataType> {
+    let checked = match expr {
+        Logical::ScalarFunction(call) => call.func.inner().downcast_ref::<CheckedFunction>(),
+        _ => None,
+    };
+    checked.map_or_else(|| expr.get_type(input), |function| Ok(function.data_type.clone()))
+}
+
 impl Operation {
-    /// The operation of these operands.
-    pub(super) fn call(self, operands: Vec<Logical>) -> Logical {
+    /// The operation of these operands, which have these types.
+    pub(super) fn call(self, operands: Vec<Logical>, types: &[DataType]) -> Result<Logical> {
         let signature = Signature::any(operands.len(), Volatility::Immutable);
-        let function = ScalarUDF::from(CheckedFunction { operation: self, signature });
-        Logical::ScalarFunction(ScalarFunction::new_udf(Arc::new(function), operands))
+        let data_type = self.result_type(types)?;
+        let function = ScalarUDF::from(CheckedFunction { operation: self, data_type, signature });
+        Ok(Logical::ScalarFunction(ScalarFunction::new_udf(Arc::new(function), operands)))
+    }
+
+    fn result_type(self, types: &[DataType]) -> Result<DataType> {
+        match (self, types) {
+            (Operation::Binary(op), [left, right]) => {
+                BinaryTypeCoercer::new(left, &operator(op), right).get_result_type()
+            }
+            (Operation::Negative, [value]) => Ok(value.clone()),
+            _ => internal_err!("{self:?} of {} operands", types.len()),
+        }
     }
 }
 
@@ -106,13 +128,7 @@ impl ScalarUDFImpl for CheckedFunction {
     }
 
     fn return_type(&self, types: &[DataType]) -> Result<DataType> {
-        match (self.operation, types) {
-            (Operation::Binary(op), [left, right]) => {
-                BinaryTypeCoercer::new(left, &operator(op), right).get_result_type()
-            }
-            (Operation::Negative, [value]) => Ok(value.clone()),
-            _ => internal_err!("{} of {} operands", self.name(), types.len()),
-        }
+        self.operation.result_type(types)
     }
 
     fn return_field_from_args(&self, args: ReturnFieldArgs<'_>) -> Result<FieldRef> {

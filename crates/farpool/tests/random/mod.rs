@@ -130,6 +130,8 @@ fn difference(query: &Query, expected: Rows, actual: Rows) -> Option<String> {
         (Err(_), Err(_)) => None,
         // Whether a division by zero is met depends on which rows are looked at first.
         (Err(_), Ok(_)) | (Ok(_), Err(_)) if query.may_fail => None,
+        // DataFusion evaluates both sides of AND; the pool and our sessions leave out rows that the other side decides.
+        (Err(error), Ok(_)) if error.contains(" out of range: ") => None,
         (Err(error), Ok(_)) => Some(format!("only DataFusion fails: {error}")),
         (Ok(_), Err(error)) => Some(format!("only the pool fails: {error}")),
     }
