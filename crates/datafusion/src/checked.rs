@@ -2,7 +2,7 @@
 //! those on decimals leave their digits unchecked; it has no setting for either.
 //!
 //! Invariant: once a plan is analyzed, every `+ - * / %` and every sign on integers or decimals whose types and constants
-//! do not rule a failure out is a call of [`CheckedFunction`]. It comes after the coercion of types, which gives
+//! do not rule a failure out is a call of `CheckedFunction`. It comes after the coercion of types, which gives
 //! operations their types, and before whatever computes with constants. Columns keep their names.
 
 mod function;
