@@ -39,7 +39,7 @@ pub(crate) fn max() -> Arc<AggregateUDF> {
 }
 
 /// `percentile_cont`, also known as `quantile_cont`, by the standard's formula.
-pub(super) fn percentile_cont() -> Arc<AggregateUDF> {
+pub(crate) fn percentile_cont() -> Arc<AggregateUDF> {
     Replacement::of(percentile_cont::percentile_cont_udaf(), Meaning::Percentile)
 }
 

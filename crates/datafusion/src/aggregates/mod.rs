@@ -17,6 +17,8 @@ mod function;
 mod order;
 mod percentile;
 
+#[cfg(test)]
+pub(crate) use function::percentile_cont;
 pub(crate) use function::{max, min, sum};
 
 use datafusion::prelude::SessionContext;

@@ -11,8 +11,11 @@ use arrow_array::{
     UInt64Array,
 };
 use arrow_schema::{DataType, Field, FieldRef, Schema};
+use datafusion::common::ScalarValue;
 use datafusion::logical_expr::function::AccumulatorArgs;
 use datafusion::logical_expr::{AggregateUDF, EmitTo, GroupsAccumulator};
+use datafusion::physical_expr::expressions::{Column, Literal};
+use datafusion::physical_plan::PhysicalExpr;
 use proptest::prelude::*;
 use std::cmp::Ordering;
 use std::collections::BTreeSet;
@@ -329,6 +332,40 @@ async fn over_values() {
                 assert!(message.replace('\\', "").contains(&expected), "{sql}: {message}");
             }
         }
+    }
+}
+
+#[test]
+fn percentiles_take_all_of_several_states() {
+    for is_distinct in [false, true] {
+        let floats: Vec<FieldRef> =
+            ["x", "q"].map(|name| Arc::new(Field::new(name, DataType::Float64, true))).into();
+        let function = aggregates::percentile_cont();
+        let exprs: [Arc<dyn PhysicalExpr>; 2] =
+            [Arc::new(Column::new("x", 0)), Arc::new(Literal::new(ScalarValue::from(0.5)))];
+        let new = || {
+            let arguments = AccumulatorArgs {
+                return_field: Arc::clone(&floats[0]),
+                schema: &Schema::empty(),
+                ignore_nulls: false,
+                order_bys: &[],
+                is_reversed: false,
+                name: "x",
+                is_distinct,
+                exprs: &exprs,
+                expr_fields: &floats,
+            };
+            function.accumulator(arguments).unwrap()
+        };
+        let state = |values: &[f64]| {
+            let mut part = new();
+            part.update_batch(&[Arc::new(Float64Array::from(values.to_vec()))]).unwrap();
+            part.state().unwrap().remove(0)
+        };
+        let states = [state(&[1.0, 2.0]), state(&[]), state(&[40.0, 50.0, 60.0])];
+        let mut whole = new();
+        whole.merge_batch(&[ScalarValue::iter_to_array(states).unwrap()]).unwrap();
+        assert_eq!(whole.evaluate().unwrap(), ScalarValue::from(40.0), "distinct: {is_distinct}");
     }
 }
 
