@@ -14,6 +14,18 @@ pub fn root() -> PathBuf {
     here.parent().unwrap_or(here).to_path_buf()
 }
 
+/// A folder outside the tree for what is fetched: in `~/.cache/farpool`, or in what the variable FARPOOL_CACHE names.
+///
+/// # Errors
+/// When neither FARPOOL_CACHE nor HOME is set.
+pub fn cache(name: &str) -> Result<PathBuf> {
+    if let Some(cache) = std::env::var_os("FARPOOL_CACHE") {
+        return Ok(Path::new(&cache).join(name));
+    }
+    let home = std::env::var_os("HOME").context("neither FARPOOL_CACHE nor HOME is set")?;
+    Ok(Path::new(&home).join(".cache/farpool").join(name))
+}
+
 /// Runs cargo with `arguments`; an error names the command.
 pub fn run<'a>(arguments: impl IntoIterator<Item = &'a str>) -> Result<()> {
     run_with(arguments, &[])

@@ -12,6 +12,7 @@ pub fn run() -> Result<()> {
     step("build", || cargo::run(["build"].into_iter().chain(WORKSPACE).chain(["--all-targets"])))?;
     // The doc tests follow the other tests in the same command, which builds nothing twice.
     step("tests", || cargo::run(["test"].into_iter().chain(WORKSPACE)))?;
+    step("SQLite's logic tests", crate::logic_tests::run)?;
     step("simulation", simulation)?;
     step("lints", lints)?;
     step("documentation", documentation)?;

@@ -1,9 +1,8 @@
 //! `cargo xtask emulate`: the unit tests of the crates with `unsafe` code, built for 64-bit ARM and run by QEMU. There
 //! the portable paths are all there is; the compiler makes them NEON, which every such processor has.
 
-use crate::{cargo, sanitize};
-use anyhow::{Context, Result, bail};
-use std::process::{Command, Stdio};
+use crate::{cargo, programs, sanitize};
+use anyhow::Result;
 
 const TARGET: &str = "aarch64-unknown-linux-gnu";
 
@@ -17,11 +16,8 @@ const PACKAGES: [&str; 3] = ["gcc-aarch64-linux-gnu", "libc6-dev-arm64-cross", "
 /// # Errors
 /// When a test fails, or something is missing that cannot be installed.
 pub fn run() -> Result<()> {
-    if !is_there(LINKER) || !is_there(EMULATOR) {
-        let install = ["install", "-q", "-y", "--no-install-recommends"].into_iter().chain(PACKAGES);
-        install_by("apt-get", install, &format!("install the packages {}", PACKAGES.join(", ")))?;
-    }
-    install_by("rustup", ["target", "add", TARGET], &format!("add the target {TARGET} to Rust"))?;
+    programs::install(&[LINKER, EMULATOR], &PACKAGES)?;
+    programs::run("rustup", ["target", "add", TARGET], &format!("add the target {TARGET} to Rust"))?;
     let folder = cargo::root().join("target/emulate");
     let emulator = format!("{EMULATOR} -L /usr/aarch64-linux-gnu");
     let environment = [
@@ -30,21 +26,4 @@ pub fn run() -> Result<()> {
         ("CARGO_TARGET_DIR", &folder.to_string_lossy()),
     ];
     cargo::run_with(sanitize::unit_tests(TARGET).iter().map(String::as_str), &environment)
-}
-
-fn is_there(program: &str) -> bool {
-    let tried = Command::new(program).arg("--version").stdout(Stdio::null()).stderr(Stdio::null()).status();
-    tried.is_ok_and(|status| status.success())
-}
-
-fn install_by<'a>(
-    program: &str,
-    arguments: impl IntoIterator<Item = &'a str>,
-    otherwise: &str,
-) -> Result<()> {
-    let status = Command::new(program).args(arguments).status();
-    if !status.with_context(|| format!("cannot start {program}: {otherwise}"))?.success() {
-        bail!("{program} failed: {otherwise}");
-    }
-    Ok(())
 }

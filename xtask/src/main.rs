@@ -1,5 +1,5 @@
 //! The project's own commands, the same by hand and in CI: `cargo xtask check | bench | simulate | rivals | sanitize | emulate |
-//! timings | edges`.
+//! logic-tests | timings | edges`.
 //!
 //! Invariant: everything is built with the one profile and the one set of features ([`cargo::WORKSPACE`]),
 //! so that checks, tests and benchmarks share what they build. This crate stays free of the project's
@@ -13,6 +13,8 @@ mod check;
 #[path = "../../crates/farpool/tests/edges.rs"]
 mod edges;
 mod emulate;
+mod logic_tests;
+mod programs;
 mod rivals;
 mod sanitize;
 mod timings;
@@ -53,6 +55,8 @@ enum Command {
     Sanitize,
     /// Run the unit tests of these crates for 64-bit ARM, by an emulator.
     Emulate,
+    /// Run a fixed part of SQLite's SQL logic tests, which Maven fetches.
+    LogicTests,
     /// Build the program from nothing and print what each part of it costs.
     Timings,
     /// Only the rules of the tree: edges between crates, ARCHITECTURE.md, headers of files.
@@ -67,6 +71,7 @@ fn main() -> ExitCode {
         Command::Rivals => rivals::install(),
         Command::Sanitize => sanitize::run(),
         Command::Emulate => emulate::run(),
+        Command::LogicTests => logic_tests::run(),
         Command::Timings => timings::run(),
         Command::Edges => rules_of_the_tree(),
     };

@@ -5,6 +5,7 @@
 //! One that cannot be installed leaves the others alone: the suites run with those that are there.
 
 use crate::built::PROGRAMS;
+use crate::cargo;
 use anyhow::{Context, Result, bail};
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -93,14 +94,10 @@ impl Environment {
 }
 
 fn folder() -> Result<PathBuf> {
-    if let Some(folder) = std::env::var_os("FARPOOL_RIVALS") {
-        return Ok(folder.into());
+    match std::env::var_os("FARPOOL_RIVALS") {
+        Some(folder) => Ok(folder.into()),
+        None => cargo::cache("rivals"),
     }
-    if let Some(cache) = std::env::var_os("FARPOOL_CACHE") {
-        return Ok(Path::new(&cache).join("rivals"));
-    }
-    let home = std::env::var_os("HOME").context("neither FARPOOL_RIVALS, FARPOOL_CACHE nor HOME is set")?;
-    Ok(Path::new(&home).join(".cache/farpool/rivals"))
 }
 
 fn run(program: &Path, arguments: &[&str]) -> Result<()> {

@@ -9,6 +9,7 @@ pub(crate) fn told(kind: ErrorKind, message: &str) -> Error {
     let message = without_insides(message);
     let of_functions = wrong_arguments(&message).or_else(|| unknown_function(&message));
     let error = of_functions.or_else(|| wrong_types(&message)).or_else(|| equal_names(&message));
+    let error = error.or_else(|| subquery_in_a_wrong_place(&message));
     error.unwrap_or_else(|| match message.starts_with("Assertion failed") || message.is_empty() {
         true => Error::invalid("the engine has no plan for this statement")
             .advise("write it in another way, such as with a join in place of ALL or ANY"),
@@ -47,6 +48,17 @@ fn structure(text: &str) -> Option<usize> {
         is_name(word) && text[*at..].trim_start_matches([' ', '{']).contains(": ")
     })?;
     Some(text[..opens].rfind(char::is_whitespace).map_or(0, |at| at + 1))
+}
+
+/// A subquery where the engine has none, such as in the arguments of an aggregate.
+fn subquery_in_a_wrong_place(message: &str) -> Option<Error> {
+    let expr = message.strip_prefix("Physical plan does not support logical expression ")?;
+    let is_one =
+        ["ScalarSubquery", "InSubquery", "Exists", "SetComparison"].iter().any(|name| expr.starts_with(name));
+    is_one.then(|| {
+        Error::invalid("a subquery is not done in this place")
+            .advise("compute it in a query in FROM, and use the column; or join with it")
+    })
 }
 
 const NO_MATCH: &str = "No function matches the given name and argument types '";

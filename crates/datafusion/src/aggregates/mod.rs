@@ -1,6 +1,6 @@
 //! The aggregates of SQL whose meaning in DataFusion is not that of the pool, in place of DataFusion's own: SUM
 //! that does not wrap, AVG of decimals that is rounded, MIN and MAX of floats that know infinities and in which
-//! the order of rows does not show, PERCENTILE_CONT by the standard's formula. So a query gives the same wherever its
+//! the order of rows does not show, PERCENTILE_CONT by the standard's formula; and MODE. So a query gives the same wherever its
 //! aggregates run: in the pool, above a join, in a window, or where parts of groups are merged.
 //!
 //! - Input: what DataFusion's functions of these names take, which is brought to the same types. Types that are
@@ -14,6 +14,7 @@
 mod distinct;
 mod exact;
 mod function;
+mod mode;
 mod order;
 mod percentile;
 
@@ -28,4 +29,5 @@ pub(crate) fn register(context: &SessionContext) {
     for function in [sum(), function::avg(), min(), max(), function::percentile_cont()] {
         context.register_udaf(function.as_ref().clone());
     }
+    context.register_udaf(mode::mode());
 }

@@ -4,6 +4,7 @@
 //! - `2 ^ 10` is a power and binds more tightly than `*`, as in PostgreSQL and DuckDB; exclusive OR of bits is `5 # 3`, as
 //!   in PostgreSQL.
 //! - `1_000_000` is a number.
+//! - `j ->> 'a' = 'b'` compares what the arrow gives, as in PostgreSQL.
 
 use datafusion::sql::sqlparser::ast::{BinaryOperator, Expr, UnaryOperator};
 use datafusion::sql::sqlparser::dialect::{Dialect, GenericDialect, Precedence};
@@ -14,6 +15,9 @@ use std::any::TypeId;
 
 /// How tightly `^` binds: more than `*` and `/`, less than a sign before a number and `::`.
 const POWER: u8 = 45;
+
+/// How tightly `->` and its like bind: less than `+` and `-`, more than comparisons and IS.
+const ARROW: u8 = 25;
 
 /// The dialect of every statement.
 #[derive(Debug)]
@@ -80,7 +84,11 @@ impl Dialect for Grammar {
     }
 
     fn get_next_precedence(&self, parser: &Parser) -> Option<Result<u8, ParserError>> {
-        (parser.peek_token_ref().token == Token::Caret).then_some(Ok(POWER))
+        match parser.peek_token_ref().token {
+            Token::Caret => Some(Ok(POWER)),
+            Token::Arrow | Token::LongArrow | Token::HashArrow | Token::HashLongArrow => Some(Ok(ARROW)),
+            _ => None,
+        }
     }
 
     /// A sign belongs to what follows it before that is raised to a power: `-2 ^ 2` is 4.

@@ -9,6 +9,7 @@
 //! failed ([`plan`]).
 
 mod aliases;
+mod complements;
 mod copy;
 mod depth;
 mod exists;
@@ -19,16 +20,20 @@ mod functions;
 mod grammar;
 mod headers;
 mod intervals;
+mod json;
 mod numbers;
 mod order_all;
 mod ordinals;
 mod patterns;
 mod pivot;
 mod powers;
+mod quantified;
 mod readers;
 mod repeated;
+mod semi_joins;
 mod show;
 mod sql;
+mod templates;
 #[cfg(test)]
 mod tests;
 mod timestamps;
@@ -244,11 +249,17 @@ impl VisitorMut for Rules<'_> {
 
     fn pre_visit_select(&mut self, select: &mut Select) -> ControlFlow<DataFusionError> {
         from_first::apply(select);
+        semi_joins::apply(select);
         flow(undone::select(select))
     }
 
     fn post_visit_select(&mut self, select: &mut Select) -> ControlFlow<DataFusionError> {
-        flow(exists::apply(select).and_then(|()| ordinals::apply(select)))
+        let Functions { state, copied } = &mut self.functions;
+        flow(
+            exists::apply(select)
+                .and_then(|()| quantified::apply(select, state, copied))
+                .and_then(|()| ordinals::apply(select)),
+        )
     }
 
     fn post_visit_table_factor(&mut self, table: &mut TableFactor) -> ControlFlow<DataFusionError> {
@@ -256,16 +267,20 @@ impl VisitorMut for Rules<'_> {
     }
 
     fn pre_visit_table_factor(&mut self, table: &mut TableFactor) -> ControlFlow<DataFusionError> {
+        semi_joins::in_brackets(table);
         flow(undone::table(table).and_then(|()| readers::apply(table)))
     }
 
     fn post_visit_expr(&mut self, expr: &mut Expr) -> ControlFlow<DataFusionError> {
         powers::apply(expr);
+        complements::apply(expr);
         intervals::apply(expr);
         timestamps::apply(expr);
         flow(
             formats::apply(expr)
                 .and_then(|()| patterns::apply(expr))
+                .and_then(|()| json::apply(expr))
+                .and_then(|()| templates::apply(expr))
                 .and_then(|()| self.functions.apply(expr)),
         )
     }

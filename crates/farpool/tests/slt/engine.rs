@@ -18,6 +18,7 @@ use std::any::Any;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
+use arrow::array::RecordBatch;
 use arrow::datatypes::{DataType, Schema};
 
 /// Tables that were moved into a pool, over all files: a test that moves none tests nothing.
@@ -58,6 +59,12 @@ impl Engine {
             SessionOptions { pushdown, target_partitions: Some(PARTITIONS), ..SessionOptions::default() };
         let pool = EmbeddedPool::open(POOL_BYTES).expect("a pool opens");
         Engine { session: Session::new(options), pool, moved: Vec::new() }
+    }
+
+    /// The rows of a query.
+    pub async fn batches(&self, sql: &str) -> Result<Vec<RecordBatch>, Failure> {
+        let query = self.session.sql(sql).await.map_err(failure)?;
+        query.collect().await.map_err(failure)
     }
 
     async fn query(&self, sql: &str) -> Result<DBOutput<Kind>, Failure> {

@@ -13,6 +13,7 @@ mod format;
 mod package;
 mod script;
 mod skip;
+mod sqlite;
 
 use script::{Outcome, Script};
 use skip::Skip;

@@ -4,9 +4,14 @@
 
 use std::path::{Path, PathBuf};
 
+/// A file of what is left out and known to differ.
+pub fn list(name: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../../testdata/slt").join(name)
+}
+
 /// The folder with the test files.
 pub fn test_files() -> PathBuf {
-    let manifest = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../testdata/slt/Cargo.toml");
+    let manifest = list("Cargo.toml");
     let metadata = cargo_metadata::MetadataCommand::new()
         .manifest_path(&manifest)
         .other_options(["--locked".to_string()])

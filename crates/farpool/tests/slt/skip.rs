@@ -1,7 +1,7 @@
 //! `testdata/slt/skip.toml`: what does not run, or runs and is known to fail, and why.
 
+use super::package;
 use serde::Deserialize;
-use std::path::Path;
 
 /// The list.
 #[derive(Debug, Deserialize)]
@@ -52,7 +52,7 @@ pub struct FailingRecords {
 impl Skip {
     /// Reads the list.
     pub fn read() -> Skip {
-        let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../testdata/slt/skip.toml");
+        let path = package::list("skip.toml");
         let text = std::fs::read_to_string(&path).unwrap_or_else(|e| panic!("{}: {e}", path.display()));
         toml::from_str(&text).unwrap_or_else(|e| panic!("{}: {e}", path.display()))
     }

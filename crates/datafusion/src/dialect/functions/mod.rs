@@ -7,7 +7,7 @@ mod table;
 mod tests;
 
 use super::depth;
-use super::{refusal, sql};
+use super::{json, refusal, sql};
 use datafusion::common::Result;
 use datafusion::execution::SessionState;
 use datafusion::sql::sqlparser::ast::{
@@ -71,7 +71,7 @@ impl Functions<'_> {
                     &usage(function),
                 ));
             };
-            values.push((*name, in_format(function.name, name, value)));
+            values.push((*name, in_format(function.name, name, value)?));
         }
         let uses = |name: &str| {
             text.split(|c: char| !c.is_alphanumeric() && c != '_').filter(|w| *w == name).count()
@@ -198,15 +198,18 @@ fn by_unit(call: &Call, texts: &[(&str, &'static str)], usage: &str) -> Result<&
     })
 }
 
-/// A constant format of C in the engine's letters: `%f` is six digits there and nine here.
-fn in_format(function: &str, parameter: &str, value: &Expr) -> Expr {
+/// A constant format of C in the engine's letters: `%f` is six digits there and nine here. A path into JSON in steps.
+fn in_format(function: &str, parameter: &str, value: &Expr) -> Result<Expr> {
+    if parameter == "path" {
+        return json::path(value);
+    }
     let mut value = value.clone();
     if matches!((function, parameter), ("strftime" | "strptime", "format"))
         && let Expr::Value(ValueWithSpan { value: Value::SingleQuotedString(format), .. }) = &mut value
     {
         *format = format.replace("%f", "%6f");
     }
-    value
+    Ok(value)
 }
 
 fn nested(expr: Expr) -> Expr {

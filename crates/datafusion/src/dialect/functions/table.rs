@@ -28,6 +28,7 @@ pub(super) const FUNCTIONS: &[(&str, &[Function])] = &[
     ("Numbers and conditions", NUMBERS),
     ("Dates and times", TIMES),
     ("Texts", TEXTS),
+    ("JSON in texts", JSON),
     ("Lists", LISTS),
     ("Aggregates", AGGREGATES),
 ];
@@ -142,7 +143,49 @@ const TEXTS: &[Function] = &[
         Sql("CASE WHEN text IS NOT NULL AND pattern IS NOT NULL \
              THEN coalesce(regexp_match(text, '(' || pattern || ')')[1], '') END"),
     ),
+    function(
+        "regexp_extract",
+        &["text", "pattern", "group_"],
+        Sql("CASE WHEN text IS NOT NULL AND pattern IS NOT NULL AND group_ IS NOT NULL \
+             THEN coalesce(array_element(regexp_match(text, '(' || pattern || ')'), group_ + 1), '') END"),
+    ),
 ];
+
+const JSON: &[Function] = &[
+    function("json_extract", &["json", "path"], Sql("json_get_json(json, path)")),
+    function("json_extract_string", &["json", "path"], Sql("json_as_text(json, path)")),
+    function("json_extract_path", &["json", "key", "…"], Same("json_get_json")),
+    function("json_extract_path_text", &["json", "key", "…"], Same("json_as_text")),
+    function("json_exists", &["json", "path"], Sql("json_get_json(json, path) IS NOT NULL")),
+    function("json_typeof", &["json"], Sql(JSON_TYPEOF)),
+    function(
+        "json_array_length",
+        &["json"],
+        Sql(
+            "CASE WHEN json_type(json) = 'ARRAY' THEN CAST(json_length(json) AS BIGINT) WHEN json_valid(json) THEN 0 END",
+        ),
+    ),
+    function(
+        "json_array_length",
+        &["json", "path"],
+        Sql(
+            "CASE WHEN json_type(json_get_json(json, path)) = 'ARRAY' THEN CAST(json_length(json, path) AS BIGINT) \
+             WHEN json_valid(json_get_json(json, path)) THEN 0 END",
+        ),
+    ),
+    function("json_keys", &["json"], Same("json_object_keys")),
+    function("json_keys", &["json", "path"], Sql("json_object_keys(json, path)")),
+    function("json_build_array", &["x", "…"], Same("json_array")),
+    function("json_build_object", &["key", "x", "…"], Same("json_object")),
+    function("row_to_json", &["row"], Same("to_json")),
+    function("json_group_array", &["x"], Sql("to_json(array_agg(x))")),
+    function("json_agg", &["x"], Sql("to_json(array_agg(x))")),
+];
+
+/// PostgreSQL's words.
+const JSON_TYPEOF: &str = "CASE json_type(json) WHEN 'OBJECT' THEN 'object' WHEN 'ARRAY' THEN 'array' \
+    WHEN 'VARCHAR' THEN 'string' WHEN 'BOOLEAN' THEN 'boolean' WHEN 'NULL' THEN 'null' \
+    WHEN 'UBIGINT' THEN 'number' WHEN 'BIGINT' THEN 'number' WHEN 'DOUBLE' THEN 'number' END";
 
 const LISTS: &[Function] = &[
     function("list_value", &["x", "…"], Same("make_array")),

@@ -1,5 +1,4 @@
-//! Functions of values that the engine does not have: `typeof`, and the product of an interval and a number, which the
-//! SQL front makes of `3 * interval '1 day'`.
+//! `typeof`, and the product of an interval and a number, which the SQL front makes of `3 * interval '1 day'`.
 
 use crate::types::sql_name;
 use arrow_array::cast::AsArray;
@@ -15,7 +14,7 @@ use datafusion::prelude::SessionContext;
 use std::sync::Arc;
 
 /// Makes the functions known in `context`.
-pub(crate) fn register(context: &SessionContext) {
+pub(super) fn register(context: &SessionContext) {
     let typeof_ =
         TypeOf { signature: Signature::any(1, Volatility::Immutable), aliases: vec!["pg_typeof".into()] };
     context.register_udf(ScalarUDF::from(typeof_));

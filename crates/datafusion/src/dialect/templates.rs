@@ -1,0 +1,157 @@
+//! `format('{} of {}', x, y)` of DuckDB, `format('%s of %s', x, y)` of PostgreSQL and `printf('%s', x)`, whose first
+//! arguments are constants, as the texts of their parts one behind the other.
+//!
+//! A NULL makes all of it NULL where DuckDB's function is meant, and is no text in PostgreSQL's `format`.
+
+use super::headers::is_called;
+use super::{call, refusal};
+use datafusion::common::Result;
+use datafusion::sql::sqlparser::ast::{
+    BinaryOperator, CastKind, DataType, Expr, FunctionArg, FunctionArgExpr, FunctionArguments, Value,
+    ValueWithSpan,
+};
+
+/// A part of a template.
+#[derive(Debug, PartialEq, Eq)]
+enum Part {
+    Text(String),
+    /// A value by its place.
+    Value(usize),
+}
+
+pub(super) fn apply(expr: &mut Expr) -> Result<()> {
+    let Expr::Function(function) = &*expr else { return Ok(()) };
+    let is_printf = is_called(function, "printf");
+    if !is_printf && !is_called(function, "format") {
+        return Ok(());
+    }
+    let FunctionArguments::List(list) = &function.args else { return Ok(()) };
+    let arguments = list.args.iter().map(|argument| match argument {
+        FunctionArg::Unnamed(FunctionArgExpr::Expr(expr)) => Ok(expr),
+        other => Err(refusal(&format!("{other} is no argument of a template"), "write values")),
+    });
+    let arguments = arguments.collect::<Result<Vec<_>>>()?;
+    let Some((Expr::Value(ValueWithSpan { value: Value::SingleQuotedString(template), .. }), values)) =
+        arguments.split_first()
+    else {
+        return Err(refusal("a template is a constant text here", "put texts together with ||"));
+    };
+    let is_of_braces = !is_printf && template.contains('{');
+    let parts = if is_of_braces { braces(template) } else { percents(template) };
+    let parts = parts.ok_or_else(|| {
+        refusal(
+            &format!("'{template}' has more than values to put in"),
+            "write {}, {0} or %s; for digits and widths there are round, lpad and to_char",
+        )
+    })?;
+    let mut texts = Vec::with_capacity(parts.len());
+    for part in parts {
+        texts.push(match part {
+            Part::Text(text) => Expr::value(Value::SingleQuotedString(text)),
+            Part::Value(place) => as_text(values.get(place).copied().ok_or_else(|| {
+                refusal(&format!("'{template}' wants more than {} values", values.len()), "give one for each")
+            })?),
+        });
+    }
+    *expr = match is_printf || is_of_braces {
+        true => chained(texts),
+        false => call("concat", texts),
+    };
+    Ok(())
+}
+
+fn as_text(expr: &Expr) -> Expr {
+    let (expr, data_type) = (Box::new(expr.clone()), DataType::Varchar(None));
+    Expr::Cast { kind: CastKind::Cast, expr, data_type, array: false, format: None }
+}
+
+/// Texts with `||` between them.
+fn chained(texts: Vec<Expr>) -> Expr {
+    let empty = Expr::value(Value::SingleQuotedString(String::new()));
+    let chain = texts.into_iter().fold(empty, |left, right| Expr::BinaryOp {
+        left: Box::new(left),
+        op: BinaryOperator::StringConcat,
+        right: Box::new(right),
+    });
+    Expr::Nested(Box::new(chain))
+}
+
+/// The parts of `{} and {0}`; `{{` and `}}` are one brace. Nothing if there is more in braces.
+fn braces(template: &str) -> Option<Vec<Part>> {
+    let (mut parts, mut text, mut next) = (Vec::new(), String::new(), 0);
+    let mut rest = template.chars().peekable();
+    while let Some(c) = rest.next() {
+        match c {
+            '{' | '}' if rest.next_if_eq(&c).is_some() => text.push(c),
+            '{' => {
+                let place: String = std::iter::from_fn(|| rest.next_if(char::is_ascii_digit)).collect();
+                rest.next_if_eq(&'}')?;
+                parts.extend([
+                    Part::Text(std::mem::take(&mut text)),
+                    Part::Value(place_or(&place, &mut next)?),
+                ]);
+            }
+            '}' => return None,
+            _ => text.push(c),
+        }
+    }
+    parts.push(Part::Text(text));
+    Some(parts)
+}
+
+/// The parts of `%s and %1$s`; `%%` is a percent sign. Nothing if there is more behind one.
+fn percents(template: &str) -> Option<Vec<Part>> {
+    let (mut parts, mut text, mut next) = (Vec::new(), String::new(), 0);
+    let mut rest = template.chars().peekable();
+    while let Some(c) = rest.next() {
+        match c {
+            '%' if rest.next_if_eq(&'%').is_some() => text.push('%'),
+            '%' => {
+                let place: String = std::iter::from_fn(|| rest.next_if(char::is_ascii_digit)).collect();
+                let place = match place.is_empty() {
+                    true => place_or("", &mut next)?,
+                    // These are counted from 1.
+                    false => rest.next_if_eq(&'$').and(place.parse::<usize>().ok()?.checked_sub(1))?,
+                };
+                rest.next_if(|c| matches!(c, 's' | 'd' | 'i'))?;
+                parts.extend([Part::Text(std::mem::take(&mut text)), Part::Value(place)]);
+            }
+            _ => text.push(c),
+        }
+    }
+    parts.push(Part::Text(text));
+    Some(parts)
+}
+
+/// The place that is written, or the next one.
+fn place_or(written: &str, next: &mut usize) -> Option<usize> {
+    if !written.is_empty() {
+        return written.parse().ok();
+    }
+    *next += 1;
+    Some(*next - 1)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Part, braces, percents};
+
+    fn shown(parts: Option<Vec<Part>>) -> Option<String> {
+        let part = |part: &Part| match part {
+            Part::Text(text) => text.clone(),
+            Part::Value(place) => format!("<{place}>"),
+        };
+        parts.map(|parts| parts.iter().map(part).collect())
+    }
+
+    #[test]
+    fn templates_are_read_in_parts() {
+        assert_eq!(shown(braces("{} of {}, {{{0}}}")).as_deref(), Some("<0> of <1>, {<0>}"));
+        assert_eq!(shown(braces("{:d}")), None);
+        assert_eq!(shown(braces("a}")), None);
+        assert_eq!(shown(percents("%s is %d %%, %1$s")).as_deref(), Some("<0> is <1> %, <0>"));
+        assert_eq!(shown(percents("%5d")), None);
+        assert_eq!(shown(percents("%0$s")), None);
+        assert_eq!(shown(percents("%")), None);
+    }
+}

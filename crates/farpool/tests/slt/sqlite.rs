@@ -1,0 +1,237 @@
+//! A fixed part of SQLite's SQL logic tests, by category, with the tables in a pool, with and without push-down.
+//!
+//! The files come from the package that `cargo xtask logic-tests` fetches. Their format is the older one: a query says
+//! how its columns are written, and more than a few values are given as a hash. `testdata/slt/sqlite.toml` names the
+//! files of each category and the records that are known to differ, with reasons.
+
+use super::engine::Engine;
+use super::format::Kind;
+use super::package;
+use arrow::array::{Array, AsArray, RecordBatch};
+use arrow::compute::cast;
+use arrow::datatypes::{DataType, Float64Type};
+use md5::{Digest, Md5};
+use serde::Deserialize;
+use sqllogictest::parser::{Condition, QueryExpect, SortMode, StatementExpect};
+use sqllogictest::{AsyncDB, Record};
+use std::collections::BTreeSet;
+use std::fmt::Write;
+use std::path::Path;
+
+/// Failures that are shown of a category.
+const SHOWN_MAX: usize = 20;
+
+/// The list in `testdata/slt/sqlite.toml`.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct List {
+    categories: Vec<Category>,
+    #[serde(default)]
+    differences: Vec<Difference>,
+}
+
+/// Files about one subject.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Category {
+    name: String,
+    files: Vec<String>,
+    /// Queries that are taken of each file, from its beginning.
+    queries: usize,
+}
+
+/// Records that are known to differ, by what their statements contain or by their lines in a file.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Difference {
+    file: String,
+    lines: BTreeSet<u32>,
+    #[expect(dead_code, reason = "for the reader of the list; must be there")]
+    reason: String,
+}
+
+/// What became of a category.
+#[derive(Default)]
+struct Counts {
+    passed: usize,
+    known: usize,
+    failures: Vec<String>,
+    stale: Vec<String>,
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[ignore = "needs SQLite's files: cargo xtask logic-tests"]
+async fn the_logic_tests_of_sqlite_pass_with_and_without_pushdown() {
+    let folder = std::env::var("FARPOOL_SQLITE_TESTS").expect("`cargo xtask logic-tests` names the folder");
+    let text = std::fs::read_to_string(package::list("sqlite.toml")).expect("the list is there");
+    let list: List = toml::from_str(&text).expect("the list is well formed");
+    let mut wrong = String::new();
+    for category in &list.categories {
+        let (pushed, plain) = futures::future::join(
+            category.run(&list, Path::new(&folder), true),
+            category.run(&list, Path::new(&folder), false),
+        )
+        .await;
+        println!(
+            "{}: {} queries agree twice, {} are known to differ",
+            category.name,
+            pushed.passed.min(plain.passed),
+            pushed.known.max(plain.known)
+        );
+        for (counts, how) in [(pushed, "with"), (plain, "without")] {
+            assert!(counts.passed > 0, "no query of {} ran {how} push-down", category.name);
+            let shown = counts.failures.iter().take(SHOWN_MAX).chain(&counts.stale);
+            shown.for_each(|line| writeln!(wrong, "({how} push-down) {line}").expect("a text takes all"));
+            wrong += &"…\n".repeat(usize::from(counts.failures.len() > SHOWN_MAX));
+        }
+    }
+    assert!(wrong.is_empty(), "queries differ from SQLite's answers, or are listed and do not:\n{wrong}");
+}
+
+impl Category {
+    async fn run(&self, list: &List, folder: &Path, pushdown: bool) -> Counts {
+        let mut counts = Counts::default();
+        for file in &self.files {
+            let known = list.differences.iter().filter(|difference| difference.file == *file);
+            let known: BTreeSet<u32> =
+                known.flat_map(|difference| difference.lines.iter().copied()).collect();
+            self.run_file(folder, file, &known, pushdown, &mut counts).await;
+        }
+        counts
+    }
+
+    async fn run_file(
+        &self,
+        folder: &Path,
+        file: &str,
+        known: &BTreeSet<u32>,
+        pushdown: bool,
+        counts: &mut Counts,
+    ) {
+        let path = folder.join("test").join(file);
+        let text =
+            std::fs::read_to_string(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
+        let records = sqllogictest::parse::<Kind>(&without_remarks(&text));
+        let records = records.unwrap_or_else(|error| panic!("{file} cannot be parsed: {error}"));
+        let mut engine = Engine::new(pushdown);
+        let mut queries = 0;
+        for record in records {
+            match record {
+                Record::Statement { conditions, sql, expected, .. } if applies(&conditions) => {
+                    if let Some(sql) = without_keys(&sql) {
+                        let ended = engine.run(&sql).await;
+                        let is_error = matches!(expected, StatementExpect::Error(_));
+                        assert!(
+                            is_error || ended.is_ok(),
+                            "{file}: {sql}: {}",
+                            ended.err().map_or_else(String::new, |e| e.to_string())
+                        );
+                    }
+                }
+                Record::Query { conditions, sql, expected, loc, .. } if applies(&conditions) => {
+                    queries += 1;
+                    if queries > self.queries {
+                        break;
+                    }
+                    let at = format!("{file}:{}", loc.line());
+                    match (query(&engine, &sql, &expected).await, known.contains(&loc.line())) {
+                        (Ok(()), false) => counts.passed += 1,
+                        (Ok(()), true) => counts.stale.push(format!("{at} agrees: take it off the list")),
+                        (Err(_), true) => counts.known += 1,
+                        (Err(error), false) => counts.failures.push(format!("{at}: {sql}: {error}")),
+                    }
+                }
+                _ => {}
+            }
+        }
+    }
+}
+
+/// The parser takes no remarks behind conditions.
+fn without_remarks(text: &str) -> String {
+    let line = |line: &str| match line.starts_with("skipif") || line.starts_with("onlyif") {
+        true => line.split('#').next().unwrap_or_default().trim_end().to_string(),
+        false => line.to_string(),
+    };
+    text.lines().map(line).collect::<Vec<_>>().join("\n") + "\n"
+}
+
+/// A statement without primary keys, from which the engine would draw conclusions and which a pool does not hold;
+/// nothing for what only makes an index.
+fn without_keys(sql: &str) -> Option<String> {
+    let is_index = sql.starts_with("CREATE INDEX") || sql.starts_with("CREATE UNIQUE INDEX");
+    (!is_index).then(|| sql.replace(" PRIMARY KEY", ""))
+}
+
+/// Records for one other system are left out.
+fn applies(conditions: &[Condition]) -> bool {
+    conditions.iter().all(|condition| match condition {
+        Condition::OnlyIf { label } => label == "farpool",
+        Condition::SkipIf { label } => label != "farpool",
+    })
+}
+
+async fn query(engine: &Engine, sql: &str, expected: &QueryExpect<Kind>) -> Result<(), String> {
+    let batches = engine.batches(sql).await.map_err(|error| error.to_string());
+    let QueryExpect::Results { types, sort_mode, results, .. } = expected else {
+        return batches.map_or(Ok(()), |_| Err("an error is expected".to_string()));
+    };
+    let mut rows = Vec::new();
+    for batch in &batches? {
+        rows.extend(rows_of(batch, types)?);
+    }
+    let mut values = match sort_mode {
+        Some(SortMode::RowSort) => {
+            rows.sort();
+            rows.concat()
+        }
+        Some(SortMode::NoSort | SortMode::ValueSort) | None => rows.concat(),
+    };
+    if matches!(sort_mode, Some(SortMode::ValueSort)) {
+        values.sort();
+    }
+    let is_hashed = results.first().is_some_and(|line| line.contains(" values hashing to "));
+    let found = if is_hashed { vec![hashed(&values)] } else { values };
+    if found == *results { Ok(()) } else { Err(format!("{found:?} and not {results:?}")) }
+}
+
+fn hashed(values: &[String]) -> String {
+    let mut hash = Md5::new();
+    for value in values {
+        hash.update(value);
+        hash.update("\n");
+    }
+    let digits: String = hash.finalize().iter().map(|byte| format!("{byte:02x}")).collect();
+    format!("{} values hashing to {digits}", values.len())
+}
+
+/// The rows of a batch as the files write them: integers without what stands behind the point, doubles with three
+/// decimal places, and signs that cannot be printed as `@`.
+fn rows_of(batch: &RecordBatch, types: &[Kind]) -> Result<Vec<Vec<String>>, String> {
+    if batch.num_columns() != types.len() {
+        return Err(format!("{} columns and not {}", batch.num_columns(), types.len()));
+    }
+    let column = |(column, kind): (&std::sync::Arc<dyn Array>, &Kind)| -> Result<Vec<String>, String> {
+        let integer = |text: &str| text.split('.').next().unwrap_or_default().to_string();
+        let text = cast(column, &DataType::Utf8).map_err(|error| error.to_string())?;
+        let text = text.as_string::<i32>();
+        let number = cast(column, &DataType::Float64).ok();
+        let number = number.as_ref().map(|number| number.as_primitive::<Float64Type>());
+        let value = |row| match (kind, number) {
+            _ if text.is_null(row) => "NULL".to_string(),
+            (Kind::Integer, Some(number)) if column.data_type().is_floating() => {
+                format!("{:.0}", number.value(row).trunc())
+            }
+            (Kind::Integer, _) if *column.data_type() == DataType::Boolean => {
+                u8::from(text.value(row) == "true").to_string()
+            }
+            (Kind::Integer, _) => integer(text.value(row)),
+            (Kind::Real, Some(number)) => format!("{:.3}", number.value(row)),
+            _ if text.value(row).is_empty() => "(empty)".to_string(),
+            _ => text.value(row).replace(|c: char| !(' '..='~').contains(&c), "@"),
+        };
+        Ok((0..batch.num_rows()).map(value).collect())
+    };
+    let columns = batch.columns().iter().zip(types).map(column).collect::<Result<Vec<_>, _>>()?;
+    Ok((0..batch.num_rows()).map(|row| columns.iter().map(|column| column[row].clone()).collect()).collect())
+}
