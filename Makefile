@@ -29,6 +29,7 @@ test: check
 	$(CARGO) xtask bench sketch-accuracy --quick
 	$(CARGO) xtask bench correlation --quick
 	$(CARGO) xtask bench clients --quick
+	$(CARGO) xtask bench first-minute --quick
 
 check: needs
 	$(CARGO) xtask check
@@ -40,6 +41,7 @@ bench: needs
 	$(CARGO) xtask bench sketches
 	$(CARGO) xtask bench sketch-accuracy
 	$(CARGO) xtask bench clients
+	$(CARGO) xtask bench first-minute
 
 needs:
 	@scripts/install-needs

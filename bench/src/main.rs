@@ -14,6 +14,7 @@ mod correlation;
 mod digest;
 mod farview;
 mod figures;
+mod first_minute;
 mod limits;
 mod machine;
 mod node;
@@ -67,6 +68,8 @@ enum Suite {
     Clients(clients::Options),
     /// The correlation coefficients of all pairs of columns, against numpy, DuckDB, Polars and a plain loop.
     Correlation(correlation::Options),
+    /// Statements over files from the start of a process to its exit, against DuckDB and Polars.
+    FirstMinute(first_minute::Options),
     /// A memory node for a suite: prints its address, serves until its input ends.
     #[command(hide = true)]
     Node {
@@ -104,6 +107,7 @@ fn run(arguments: &Arguments) -> Result<()> {
         Some(Suite::SketchAccuracy(options)) => accuracy::run(options),
         Some(Suite::Clients(options)) => clients::run(options),
         Some(Suite::Correlation(options)) => correlation::run(options),
+        Some(Suite::FirstMinute(options)) => first_minute::run(options),
         Some(Suite::Node { threads, without_taps, tls }) => {
             node::serve_until_input_ends(*threads, *without_taps, tls.as_deref())
         }

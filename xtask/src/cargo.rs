@@ -32,9 +32,11 @@ pub fn run<'a>(arguments: impl IntoIterator<Item = &'a str>) -> Result<()> {
 }
 
 /// Builds a program of the tree and runs it with `arguments`. `cargo run` would select its package alone, and
-/// so other features of the dependencies.
-pub fn run_program(name: &str, arguments: &[String]) -> Result<()> {
-    run(["build", "--quiet"].into_iter().chain(WORKSPACE).chain(["--bin", name]))?;
+/// so other features of the dependencies. The programs `beside` it, which it starts, are built with it.
+pub fn run_program(name: &str, beside: &[&str], arguments: &[String]) -> Result<()> {
+    let programs = [name].into_iter().chain(beside.iter().copied());
+    let selected: Vec<&str> = programs.flat_map(|program| ["--bin", program]).collect();
+    run(["build", "--quiet"].into_iter().chain(WORKSPACE).chain(selected))?;
     let metadata = cargo_metadata::MetadataCommand::new().current_dir(root()).no_deps().exec();
     let target = metadata.context("cannot find cargo's target folder")?.target_directory;
     let program = target.join("release").join(name);

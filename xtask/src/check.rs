@@ -24,7 +24,7 @@ pub fn run() -> Result<()> {
 /// takes others.
 fn simulation() -> Result<()> {
     let arguments = ["--first", "1", "--seeds", "5000", "--seconds", "60"].map(String::from);
-    cargo::run_program("farpool-sim", &arguments)
+    cargo::run_program("farpool-sim", &[], &arguments)
 }
 
 fn lints() -> Result<()> {

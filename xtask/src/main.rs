@@ -66,8 +66,8 @@ enum Command {
 fn main() -> ExitCode {
     let result = match Arguments::parse().command {
         Command::Check => check::run(),
-        Command::Bench { arguments } => cargo::run_program("farpool-bench", &arguments),
-        Command::Simulate { arguments } => cargo::run_program("farpool-sim", &arguments),
+        Command::Bench { arguments } => cargo::run_program("farpool-bench", &["farpool"], &arguments),
+        Command::Simulate { arguments } => cargo::run_program("farpool-sim", &[], &arguments),
         Command::Rivals => rivals::install(),
         Command::Sanitize => sanitize::run(),
         Command::Emulate => emulate::run(),

@@ -4,12 +4,12 @@
 //! Invariant: an error of the pool that travels through DataFusion comes out as it went in.
 
 use crate::messages;
-use crate::types::quoted;
 use arrow_schema::Schema;
 use datafusion::arrow::error::ArrowError;
 use datafusion::common::{Column, Diagnostic, SchemaError};
 use datafusion::error::DataFusionError;
 use datafusion::sql::sqlparser::parser::ParserError;
+use farpool_model::quoted;
 use farpool_model::{Error, ErrorKind, schema};
 use std::fmt::Write;
 

@@ -44,7 +44,6 @@ mod summarize;
 mod table;
 #[cfg(test)]
 mod tests;
-mod types;
 mod views;
 
 pub use copy::{CopyTarget, FileWriter};

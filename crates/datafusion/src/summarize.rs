@@ -1,9 +1,9 @@
 //! SUMMARIZE: a row for each column of a table or query, as in DuckDB. One SELECT computes them all, a column for each of
 //! their values, so that the table is read once; lists of these are unnested to rows.
 
-use crate::types::{quoted, sql_name};
 use arrow_schema::{DataType, Schema};
 use farpool_model::schema;
+use farpool_model::{quoted, sql_name};
 use std::fmt::Write;
 
 /// The query that a statement summarizes, its parts at their places in the text; `None` if it does something else.

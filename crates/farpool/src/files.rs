@@ -1,10 +1,12 @@
-//! Files into pools: Parquet, CSV, JSON and Arrow IPC, read on a thread of their own while the pool encodes.
+//! Files into pools: Parquet, CSV, JSON and Arrow IPC, read on threads of their own while the pool encodes.
 
+use crate::nested;
+use crate::ordered::{stream_tasks, threads};
 use arrow::array::RecordBatch;
 use arrow::datatypes::{Field, Schema, SchemaRef};
 use farpool_model::schema::canonical_type;
 use farpool_model::{Error, LoadMode, ReadOptions, Result, TableInfo, TableName, brief, cast};
-use farpool_store::source::{self, Source};
+use farpool_store::source::{self, Batches, Source, Task, Tasks};
 use farpool_transfer::{BatchStream, Pool};
 use std::io::Read;
 use std::path::{Path, PathBuf};
@@ -33,7 +35,9 @@ pub async fn load_files(
 /// Files that are about to be loaded, and how far that has come.
 pub struct FileLoad {
     source: Source,
+    schema: SchemaRef,
     columns: Option<Vec<usize>>,
+    has_texts: bool,
     rows_read: Arc<AtomicU64>,
 }
 
@@ -53,12 +57,21 @@ impl FileLoad {
     pub fn open_with(files: &[impl AsRef<Path>], options: &ReadOptions) -> Result<Self> {
         let files = files.iter().map(|file| path_text(file.as_ref())).collect::<Result<Vec<_>>>()?;
         let source = source::open_all(&files, options)?;
-        Ok(FileLoad { source, columns: None, rows_read: Arc::default() })
+        let schema = source.schema().clone();
+        Ok(FileLoad { source, schema, columns: None, has_texts: false, rows_read: Arc::default() })
     }
 
     /// The columns of the files.
     pub fn schema(&self) -> &SchemaRef {
-        self.source.schema()
+        &self.schema
+    }
+
+    /// With text for nested columns: what JSON writes for their values.
+    #[must_use]
+    pub fn nested_as_json(mut self) -> Self {
+        self.schema = nested::texts_schema(&self.schema);
+        self.has_texts = true;
+        self
     }
 
     /// The files, patterns resolved.
@@ -117,19 +130,38 @@ impl FileLoad {
             None => self.schema().clone(),
         };
         let rows_hint = self.rows_hint();
-        let batches = stream_blocking(move || self.batches());
+        let batches = self.stream();
         pool.load(table, mode, schema, rows_hint, batches).await
     }
 
-    /// Reads the files, on the calling thread.
-    pub fn batches(self) -> impl Iterator<Item = Result<RecordBatch>> + Send {
-        let FileLoad { source, columns, rows_read } = self;
-        let batches = source.batches(columns.as_deref());
-        batches.inspect(move |batch| {
-            let rows = batch.as_ref().map_or(0, RecordBatch::num_rows);
-            rows_read.fetch_add(cast::u64_from(rows), Ordering::Relaxed);
-        })
+    /// Reads the files on as many threads as there are processors, the batches in the order of their rows. Must be
+    /// called within a tokio runtime.
+    pub fn stream(self) -> BatchStream {
+        stream_tasks(move || self.tasks(), threads())
     }
+
+    /// Reads the files in parts; see [`source::Task`].
+    pub(crate) fn tasks(self) -> Tasks {
+        let FileLoad { source, columns, has_texts, rows_read, .. } = self;
+        let tasks = counted_tasks(source.tasks(columns.as_deref()), rows_read);
+        if has_texts { nested::texts_tasks(tasks) } else { tasks }
+    }
+}
+
+/// The tasks, whose rows are added to `rows_read` as they come.
+pub(crate) fn counted_tasks(tasks: Tasks, rows_read: Arc<AtomicU64>) -> Tasks {
+    Box::new(tasks.map(move |task| -> Task {
+        let rows_read = rows_read.clone();
+        Box::new(move || Box::new(counted(task(), rows_read)))
+    }))
+}
+
+/// The batches, whose rows are added to `rows_read` as they come.
+fn counted(batches: Batches, rows_read: Arc<AtomicU64>) -> impl Iterator<Item = Result<RecordBatch>> + Send {
+    batches.inspect(move |batch| {
+        let rows = batch.as_ref().map_or(0, RecordBatch::num_rows);
+        rows_read.fetch_add(cast::u64_from(rows), Ordering::Relaxed);
+    })
 }
 
 /// A stream of CSV, JSON or Arrow IPC that is about to be loaded.
@@ -154,6 +186,14 @@ impl StreamLoad {
         &self.stream.schema
     }
 
+    /// With text for nested columns: what JSON writes for their values.
+    #[must_use]
+    pub fn nested_as_json(mut self) -> Self {
+        self.stream.schema = nested::texts_schema(&self.stream.schema);
+        self.stream.tasks = nested::texts_tasks(self.stream.tasks);
+        self
+    }
+
     /// Only these columns, by their positions in [`StreamLoad::schema`].
     #[must_use]
     pub fn select(mut self, columns: Vec<usize>) -> Self {
@@ -175,13 +215,12 @@ impl StreamLoad {
         let columns = columns.unwrap_or_else(|| (0..stream.schema.fields().len()).collect());
         let internal = |error: arrow::error::ArrowError| Error::internal(error.to_string());
         let schema = Arc::new(stream.schema.project(&columns).map_err(internal)?);
-        let batches = stream_blocking(move || {
-            stream.batches.map(move |batch| {
-                let batch = batch?;
-                rows_read.fetch_add(cast::u64_from(batch.num_rows()), Ordering::Relaxed);
-                batch.project(&columns).map_err(internal)
-            })
-        });
+        let tasks = counted_tasks(stream.tasks, rows_read);
+        let project = move |task: Task| -> Task {
+            let columns = columns.clone();
+            Box::new(move || Box::new(task().map(move |batch| batch?.project(&columns).map_err(internal))))
+        };
+        let batches = stream_tasks(move || Box::new(tasks.map(project)), threads());
         pool.load(table, mode, schema, None, batches).await
     }
 }

@@ -32,9 +32,12 @@ mod embedded;
 mod files;
 mod machine;
 mod morsels;
+mod nested;
+mod ordered;
 mod profile;
 mod query_files;
 mod scan;
+mod stdin;
 
 pub use calibration::{calibrated_rates, calibration_file, keep_rates};
 pub use copy::{CopyFiles, textual};

@@ -3,13 +3,13 @@
 //! Invariant: a table's profile is that of one version of it.
 
 use crate::FileLoad;
-use crate::files::held_columns;
+use crate::files::{counted_tasks, held_columns};
 use arrow::array::RecordBatch;
 use arrow::datatypes::{Schema, SchemaRef};
 use farpool_columns::to_canonical;
-use farpool_model::{Error, ReadOptions, Result, TableInfo, TableName, cast, schema};
+use farpool_model::{Error, ReadOptions, Result, TableInfo, TableName, schema};
 use farpool_statistics::Profile;
-use farpool_store::source;
+use farpool_store::source::{self, Tasks};
 use farpool_transfer::Pool;
 use std::io::Read;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -25,7 +25,7 @@ pub struct Profiling {
     schema: SchemaRef,
     /// Positions in the batches.
     columns: Vec<usize>,
-    batches: source::Batches,
+    tasks: Tasks,
     rows_read: Arc<AtomicU64>,
 }
 
@@ -43,8 +43,7 @@ impl Profiling {
         read.sort_unstable();
         let place = |p: &usize| read.binary_search(p).expect("read has every column");
         let places = positions.iter().map(place).collect();
-        let batches = Box::new(load.select(read).batches());
-        Ok(Profiling { schema, columns: places, batches, rows_read })
+        Ok(Profiling { schema, columns: places, tasks: load.select(read).tasks(), rows_read })
     }
 
     /// The rows of a stream of CSV, JSON or Arrow IPC; `name` is how errors call it.
@@ -61,12 +60,8 @@ impl Profiling {
         let columns = held_positions(&stream.schema, columns)?;
         let schema = projected(&stream.schema, &columns)?;
         let rows_read = Arc::new(AtomicU64::new(0));
-        let count = rows_read.clone();
-        let batches = stream.batches.inspect(move |batch| {
-            let rows = batch.as_ref().map_or(0, RecordBatch::num_rows);
-            count.fetch_add(cast::u64_from(rows), Ordering::Relaxed);
-        });
-        Ok(Profiling { schema, columns, batches: Box::new(batches), rows_read })
+        let tasks = counted_tasks(stream.tasks, rows_read.clone());
+        Ok(Profiling { schema, columns, tasks, rows_read })
     }
 
     /// Rows read so far.
@@ -80,15 +75,21 @@ impl Profiling {
     /// What is wrong with the files.
     #[expect(clippy::disallowed_methods, reason = "a profile is made by threads that end with the call")]
     pub fn run(self) -> Result<Profile> {
-        let Profiling { schema, columns, batches, .. } = self;
-        let batches = Mutex::new(batches);
+        let Profiling { schema, columns, tasks, .. } = self;
+        let tasks = Mutex::new(tasks);
+        let next = || tasks.lock().unwrap_or_else(PoisonError::into_inner).next();
         let profile_some = || {
             let mut profile = Profile::new(&schema)?;
-            loop {
-                let next = batches.lock().unwrap_or_else(PoisonError::into_inner).next();
-                let Some(batch) = next else { return Ok(profile) };
-                update(&mut profile, &batch?, &columns)?;
+            while let Some(task) = next() {
+                for batch in task() {
+                    let updated = batch.and_then(|batch| update(&mut profile, &batch, &columns));
+                    // The others need not go on.
+                    updated.inspect_err(|_| {
+                        *tasks.lock().unwrap_or_else(PoisonError::into_inner) = Box::new(std::iter::empty());
+                    })?;
+                }
             }
+            Ok(profile)
         };
         let parts: Vec<Result<Profile>> = std::thread::scope(|scope| {
             let others: Vec<_> = (1..crate::processors()).map(|_| scope.spawn(profile_some)).collect();

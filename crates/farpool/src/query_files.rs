@@ -10,6 +10,7 @@
 //! those that it had when it was loaded.
 
 use crate::scan::{self, FileScan};
+use crate::stdin::Stdin;
 use crate::{EmbeddedPool, FileLoad};
 use arrow::datatypes::{Field, Schema, SchemaRef};
 use async_trait::async_trait;
@@ -23,6 +24,7 @@ use farpool_model::{
 use std::any::Any;
 use std::collections::HashSet;
 use std::path::PathBuf;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, PoisonError};
 use std::time::SystemTime;
 use tokio::sync::Mutex;
@@ -55,6 +57,8 @@ pub struct QueryFiles {
     state: Mutex<State>,
     /// Files whose types are guessed from all rows, because those of the first rows did not fit.
     guessed_anew: std::sync::Mutex<HashSet<FileSpec>>,
+    stdin: Stdin,
+    has_used_options: AtomicBool,
 }
 
 #[derive(Default)]
@@ -91,6 +95,8 @@ impl QueryFiles {
             watch: None,
             state: Mutex::default(),
             guessed_anew: std::sync::Mutex::default(),
+            stdin: Stdin::default(),
+            has_used_options: AtomicBool::new(false),
         }
     }
 
@@ -119,15 +125,21 @@ impl QueryFiles {
     }
 
     /// The files with the options that hold for them.
-    fn with_defaults(&self, files: &FileSpec) -> FileSpec {
-        let mut files = files.clone();
+    async fn with_defaults(&self, files: &FileSpec) -> Result<FileSpec> {
+        let mut files = self.stdin.resolved(files.clone()).await?;
         if files.options == ReadOptions::default() {
+            self.has_used_options.store(true, Ordering::Relaxed);
             files.options = self.options.clone();
         }
         if self.guessed_anew.lock().unwrap_or_else(PoisonError::into_inner).contains(&files) {
             files.options.sample_rows = Some(usize::MAX);
         }
-        files
+        Ok(files)
+    }
+
+    /// Whether a file was named without options of its own, so that those of [`QueryFiles::with_options`] held for it.
+    pub fn has_used_options(&self) -> bool {
+        self.has_used_options.load(Ordering::Relaxed)
     }
 
     fn watch(&self, label: String) -> Arc<scan::Watch> {
@@ -169,7 +181,11 @@ impl QueryFiles {
 #[async_trait]
 impl FileOpener for QueryFiles {
     async fn schema(&self, files: &FileSpec) -> Result<SchemaRef> {
-        let load = open(&self.with_defaults(files)).await?;
+        let opened = open(&self.with_defaults(files).await?).await;
+        let load = match opened {
+            Ok(load) => load,
+            Err(error) => return Err(self.stdin.named(error).await),
+        };
         let fields = load.schema().fields().iter().map(|field| held_field(field));
         Ok(Arc::new(Schema::new(fields.collect::<Vec<_>>())))
     }
@@ -180,7 +196,7 @@ impl FileOpener for QueryFiles {
         columns: &[usize],
         access: FileAccess,
     ) -> Result<Arc<dyn TableProvider>> {
-        let files = self.with_defaults(files);
+        let files = self.with_defaults(files).await?;
         let load = open(&files).await?;
         let stamps: Vec<Stamp> = load.files().map(stamp).collect();
         let mut state = self.state.lock().await;
@@ -210,7 +226,7 @@ impl FileOpener for QueryFiles {
                 let load = open(&files).await?;
                 Ok(Arc::new(FileScan::new(files, load, columns.to_vec(), self.watch(label))))
             }
-            Err(error) => Err(self.failed(&files, error).await),
+            Err(error) => Err(self.stdin.named(self.failed(&files, error).await).await),
         }
     }
 }

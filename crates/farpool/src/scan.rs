@@ -4,7 +4,7 @@
 //! Invariant: a column has the type that it has in a pool, if a pool holds it, and Arrow's otherwise.
 
 use crate::FileLoad;
-use crate::files::stream_blocking;
+use crate::ordered::{stream_tasks, threads};
 use arrow::array::{RecordBatch, RecordBatchOptions};
 use arrow::datatypes::{Schema, SchemaRef};
 use async_trait::async_trait;
@@ -18,6 +18,7 @@ use datafusion::physical_plan::streaming::{PartitionStream, StreamingTableExec};
 use farpool_columns::to_canonical;
 use farpool_model::schema::canonical_type;
 use farpool_model::{Error, FileSpec, cast, limits};
+use farpool_store::source::{Task, Tasks, of_batches};
 use futures::TryStreamExt;
 use std::any::Any;
 use std::fmt;
@@ -106,26 +107,24 @@ impl PartitionStream for Rows {
     fn execute(&self, _context: Arc<TaskContext>) -> SendableRecordBatchStream {
         let (opened, columns, limit) = (self.opened.clone(), self.columns.clone(), self.limit);
         let schema = self.schema.clone();
-        let batches = stream_blocking(move || batches(&opened, columns, limit, &schema));
+        let batches = stream_tasks(move || tasks(&opened, columns, limit, &schema), threads());
         let batches = batches.map_err(|error| DataFusionError::External(Box::new(error)));
         Box::pin(RecordBatchStreamAdapter::new(self.schema.clone(), batches))
     }
 }
 
-type Batches = Box<dyn Iterator<Item = farpool_model::Result<RecordBatch>>>;
-
-/// Reads, on the calling thread.
-fn batches(opened: &Opened, columns: Vec<usize>, limit: Option<usize>, schema: &SchemaRef) -> Batches {
+/// Opens the files, on the calling thread, and reads them in parts.
+fn tasks(opened: &Opened, columns: Vec<usize>, limit: Option<usize>, schema: &SchemaRef) -> Tasks {
     let kept = opened.load.lock().unwrap_or_else(PoisonError::into_inner).take();
     let load = kept.map_or_else(|| FileLoad::open_with(&opened.files.paths, &opened.files.options), Ok);
     let load = match load {
         Ok(load) => load,
-        Err(error) => return Box::new(std::iter::once(Err(error))),
+        Err(error) => return of_batches(Box::new(std::iter::once(Err(error)))),
     };
     // Formats that say how many rows they have need not be read to count them.
     if let (true, Some(rows)) = (columns.is_empty(), load.rows_hint()) {
         let rows = limit.map_or(rows, |limit| rows.min(cast::u64_from(limit)));
-        return Box::new(counted(rows, schema.clone()));
+        return of_batches(Box::new(counted(rows, schema.clone())));
     }
     let watch = (opened.watch)(&load);
     let load = match limit {
@@ -133,9 +132,10 @@ fn batches(opened: &Opened, columns: Vec<usize>, limit: Option<usize>, schema: &
         None => load,
     };
     let schema = schema.clone();
-    Box::new(load.select(columns).batches().map(move |batch| {
+    Box::new(load.select(columns).tasks().map(move |task| -> Task {
         let _watch = &watch;
-        held(&batch?, &schema)
+        let schema = schema.clone();
+        Box::new(move || Box::new(task().map(move |batch| held(&batch?, &schema))))
     }))
 }
 

@@ -76,7 +76,7 @@ fn a_late_value_that_does_not_fit_gives_a_query_other_types_and_ends_a_load() {
         format!("select max(qty) as q from '{late}'; select count(*) as n from '{late}' where qty = 'many'");
     assert!(sql(&twice).ok().ends_with("n\n1\n"));
     let server = Server::start(&[]);
-    let parts = ["late.csv, line 30002", "\"many\"", "--types qty=text", "sample_size"];
+    let parts = ["late.csv, line 30002", "\"many\"", "has type BIGINT", "--types qty=text", "sample_size"];
     server.run(&["load", "t", &late]).fails(1, &parts);
     server.run(&["load", "t", &late, "--types", "qty=text"]).ok();
     server.run(&["load", "u", &late, "--ignore-errors"]).ok();
@@ -218,4 +218,105 @@ fn a_table_leaves_a_node_as_a_file() {
     assert_eq!(server.run(&args).ok(), "JFK\n");
     server.run(&["export", "nothing", &target]).fails(1, &["nothing"]);
     server.run(&["export", "Flights"]).fails(2, &["farpool export TABLE FILE"]);
+}
+
+#[test]
+fn all_threads_read_what_one_reads() {
+    let folder = Folder::new();
+    let mut rows = "id,text,half\n".to_string();
+    for i in 0..40_000 {
+        let text = match i % 5 {
+            0 => format!("\"two\nlines, {i}\""),
+            1 => format!("\"a \"\"quoted\"\" {i}\""),
+            2 => format!("caf\u{e9} {i}\r"),
+            _ => format!("in\"side {i}"),
+        };
+        rows.push_str(&format!("{i},{},{}\n", text.trim_end_matches('\r'), f64::from(i) / 2.0));
+    }
+    let csv = folder.write("rows.csv", &rows);
+    let sums = "select count(*) as n, sum(id) as i, sum(half) as h, sum(length(text)) as l, \
+                count(distinct text) as d from";
+    let expected = sql(&format!("{sums} '{csv}'")).ok();
+    assert!(expected.ends_with("\n40000,799980000,399990000.0,670556,40000\n"), "{expected}");
+    // With --memory too small to hold it, and in every format that is written of it.
+    let small = ["sql", "--memory", "2MiB", "--format", "csv", "-c", &format!("{sums} '{csv}'")];
+    assert_eq!(farpool(&small).ok(), expected);
+    for name in ["x.csv", "x.csv.gz", "x.csv.zst", "x.json", "x.json.gz", "x.parquet", "x.arrow"] {
+        let file = folder.path(name);
+        assert_eq!(sql(&format!("copy (from '{csv}') to '{file}'")).ok(), "count\n40000\n");
+        assert_eq!(sql(&format!("{sums} '{file}'")).ok(), expected, "{name}");
+        let in_order = format!("select id from '{file}' limit 3 offset 39000");
+        assert_eq!(sql(&in_order).ok(), "id\n39000\n39001\n39002\n", "{name}");
+    }
+    let array = folder.path("array.json");
+    sql(&format!("copy (from '{csv}') to '{array}' (array true)")).ok();
+    assert_eq!(sql(&format!("{sums} '{array}'")).ok(), expected);
+    let groups = folder.path("groups.parquet");
+    sql(&format!("copy (from '{csv}') to '{groups}' (row_group_size 7000)")).ok();
+    assert_eq!(sql(&format!("{sums} '{groups}'")).ok(), expected);
+    // An error in the middle comes alone, with its line.
+    let broken = folder.write("broken.csv", rows.clone() + "1,2\n" + &rows);
+    sql(&format!("select max(half) from '{broken}'")).fails(1, &["broken.csv, line 48002: 2 fields"]);
+}
+
+#[test]
+fn files_of_too_many_columns_say_so() {
+    let folder = Folder::new();
+    let names = |count: usize| (0..count).map(|i| format!("c{i}")).collect::<Vec<_>>().join(",");
+    let wide = folder.write("wide.csv", format!("{0}\n{0}\n", names(300_000)));
+    let parts = ["wide.csv has 300000 columns", "4096"];
+    sql(&format!("from '{wide}' limit 1")).fails(1, &parts);
+    farpool(&["profile", &wide]).fails(1, &parts);
+    let members: Vec<String> = (0..5_000).map(|i| format!("\"c{i}\": 1")).collect();
+    let json = folder.write("wide.json", format!("{{{}}}\n", members.join(",")));
+    sql(&format!("select count(*) from '{json}'")).fails(1, &["wide.json has 5000 columns"]);
+}
+
+#[test]
+fn standard_input_fills_a_table() {
+    let make = "create table t (a int, b text)";
+    let ask = "select a, b from t order by a nulls last";
+    let copy = |statement: &str, input: &str| {
+        farpool_reading(&["sql", "--format", "csv", "-c", make, "-c", statement, "-c", ask], input)
+    };
+    let csv = "a;b\n2;\"x\ny\"\n1;NA\n";
+    let done = copy("copy t from stdin (format csv, header, delimiter ';', null 'NA')", csv).ok();
+    assert!(done.ends_with("a,b\n1,\n2,\"x\ny\"\n"), "{done}");
+    assert!(copy("COPY t (b) FROM STDIN (FORMAT json)", "{\"b\": \"z\"}\n").ok().ends_with("a,b\n,z\n"));
+    let late: String = (0..30_000).map(|i| format!("{i},1\n")).collect::<String>() + "1,x\n";
+    let all = "select count(*) as n, count(distinct b) as d from t";
+    let args = ["sql", "--format", "csv", "-c", make, "-c", "copy t from stdin", "-c", all];
+    assert!(farpool_reading(&args, &format!("a,b\n{late}")).ok().ends_with("n,d\n30001,2\n"));
+    copy("copy t from stdin", "").fails(1, &["standard input is empty"]);
+    copy("copy t from stdin", "a,b\n1,2\n3\n").fails(1, &["error: standard input, line 3: 1 field"]);
+}
+
+#[test]
+fn nested_columns_are_loaded_as_text() {
+    let folder = Folder::new();
+    let rows = "{\"a\": 1, \"l\": [1, null], \"s\": {\"x\": \"y\"}}\n{\"a\": 2, \"l\": null, \"s\": {\"x\": null}}\n";
+    let file = folder.write("rows.json", rows);
+    let server = Server::start(&[]);
+    let without = server.run(&["load", "t", &file]);
+    assert!(without.stderr.contains("\"l\" (nested)") && without.stderr.contains("--nested json"));
+    server.run(&["load", "u", "--nested", "json", &file]).ok();
+    assert_eq!(
+        server.csv("select a, l, s from u order by a"),
+        "a,l,s\n1,\"[1,null]\",\"{\"\"x\"\":\"\"y\"\"}\"\n2,,\"{\"\"x\"\":null}\"\n"
+    );
+    let some = server.run(&["load", "v", "--nested", "json", "--columns", "s", &file]);
+    some.ok();
+    assert_eq!(server.csv("select s from v limit 1"), "s\n\"{\"\"x\"\":\"\"y\"\"}\"\n");
+}
+
+#[test]
+fn flags_about_files_are_not_ignored_where_there_is_none() {
+    let folder = Folder::new();
+    let server = Server::with_table("t", Path::new(&folder.write("t.csv", "a\n1\n")));
+    server.run(&["profile", "t", "--null", "NA"]).fails(2, &["t, a table of the node, is no file", "--null"]);
+    let done = server.run(&["sql", "--null", "NA", "-c", "select a from t"]);
+    assert!(done.stderr.contains("did nothing"), "{}", done.stderr);
+    let file = folder.write("u.csv", "a\nNA\n2\n");
+    let done = server.run(&["sql", "--null", "NA", "-c", &format!("select sum(a) from '{file}'")]);
+    assert!(!done.stderr.contains("did nothing"), "{}", done.stderr);
 }

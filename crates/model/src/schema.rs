@@ -4,7 +4,7 @@
 //! batches that operators emit. Strings are `Utf8View` and binaries `BinaryView`, because views share
 //! dictionaries and pages without copying.
 
-use crate::{Error, Result, brief, cast, limits};
+use crate::{Error, Result, brief, cast, limits, sql_name};
 use arrow_schema::{
     DECIMAL128_MAX_PRECISION, DECIMAL128_MAX_SCALE, DataType, Field, Schema, SchemaRef, TimeUnit,
 };
@@ -78,9 +78,13 @@ pub fn canonical_schema(schema: &Schema) -> Result<SchemaRef> {
             Error::invalid(format!(
                 "column {:?} has type {}, which the pool does not hold",
                 field.name(),
-                field.data_type()
+                sql_name(field.data_type())
             ))
-            .advise("leave the column out, or cast it to a number, date, timestamp, string or binary")
+            .advise(
+                "leave the column out (SELECT names the others, farpool load has --columns), or make text of it: \
+                 CAST(x AS VARCHAR) of a time or interval, array_to_string(x, ',') of a list, x['name'] of a struct; \
+                 farpool load --nested json of all that are nested",
+            )
         })?;
         Ok(Field::new(field.name(), data_type, field.is_nullable()))
     });

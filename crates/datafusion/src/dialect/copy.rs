@@ -16,6 +16,9 @@ use farpool_model::{FileFormat, OptionValue, ReadOptions, brief};
 /// The target of `COPY … TO STDOUT`.
 pub(crate) const STDOUT: &str = "/dev/stdout";
 
+/// The source of `COPY … FROM STDIN`: a file that is there once, from its beginning to its end.
+pub(crate) const STDIN: &str = "/dev/stdin";
+
 /// The statement that `text` is, if it is COPY.
 pub(super) fn statement(text: &str, recursion_limit: usize) -> Result<Option<Statement>> {
     let parser = Parser::new(&Grammar).with_recursion_limit(recursion_limit);
@@ -106,16 +109,17 @@ fn copy_from(parser: &mut Parser<'_>, source: Source, recursion_limit: usize) ->
     let Source::Table(table, columns) = source else {
         return Err(refusal("COPY FROM fills a table, not a query", "write COPY table FROM 'file'"));
     };
-    if parser.parse_keyword(Keyword::STDIN) {
-        let advice = "use farpool load --append TABLE -, which reads standard input";
-        return Err(refusal("COPY … FROM STDIN is not done", advice));
-    }
-    let path = path(parser, "COPY … FROM 'file'")?;
+    let is_stdin = parser.parse_keyword(Keyword::STDIN);
+    let path = if is_stdin { STDIN.to_string() } else { path(parser, "COPY … FROM 'file'")? };
     let _ = parser.parse_keyword(Keyword::WITH);
-    let options = match parser.peek_token_ref().token {
+    let mut options = match parser.peek_token_ref().token {
         Token::LParen => self::options(parser)?,
         _ => Vec::new(),
     };
+    if is_stdin && !options.iter().any(|(name, _)| name == "format") {
+        // Its name says nothing.
+        options.push(("format".to_string(), OptionValue::Text("csv".to_string())));
+    }
     let from = reader(&path, options)?;
     let columns = if columns.is_empty() { columns } else { format!("({columns})") };
     let text = format!("INSERT INTO {table} {columns} SELECT * FROM {from}");
@@ -259,6 +263,11 @@ mod tests {
                 "COPY t (a) FROM 'it''s.csv' (DELIMITER ';', nullstr ['NA', ''])",
                 "INSERT INTO t (a) SELECT * FROM read_csv('it''s.csv', delimiter = ';', nullstr = ['NA', ''])",
             ),
+            ("COPY t FROM STDIN", "INSERT INTO t SELECT * FROM read_csv('/dev/stdin')"),
+            (
+                "COPY t (a) FROM STDIN WITH (FORMAT json)",
+                "INSERT INTO t (a) SELECT * FROM read_json('/dev/stdin')",
+            ),
             ("COPY t FROM 'x' (FORMAT parquet)", "INSERT INTO t SELECT * FROM read_parquet('x')"),
             ("COPY t TO 'x' STORED AS csv PARTITIONED BY (a)", "none"),
         ];
@@ -270,7 +279,6 @@ mod tests {
     #[test]
     fn what_is_not_done_says_what_is() {
         let said = |text: &str| crate::error::unwrap(statement(text, 50).unwrap_err()).to_string();
-        assert!(said("COPY t FROM STDIN").contains("farpool load"));
         assert!(said("COPY t TO PROGRAM 'gzip'").contains("pipe"));
         assert!(said("COPY t TO x").contains("single quotes"));
         assert!(said("COPY t FROM 'x.csv' (DELIMITR ';')").contains("the options are"));

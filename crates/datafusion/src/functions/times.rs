@@ -54,7 +54,7 @@ impl ScalarUDFImpl for Age {
         let coerced = types.iter().map(|found| match found {
             DataType::Timestamp(..) | DataType::Date32 | DataType::Null => Ok(TIME),
             DataType::Utf8 | DataType::Utf8View | DataType::LargeUtf8 => Ok(TIME),
-            other => plan_err!("age takes times and dates, no {}", crate::types::sql_name(other)),
+            other => plan_err!("age takes times and dates, no {}", farpool_model::sql_name(other)),
         });
         coerced.collect()
     }
@@ -147,7 +147,7 @@ impl ScalarUDFImpl for TimeBucket {
         match &types[1] {
             found @ (DataType::Timestamp(..) | DataType::Date32) => Ok(found.clone()),
             DataType::Utf8 | DataType::Utf8View | DataType::LargeUtf8 | DataType::Null => Ok(TIME),
-            other => plan_err!("time_bucket takes times and dates, no {}", crate::types::sql_name(other)),
+            other => plan_err!("time_bucket takes times and dates, no {}", farpool_model::sql_name(other)),
         }
     }
 

@@ -1,6 +1,5 @@
 //! `typeof`, and the product of an interval and a number, which the SQL front makes of `3 * interval '1 day'`.
 
-use crate::types::sql_name;
 use arrow_array::cast::AsArray;
 use arrow_array::types::{Int64Type, IntervalMonthDayNano, IntervalMonthDayNanoType};
 use arrow_schema::{ArrowError, DataType, IntervalUnit};
@@ -11,6 +10,7 @@ use datafusion::logical_expr::{
     ColumnarValue, ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl, Signature, Volatility,
 };
 use datafusion::prelude::SessionContext;
+use farpool_model::sql_name;
 use std::sync::Arc;
 
 /// Makes the functions known in `context`.

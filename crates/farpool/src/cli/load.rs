@@ -24,6 +24,7 @@ Examples:
   farpool load trips 2023-*.csv 2024-*.csv
   farpool load --append trips 2025-01.csv.gz --null NA --types zip=text
   farpool load trips 'trips/**/*.parquet' --columns city,fare
+  farpool load events events.json --nested json
   producer | farpool load trips -
   farpool load big --query \"select * from 'trips.json' where fare > 100\"
   farpool load --replace --pool farpool://node7:9797 trips trips.arrow
@@ -60,11 +61,22 @@ pub struct Args {
     #[arg(long)]
     replace: bool,
 
+    /// Load lists, structs and maps, which a pool does not hold, as text; they are left out otherwise
+    #[arg(long, value_name = "FORM", value_enum, conflicts_with = "query")]
+    nested: Option<Nested>,
+
     #[command(flatten)]
     pool: PoolArgs,
 
     #[command(flatten)]
     read: ReadArgs,
+}
+
+/// What becomes of nested columns.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+enum Nested {
+    /// Text of JSON
+    Json,
 }
 
 impl Args {
@@ -94,6 +106,10 @@ pub fn run(args: Args) -> Outcome {
 async fn of_files(args: &Args, name: &TableName) -> Outcome<(TableInfo, u64)> {
     let (files, options) = (args.files.clone(), args.read.options()?);
     let load = blocking(move || FileLoad::open_with(&files, &options)).await?;
+    let load = match args.nested {
+        Some(Nested::Json) => load.nested_as_json(),
+        None => load,
+    };
     let load = match chosen(args, load.schema())? {
         Some(columns) => load.select(columns),
         None => load,
@@ -114,6 +130,10 @@ async fn of_files(args: &Args, name: &TableName) -> Outcome<(TableInfo, u64)> {
 async fn of_stream(args: &Args, name: &TableName) -> Outcome<(TableInfo, u64)> {
     let options = args.read.options()?;
     let load = blocking(move || StreamLoad::open("standard input", std::io::stdin(), &options)).await?;
+    let load = match args.nested {
+        Some(Nested::Json) => load.nested_as_json(),
+        None => load,
+    };
     let load = match chosen(args, load.schema())? {
         Some(columns) => load.select(columns),
         None => load,
@@ -154,7 +174,9 @@ fn chosen(args: &Args, schema: &Schema) -> Outcome<Option<Vec<usize>>> {
     }
     let (held, note) = farpool::held_columns(schema)?;
     if let Some(note) = note {
-        eprintln!("note: {}", printable(&note));
+        let is_nested = schema.fields().iter().any(|field| field.data_type().is_nested());
+        let advice = if is_nested { "; --nested json loads nested ones as text" } else { "" };
+        eprintln!("note: {}{advice}", printable(&note));
     }
     Ok(held)
 }

@@ -9,6 +9,7 @@ mod cancel;
 mod demo;
 mod drop;
 mod export;
+mod literals;
 mod load;
 mod output;
 mod pool_args;

@@ -1,6 +1,6 @@
 //! How files are read: the flags that `load`, `profile` and `sql` share.
 
-use super::stop::Outcome;
+use super::stop::{Outcome, Stop};
 use farpool::model::{OptionValue, ReadOptions};
 
 /// How CSV and JSON files are read
@@ -76,6 +76,22 @@ impl ReadArgs {
         set("header", self.no_header.then_some(OptionValue::Flag(false)))?;
         set("ignore_errors", flag(self.ignore_errors))?;
         Ok(options)
+    }
+
+    /// Refuses flags that would do nothing, because `what` is no file.
+    pub fn none_for(&self, what: &str) -> Outcome {
+        if !self.is_given()? {
+            return Ok(());
+        }
+        Err(Stop::usage(
+            format!("the flags about reading CSV and JSON do nothing here: {what} is no file"),
+            "leave them out (--null, --types, --delim, …); those of a load decided what the table holds",
+        ))
+    }
+
+    /// Whether anything was said.
+    pub fn is_given(&self) -> Outcome<bool> {
+        Ok(self.options()? != ReadOptions::default())
     }
 
     fn types(&self) -> farpool::Result<Option<OptionValue>> {

@@ -103,11 +103,17 @@ pub fn run(args: Args) -> Outcome {
     let receipt_file = args.receipt.as_deref().map(ReceiptFile::create).transpose()?;
     super::run_until_interrupted(async move {
         let statements = statements(&texts)?;
-        let session = open_session(&args).await?;
+        let (session, files) = open_session(&args).await?;
         let mut receipt = Receipt::default();
         let mut is_first = true;
         for statement in &statements {
             is_first &= !run_statement(&session, statement, &args, is_first, &mut receipt).await?;
+        }
+        if args.read.is_given()? && !files.has_used_options() {
+            eprintln!(
+                "note: the flags about reading CSV and JSON (--null, --types, …) did nothing: no statement read a file \
+                 without options of its own"
+            );
         }
         receipt_file.map_or(Ok(()), |file| file.write(&receipt))
     })
@@ -145,7 +151,8 @@ fn statements(texts: &[String]) -> Outcome<Vec<Statement>> {
     Ok(statements)
 }
 
-async fn open_session(args: &Args) -> Outcome<Session> {
+/// The session, and the files that its statements name.
+async fn open_session(args: &Args) -> Outcome<(Session, Arc<farpool::QueryFiles>)> {
     let rates = farpool::calibrated_rates();
     let work = WorkMemory::new(work_bytes(args));
     let mut options = SessionOptions {
@@ -173,9 +180,10 @@ async fn open_session(args: &Args) -> Outcome<Session> {
     let files =
         farpool::QueryFiles::new(memory_bytes).with_work_memory(work).with_options(args.read.options()?);
     let files = files.on_load(|label, load| Box::new(super::load::watch(label, load)));
-    session.set_file_opener(Arc::new(files));
+    let files = Arc::new(files);
+    session.set_file_opener(files.clone());
     session.set_file_writer(Arc::new(farpool::CopyFiles));
-    Ok(session)
+    Ok((session, files))
 }
 
 /// Whoever bounds the memory for files means the rest, too.

@@ -1,12 +1,13 @@
 //! `farpool tables`: lists the tables and views of a node, or the columns of a table or the query of a view.
 
+use super::literals;
 use super::output::TextFormat;
 use super::output::grid::{Align, Grid};
 use super::pool_args::PoolArgs;
 use super::size;
 use super::stop::Outcome;
 use super::terminal::printable_lines;
-use farpool::model::{Listing, Relation, View};
+use farpool::model::{Listing, Relation, View, sql_name};
 use farpool::{TableInfo, TableName, TenantName};
 use serde_json::{Value, json};
 
@@ -110,7 +111,7 @@ fn columns(table: &TableInfo) -> String {
         let value = |v: &Option<farpool::model::Literal>| v.as_ref().map_or("-".to_string(), shortened);
         grid.row(vec![
             field.name().clone(),
-            field.data_type().to_string(),
+            sql_name(field.data_type()),
             size::count(column.null_count),
             column.distinct_count.map_or("-".to_string(), size::count),
             value(&column.min),
@@ -132,7 +133,7 @@ fn columns(table: &TableInfo) -> String {
 /// Long strings would push the other columns off the screen.
 fn shortened(literal: &farpool::model::Literal) -> String {
     const CHARACTERS: usize = 28;
-    let text = literal.to_string();
+    let text = literals::text(literal);
     match text.char_indices().nth(CHARACTERS) {
         Some((end, _)) => format!("{}…", &text[..end]),
         None => text,
@@ -152,11 +153,11 @@ fn table_json(table: &TableInfo) -> Value {
     let columns = fields.map(|(field, column)| {
         json!({
             "name": field.name(),
-            "type": field.data_type().to_string(),
+            "type": sql_name(field.data_type()),
             "null_count": column.null_count,
             "distinct_count": column.distinct_count,
-            "min": column.min.as_ref().map(ToString::to_string),
-            "max": column.max.as_ref().map(ToString::to_string),
+            "min": column.min.as_ref().map(literals::json),
+            "max": column.max.as_ref().map(literals::json),
             "bytes_encoded": column.bytes_encoded,
         })
     });

@@ -1,16 +1,19 @@
 //! The formats of COPY TO, and their options.
 
+use super::encode::{Encoded, failed, stopped};
 use super::{Message, Out, textual};
 use arrow::array::RecordBatch;
 use arrow::datatypes::SchemaRef;
 use arrow::error::ArrowError;
 use arrow::ipc::writer::{FileWriter, StreamWriter};
-use arrow::json::writer::{JsonArray, LineDelimited};
 use farpool_datafusion::CopyTarget;
 use farpool_model::{Error, FileCompression, OptionValue, Result, brief};
 use parquet::arrow::ArrowWriter;
+use parquet::arrow::arrow_writer::ArrowColumnChunk;
 use parquet::basic::{Compression, GzipLevel, ZstdLevel};
+use parquet::errors::ParquetError;
 use parquet::file::properties::WriterProperties;
+use parquet::file::writer::SerializedFileWriter;
 use std::io::{BufWriter, Write};
 use tokio::sync::mpsc::Receiver;
 
@@ -25,12 +28,49 @@ pub(super) struct Settings {
 }
 
 #[derive(Clone, Debug)]
-enum Format {
-    Csv { header: bool, delimiter: u8, quote: u8, escape: Option<u8>, null: String },
+pub(super) enum Format {
+    Csv(Csv),
     Json { is_array: bool },
     Parquet { compression: Compression, row_group_rows: Option<usize> },
     ArrowFile,
     ArrowStream,
+}
+
+/// How CSV is written.
+#[derive(Clone, Debug)]
+pub(super) struct Csv {
+    header: bool,
+    delimiter: u8,
+    quote: u8,
+    escape: Option<u8>,
+    null: String,
+}
+
+impl Csv {
+    fn new(delimiter: u8) -> Self {
+        Csv { header: true, delimiter, quote: b'"', escape: None, null: String::new() }
+    }
+
+    pub(super) fn builder(&self) -> arrow::csv::WriterBuilder {
+        let builder = arrow::csv::WriterBuilder::new()
+            .with_delimiter(self.delimiter)
+            .with_quote(self.quote)
+            .with_null(self.null.clone());
+        match self.escape.filter(|escape| *escape != self.quote) {
+            Some(escape) => builder.with_escape(escape).with_double_quote(false),
+            None => builder,
+        }
+    }
+
+    /// The names of the columns, if they are written.
+    fn head(&self, schema: &SchemaRef) -> Result<Vec<u8>> {
+        let mut bytes = Vec::new();
+        let empty = textual(&RecordBatch::new_empty(schema.clone()))?;
+        let mut writer = self.builder().with_header(self.header).build(&mut bytes);
+        writer.write(&empty).map_err(|error| failed(&error))?;
+        drop(writer);
+        Ok(bytes)
+    }
 }
 
 impl Settings {
@@ -45,13 +85,7 @@ impl Settings {
         let (stem, compression) = by_ending.unwrap_or((&path, FileCompression::None));
         let ending = stem.rsplit_once('.').map_or("", |(_, ending)| ending);
         let name = target.format.as_deref().unwrap_or(ending).to_ascii_lowercase();
-        let csv = |delimiter| Format::Csv {
-            header: true,
-            delimiter,
-            quote: b'"',
-            escape: None,
-            null: String::new(),
-        };
+        let csv = |delimiter| Format::Csv(Csv::new(delimiter));
         let format = match name.as_str() {
             "csv" if ending == "tsv" => csv(b'\t'),
             "csv" => csv(b','),
@@ -74,7 +108,7 @@ impl Settings {
                 .map_err(|error| error.at(format_args!("COPY, option {}", brief(name))))?;
         }
         match (&settings.format, settings.compression) {
-            (_, FileCompression::None) | (Format::Csv { .. } | Format::Json { .. }, _) => Ok(settings),
+            (_, FileCompression::None) | (Format::Csv(_) | Format::Json { .. }, _) => Ok(settings),
             _ => Err(Error::invalid("Parquet and Arrow files are not compressed as a whole")
                 .advise("leave .gz or .zst out; Parquet has the option COMPRESSION")),
         }
@@ -82,13 +116,13 @@ impl Settings {
 
     fn set(&mut self, name: &str, value: &str) -> Result<()> {
         match (&mut self.format, name) {
-            (Format::Csv { header, .. }, "header" | "has_header") => *header = flag(value)?,
-            (Format::Csv { delimiter, .. }, "delimiter" | "delim" | "sep") => *delimiter = byte(value)?,
-            (Format::Csv { quote, .. }, "quote") => *quote = byte(value)?,
-            (Format::Csv { escape, .. }, "escape") => *escape = Some(byte(value)?),
-            (Format::Csv { null, .. }, "null" | "nullstr" | "null_value") => *null = value.to_string(),
+            (Format::Csv(csv), "header" | "has_header") => csv.header = flag(value)?,
+            (Format::Csv(csv), "delimiter" | "delim" | "sep") => csv.delimiter = byte(value)?,
+            (Format::Csv(csv), "quote") => csv.quote = byte(value)?,
+            (Format::Csv(csv), "escape") => csv.escape = Some(byte(value)?),
+            (Format::Csv(csv), "null" | "nullstr" | "null_value") => csv.null = value.to_string(),
             (Format::Json { is_array }, "array") => *is_array = flag(value)?,
-            (Format::Csv { .. } | Format::Json { .. }, "compression") => {
+            (Format::Csv(_) | Format::Json { .. }, "compression") => {
                 let mut read = farpool_model::ReadOptions::default();
                 read.set("compression", &OptionValue::Text(value.to_string()))?;
                 self.compression = read.compression.unwrap_or(self.compression);
@@ -106,76 +140,66 @@ impl Settings {
         Ok(())
     }
 
-    /// Writes what comes, and says whether that was all of it.
-    pub(super) fn write(&self, out: Out, schema: &SchemaRef, rows: Receiver<Message>) -> Result<bool> {
-        match self.compression {
-            FileCompression::None => {
-                let (out, is_all) = self.rows(BufWriter::with_capacity(BUFFER_BYTES, out), schema, rows)?;
-                out.into_inner().map_err(|error| invalid(error.error()))?.flush().map_err(|e| invalid(&e))?;
-                Ok(is_all)
-            }
-            FileCompression::Gzip => {
-                let out = flate2::write::GzEncoder::new(out, flate2::Compression::default());
-                let (out, is_all) = self.rows(BufWriter::with_capacity(BUFFER_BYTES, out), schema, rows)?;
-                let out = out.into_inner().map_err(|error| invalid(error.error()))?;
-                out.finish().and_then(|mut out| out.flush()).map_err(|error| invalid(&error))?;
-                Ok(is_all)
-            }
-            FileCompression::Zstd => {
-                let out = zstd::stream::write::Encoder::new(out, 0).map_err(|error| invalid(&error))?;
-                let (out, is_all) = self.rows(BufWriter::with_capacity(BUFFER_BYTES, out), schema, rows)?;
-                let out = out.into_inner().map_err(|error| invalid(error.error()))?;
-                out.finish().and_then(|mut out| out.flush()).map_err(|error| invalid(&error))?;
-                Ok(is_all)
-            }
-        }
+    pub(super) fn format(&self) -> &Format {
+        &self.format
     }
 
-    fn rows<W: Write + Send>(
+    /// Those of a Parquet file.
+    pub(super) fn properties(&self) -> Option<WriterProperties> {
+        let Format::Parquet { compression, .. } = &self.format else { return None };
+        Some(WriterProperties::builder().set_compression(*compression).build())
+    }
+
+    /// Writes what comes, and says whether that was all of it.
+    pub(super) fn write(&self, out: Out, schema: &SchemaRef, parts: Receiver<Message>) -> Result<bool> {
+        let failed = |error: std::io::Error| invalid(&error);
+        let buffered = |out| BufWriter::with_capacity(BUFFER_BYTES, out);
+        let (mut out, is_all) = match self.compression {
+            FileCompression::None => self.parts(buffered(out), schema, parts)?,
+            FileCompression::Gzip => {
+                let out = flate2::write::GzEncoder::new(buffered(out), flate2::Compression::default());
+                let (out, is_all) = self.parts(out, schema, parts)?;
+                (out.finish().map_err(failed)?, is_all)
+            }
+            FileCompression::Zstd => {
+                let out = zstd::stream::write::Encoder::new(buffered(out), 0).map_err(failed)?;
+                let (out, is_all) = self.parts(out, schema, parts)?;
+                (out.finish().map_err(failed)?, is_all)
+            }
+        };
+        out.flush().map_err(failed)?;
+        Ok(is_all)
+    }
+
+    fn parts<W: Write + Send>(
         &self,
         out: W,
         schema: &SchemaRef,
-        rows: Receiver<Message>,
+        parts: Receiver<Message>,
     ) -> Result<(W, bool)> {
         match &self.format {
-            Format::Csv { header, delimiter, quote, escape, null } => {
-                let mut builder = arrow::csv::WriterBuilder::new()
-                    .with_header(*header)
-                    .with_delimiter(*delimiter)
-                    .with_quote(*quote)
-                    .with_null(null.clone());
-                if let Some(escape) = escape.filter(|escape| escape != quote) {
-                    builder = builder.with_escape(escape).with_double_quote(false);
-                }
-                let mut writer = builder.build(out);
-                // The header comes with the first batch, of which there may be none.
-                let empty = textual(&RecordBatch::new_empty(schema.clone()))?;
-                writer.write(&empty).map_err(|error| failed(&error))?;
-                let is_all =
-                    each(rows, |batch| writer.write(&textual(batch)?).map_err(|error| failed(&error)))?;
-                Ok((writer.into_inner(), is_all))
-            }
-            Format::Json { is_array } => json(*is_array, out, rows),
-            Format::Parquet { compression, row_group_rows } => {
-                let mut properties = WriterProperties::builder().set_compression(*compression);
-                if let Some(rows) = row_group_rows {
-                    properties = properties.set_max_row_group_row_count(Some(*rows));
-                }
-                let stopped = |error: parquet::errors::ParquetError| Error::invalid(error.to_string());
-                let writer = ArrowWriter::try_new(out, schema.clone(), Some(properties.build()));
-                let mut writer = writer.map_err(stopped)?;
-                let is_all = each(rows, |batch| writer.write(batch).map_err(stopped))?;
+            Format::Csv(csv) => texts(out, (&csv.head(schema)?, b"", b""), parts),
+            Format::Json { is_array: true } => texts(out, (b"[", b",", b"]"), parts),
+            Format::Json { is_array: false } => texts(out, (b"", b"", b""), parts),
+            Format::Parquet { .. } => {
+                let writer = ArrowWriter::try_new(out, schema.clone(), self.properties());
+                let (mut writer, _) =
+                    writer.and_then(ArrowWriter::into_serialized_writer).map_err(stopped)?;
+                let is_all = each(parts, |part| match part {
+                    Encoded::Columns(columns) => row_group(&mut writer, columns).map_err(stopped),
+                    Encoded::Bytes(_) | Encoded::Batches(_) => Err(of_another_format()),
+                })?;
                 Ok((writer.into_inner().map_err(stopped)?, is_all))
             }
             Format::ArrowFile => {
                 let mut writer = FileWriter::try_new(out, schema).map_err(|error| failed(&error))?;
-                let is_all = each(rows, |batch| writer.write(batch).map_err(|error| failed(&error)))?;
+                let is_all = each_batch(parts, |batch| writer.write(batch))?;
                 writer.finish().map_err(|error| failed(&error))?;
                 Ok((writer.into_inner().map_err(|error| failed(&error))?, is_all))
             }
             Format::ArrowStream => {
                 let mut writer = StreamWriter::try_new(out, schema).map_err(|error| failed(&error))?;
-                let is_all = each(rows, |batch| writer.write(batch).map_err(|error| failed(&error)))?;
+                let is_all = each_batch(parts, |batch| writer.write(batch))?;
                 writer.finish().map_err(|error| failed(&error))?;
                 Ok((writer.into_inner().map_err(|error| failed(&error))?, is_all))
             }
@@ -186,7 +210,7 @@ impl Settings {
 impl Format {
     fn options(&self) -> &'static str {
         match self {
-            Format::Csv { .. } => "header, delimiter, quote, escape, null, compression",
+            Format::Csv(_) => "header, delimiter, quote, escape, null, compression",
             Format::Json { .. } => "array, compression",
             Format::Parquet { .. } => "compression, row_group_size",
             Format::ArrowFile | Format::ArrowStream => "none",
@@ -194,33 +218,58 @@ impl Format {
     }
 }
 
-fn json<W: Write + Send>(is_array: bool, out: W, rows: Receiver<Message>) -> Result<(W, bool)> {
-    let builder = arrow::json::WriterBuilder::new().with_explicit_nulls(true);
-    if is_array {
-        let mut writer = builder.build::<_, JsonArray>(out);
-        let is_all = each(rows, |batch| writer.write(batch).map_err(|error| failed(&error)))?;
-        writer.finish().map_err(|error| failed(&error))?;
-        return Ok((writer.into_inner(), is_all));
-    }
-    let mut writer = builder.build::<_, LineDelimited>(out);
-    let is_all = each(rows, |batch| writer.write(batch).map_err(|error| failed(&error)))?;
-    writer.finish().map_err(|error| failed(&error))?;
-    Ok((writer.into_inner(), is_all))
+/// Parts that are bytes, with something before the first, between two and behind the last.
+fn texts<W: Write>(
+    mut out: W,
+    (before, between, behind): (&[u8], &[u8], &[u8]),
+    parts: Receiver<Message>,
+) -> Result<(W, bool)> {
+    out.write_all(before).map_err(|error| invalid(&error))?;
+    let mut is_first = true;
+    let is_all = each(parts, |part| match part {
+        Encoded::Bytes(bytes) if bytes.is_empty() => Ok(()),
+        Encoded::Bytes(bytes) => {
+            let between = if std::mem::take(&mut is_first) { b"" } else { between };
+            out.write_all(between).and_then(|()| out.write_all(&bytes)).map_err(|error| invalid(&error))
+        }
+        Encoded::Columns(_) | Encoded::Batches(_) => Err(of_another_format()),
+    })?;
+    out.write_all(behind).map_err(|error| invalid(&error))?;
+    Ok((out, is_all))
 }
 
-/// Gives `write` each batch, and says whether the last one came.
-fn each(mut rows: Receiver<Message>, mut write: impl FnMut(&RecordBatch) -> Result<()>) -> Result<bool> {
+fn row_group<W: Write + Send>(
+    writer: &mut SerializedFileWriter<W>,
+    columns: Vec<ArrowColumnChunk>,
+) -> std::result::Result<(), ParquetError> {
+    let mut group = writer.next_row_group()?;
+    columns.into_iter().try_for_each(|column| column.append_to_row_group(&mut group))?;
+    group.close().map(|_| ())
+}
+
+fn each_batch(
+    parts: Receiver<Message>,
+    mut write: impl FnMut(&RecordBatch) -> std::result::Result<(), ArrowError>,
+) -> Result<bool> {
+    each(parts, |part| match part {
+        Encoded::Batches(batches) => batches.iter().try_for_each(&mut write).map_err(|error| failed(&error)),
+        Encoded::Bytes(_) | Encoded::Columns(_) => Err(of_another_format()),
+    })
+}
+
+/// Gives `write` each part, and says whether the last one came.
+fn each(mut parts: Receiver<Message>, mut write: impl FnMut(Encoded) -> Result<()>) -> Result<bool> {
     loop {
-        match rows.blocking_recv() {
-            Some(Message::Batch(batch)) => write(&batch)?,
+        match parts.blocking_recv() {
+            Some(Message::Part(part)) => write(part)?,
             Some(Message::End) => return Ok(true),
             None => return Ok(false),
         }
     }
 }
 
-fn failed(error: &ArrowError) -> Error {
-    Error::invalid(error.to_string())
+fn of_another_format() -> Error {
+    Error::internal("rows were encoded for another format than that of the file")
 }
 
 fn invalid(error: &std::io::Error) -> Error {

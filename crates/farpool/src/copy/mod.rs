@@ -1,28 +1,33 @@
-//! COPY TO: rows into files.
+//! COPY TO: rows into files. Parts of them are encoded on all processors (`encode.rs`) and written by one thread, in their
+//! order.
 //!
 //! Invariant: rows go to a file of another name beside the target, which takes its name once all are written: there is
 //! never a half one. No folder is made, and nothing is written to what is no regular file.
 
+mod encode;
 mod format;
+mod parts;
 
 use arrow::array::{ArrayRef, RecordBatch, StringArray};
 use arrow::datatypes::{DataType, Field, Schema, SchemaRef};
 use arrow::util::display::{ArrayFormatter, FormatOptions};
 use async_trait::async_trait;
+use encode::{Encoded, Encoder};
 use farpool_datafusion::{CopyTarget, FileWriter};
-use farpool_model::{Error, Result, cast};
+use farpool_model::{Error, Result};
 use farpool_transfer::BatchStream;
 use format::Settings;
 use futures::StreamExt;
 use std::io::{ErrorKind, Write};
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
+use std::pin::pin;
 use std::sync::Arc;
 use tempfile::NamedTempFile;
 use tokio::sync::mpsc::{Receiver, channel};
 
-/// Batches that rows may be ahead of their writer.
-const BATCHES_AHEAD: usize = 4;
+/// Parts that may wait for the thread that writes.
+const PARTS_AHEAD: usize = 4;
 
 /// Writes CSV, JSON, Parquet and Arrow files, for [`crate::Session::set_file_writer`].
 #[derive(Clone, Copy, Debug)]
@@ -30,7 +35,7 @@ pub struct CopyFiles;
 
 /// What the thread that writes is told.
 enum Message {
-    Batch(RecordBatch),
+    Part(Encoded),
     /// All are there. Without, the file is dropped.
     End,
 }
@@ -45,17 +50,23 @@ impl FileWriter for CopyFiles {
     async fn write(&self, target: &CopyTarget, schema: SchemaRef, batches: BatchStream) -> Result<u64> {
         let settings = Settings::of(target)?;
         let path = target.path.clone().map(PathBuf::from);
-        let (sender, receiver) = channel(BATCHES_AHEAD);
+        let place = path.clone();
+        let at_place = move |error: Error| match &place {
+            Some(path) => at(path, error),
+            None => error.at("standard output"),
+        };
+        let encoder = Arc::new(Encoder::new(&settings, &schema).map_err(&at_place)?);
+        let (sender, receiver) = channel(PARTS_AHEAD);
         let writing = tokio::task::spawn_blocking(move || match path {
             Some(path) => to_file(&path, &settings, &schema, receiver),
             None => to_stdout(&settings, &schema, receiver),
         });
-        let mut batches = batches;
+        let mut parts = pin!(parts::encoded(batches, encoder, at_place));
         let mut rows = 0;
-        while let Some(batch) = batches.next().await {
-            let batch = batch?;
-            rows += cast::u64_from(batch.num_rows());
-            if sender.send(Message::Batch(batch)).await.is_err() {
+        while let Some(part) = parts.next().await {
+            let (part, part_rows) = part?;
+            rows += part_rows;
+            if sender.send(Message::Part(part)).await.is_err() {
                 break;
             }
         }

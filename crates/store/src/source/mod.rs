@@ -1,7 +1,8 @@
 //! Files as streams of record batches: Parquet, CSV and TSV, JSON, Arrow IPC (file and stream).
 //!
 //! A source is one file or several that agree in their columns. It is opened first, which reads only what
-//! the files say about themselves, and read later, only the columns that are asked for.
+//! the files say about themselves, and read later, only the columns that are asked for: one batch after the other
+//! ([`Source::batches`]), or in tasks for several threads ([`Source::tasks`]).
 //!
 //! Invariant: every error names the file it is about, and no file, however damaged, makes the reader panic.
 
@@ -19,6 +20,7 @@ mod progress;
 mod schemas;
 mod selection;
 mod stream;
+mod tasks;
 
 use arrow_array::RecordBatch;
 use arrow_schema::SchemaRef;
@@ -33,6 +35,7 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 
 pub use stream::{Stream, open_stream};
+pub use tasks::{Task, Tasks, of_batches};
 
 /// Opens the file at a path, or the files that a pattern such as `trips-*.parquet` stands for, or those of a folder,
 /// with nothing said about how they are read.
@@ -154,15 +157,14 @@ impl Source {
     /// first error.
     pub fn batches(self, columns: Option<&[usize]>) -> Batches {
         let Source { files, schema, progress, limit, .. } = self;
-        let mut failed = false;
         let all: Vec<usize> = (0..schema.fields().len()).collect();
         let columns = columns.unwrap_or(&all).to_vec();
         if let Err(error) = schema.project(&columns) {
             return Box::new(std::iter::once(Err(Error::invalid(error.to_string()))));
         }
         let batches = files.into_iter().flat_map(move |file| file.read(&schema, &columns, limit, &progress));
-        let mut batches = batches.take_while(move |batch| !std::mem::replace(&mut failed, batch.is_err()));
-        let Some(mut left) = limit else { return Box::new(batches) };
+        let mut batches = tasks::up_to_error(Box::new(batches));
+        let Some(mut left) = limit else { return batches };
         Box::new(std::iter::from_fn(move || {
             let batch = if left > 0 { batches.next()? } else { return None };
             Some(batch.map(|batch| {
@@ -208,6 +210,7 @@ impl InputFile {
                 }
             })
         })?;
+        schemas::bounded(path, schema.fields().len())?;
         let (schema, path) = (names::with_unique_names(schema), path.to_path_buf());
         Ok(InputFile { path, bytes, rows, schema, partitions: Vec::new(), format })
     }
@@ -226,7 +229,7 @@ impl InputFile {
             Ok(batches) => batches,
             Err(error) => return Box::new(std::iter::once(Err(error))),
         };
-        Box::new(Guarded { batches: Some(batches), selection, path, progress })
+        Box::new(Guarded { batches: Some(batches), selection, path, progress: Some(progress) })
     }
 
     fn batches(&self, columns: &[usize], limit: Option<usize>, progress: &Arc<Progress>) -> Result<Batches> {
@@ -251,7 +254,8 @@ struct Guarded {
     batches: Option<Batches>,
     selection: Arc<Selection>,
     path: PathBuf,
-    progress: Arc<Progress>,
+    /// None where they are not all of the file.
+    progress: Option<Arc<Progress>>,
 }
 
 impl Iterator for Guarded {
@@ -264,7 +268,7 @@ impl Iterator for Guarded {
             Ok(Some(batch)) => Some(self.selection.apply(&batch).map_err(|e| e.at(self.path.display()))),
             Ok(None) => {
                 self.batches = None;
-                self.progress.complete();
+                self.progress.iter().for_each(|progress| progress.complete());
                 None
             }
             Err(error) => {

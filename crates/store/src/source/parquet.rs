@@ -1,7 +1,8 @@
 //! Parquet files through the `parquet` crate, strings as views, only the columns that are asked for.
 
 use super::progress::Progress;
-use super::{Batches, damaged};
+use super::tasks::{Task, Tasks};
+use super::{Batches, damaged, files};
 use arrow_schema::{DataType, Field, Fields, Schema, SchemaRef};
 use farpool_model::{Error, Result, cast, limits};
 use parquet::arrow::ProjectionMask;
@@ -40,16 +41,14 @@ pub(super) fn read(
     limit: Option<usize>,
     progress: Arc<Progress>,
 ) -> Result<Batches> {
-    let mask = ProjectionMask::roots(footer.parquet_schema(), columns.iter().copied());
     let rows = batch_rows(footer);
-    let mut builder = ParquetRecordBatchReaderBuilder::new_with_metadata(file, footer.clone())
-        .with_projection(mask)
-        .with_batch_size(limit.map_or(rows, |limit| rows.min(limit.max(1))));
+    let mut builder =
+        builder(file, footer, columns).with_batch_size(limit.map_or(rows, |limit| rows.min(limit.max(1))));
     if let Some(limit) = limit {
         builder = builder.with_limit(limit);
     }
     let reader = builder.build().map_err(|error| failure(path, &error))?;
-    let rows_all = footer.metadata().file_metadata().num_rows().max(1) as f64;
+    let rows_all = rows_of(footer);
     let mut rows_read = 0;
     let path = path.to_path_buf();
     Ok(Box::new(reader.map(move |batch| {
@@ -59,6 +58,54 @@ pub(super) fn read(
         progress.reach((progress.bytes() as f64 * (rows_read as f64 / rows_all)) as u64);
         Ok(batch)
     })))
+}
+
+/// The same rows as tasks, one for each row group.
+pub(super) fn tasks(path: &Path, footer: &Footer, columns: &[usize], progress: &Arc<Progress>) -> Tasks {
+    let columns: Arc<[usize]> = columns.into();
+    let groups = footer.metadata().num_row_groups();
+    let (path, footer, progress) = (path.to_path_buf(), footer.clone(), progress.clone());
+    let task = move |group: usize| -> Task {
+        let (path, footer, columns) = (path.clone(), footer.clone(), columns.clone());
+        let progress = progress.clone();
+        Box::new(move || match row_group(&path, &footer, group, &columns, &progress) {
+            Ok(batches) => batches,
+            Err(error) => Box::new(std::iter::once(Err(error))),
+        })
+    };
+    Box::new((0..groups).map(task))
+}
+
+fn row_group(
+    path: &Path,
+    footer: &Footer,
+    group: usize,
+    columns: &[usize],
+    progress: &Arc<Progress>,
+) -> Result<Batches> {
+    let (file, _) = files::open(path)?;
+    let reader = builder(file, footer, columns)
+        .with_batch_size(batch_rows(footer))
+        .with_row_groups(vec![group])
+        .build()
+        .map_err(|error| failure(path, &error))?;
+    let bytes_of_row = progress.bytes() as f64 / rows_of(footer);
+    let (path, progress) = (path.to_path_buf(), progress.clone());
+    Ok(Box::new(reader.map(move |batch| {
+        let batch = batch.map_err(|error| damaged(&path, error))?;
+        progress.add((batch.num_rows() as f64 * bytes_of_row) as u64);
+        Ok(batch)
+    })))
+}
+
+fn builder(file: File, footer: &Footer, columns: &[usize]) -> ParquetRecordBatchReaderBuilder<File> {
+    let mask = ProjectionMask::roots(footer.parquet_schema(), columns.iter().copied());
+    ParquetRecordBatchReaderBuilder::new_with_metadata(file, footer.clone()).with_projection(mask)
+}
+
+/// Rows of the file, at least one.
+fn rows_of(footer: &Footer) -> f64 {
+    footer.metadata().file_metadata().num_rows().max(1) as f64
 }
 
 /// Strings as views where the file has them: no copy from the page, and the form that the pool wants.

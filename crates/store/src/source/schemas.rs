@@ -2,7 +2,7 @@
 
 use super::{InputFile, Opened};
 use arrow_schema::{DataType, Field, Fields, Schema, SchemaRef};
-use farpool_model::{Error, Result};
+use farpool_model::{Error, Result, limits, sql_name};
 use std::path::Path;
 use std::sync::Arc;
 
@@ -23,6 +23,17 @@ pub(super) fn agreed(files: &mut [InputFile]) -> Result<SchemaRef> {
         file.schema = agreed.clone();
     }
     Ok(agreed)
+}
+
+/// The columns of a file, if they are no more than a table may have: what is planned over them takes time with the square
+/// of their number.
+pub(super) fn bounded(path: &Path, columns: usize) -> Result<()> {
+    if columns <= limits::COLUMNS_MAX {
+        return Ok(());
+    }
+    let most = limits::COLUMNS_MAX;
+    Err(Error::over_limit(format!("{} has {columns} columns, and a table may have {most}", path.display()))
+        .advise("turn it, so that columns become rows, or split it into files of fewer columns"))
 }
 
 /// A column without any value is one of strings.
@@ -46,7 +57,12 @@ fn agree(first_path: &Path, first: &SchemaRef, other: &InputFile) -> Result<Sche
             return Err(differ(format!("column {:?} against {:?}", l.name(), r.name())));
         }
         let data_type = common_type(l.data_type(), r.data_type(), guessed).ok_or_else(|| {
-            differ(format!("column {:?} has type {} against {}", l.name(), l.data_type(), r.data_type()))
+            differ(format!(
+                "column {:?} has type {} against {}",
+                l.name(),
+                sql_name(l.data_type()),
+                sql_name(r.data_type())
+            ))
         })?;
         Ok(Field::new(l.name(), data_type, l.is_nullable() || r.is_nullable()))
     });
@@ -70,6 +86,7 @@ fn merge(first_path: &Path, first: &SchemaRef, other: &InputFile) -> Result<Sche
         };
         let (left, right) = (known.data_type(), field.data_type());
         let data_type = common_type(left, right, true).ok_or_else(|| {
+            let (left, right) = (sql_name(left), sql_name(right));
             let what = format!("column {:?} has type {left} against {right}", field.name());
             differ(first_path, other, &what)
         })?;

@@ -5,6 +5,7 @@
 
 use super::schemas::settled;
 use super::selection::valued;
+use super::tasks::{Task, Tasks, in_order, of_batches};
 use super::{Batches, compressed, csv, guarded, json, names};
 use arrow_array::{RecordBatch, RecordBatchOptions};
 use arrow_ipc::reader::StreamReader;
@@ -23,8 +24,15 @@ const ARROW_FILE: &[u8] = b"ARROW1\0\0";
 pub struct Stream {
     /// The columns.
     pub schema: SchemaRef,
-    /// The rows. Ends after the first error.
-    pub batches: Batches,
+    /// The rows, in parts that several threads can read.
+    pub tasks: Tasks,
+}
+
+impl Stream {
+    /// The rows, on the calling thread. Ends after the first error.
+    pub fn batches(self) -> Batches {
+        in_order(self.tasks)
+    }
 }
 
 /// Finds out what comes from `from` and how to read it. `name` is how errors call it.
@@ -89,8 +97,8 @@ fn objects(
     let columns: Vec<usize> = (0..schema.fields().len()).collect();
     let whole = compressed::decompressed(Cursor::new(head).chain(from), FileCompression::None);
     let whole = whole.map_err(|error| super::files::unreadable(path, &error))?;
-    let mut batches = json::read(path, whole, &schema, &columns)?;
-    Ok(Stream { batches: until_error(schema.clone(), move || batches.next().transpose()), schema })
+    let tasks = json::tasks(path, whole, &schema, &columns)?;
+    Ok(Stream { tasks: settled_tasks(schema.clone(), tasks), schema })
 }
 
 fn read_up_to(path: &Path, from: &mut impl Read, head: &mut Vec<u8>, bytes: usize) -> Result<()> {
@@ -116,11 +124,16 @@ fn arrow(path: PathBuf, from: impl Read + Send + 'static) -> Result<Stream> {
         Error::corrupt(format!("{} is not readable as Arrow IPC: {error}", path.display()))
     };
     let mut reader = StreamReader::try_new_buffered(from, None).map_err(damaged)?;
+    super::schemas::bounded(&path, reader.schema().fields().len())?;
     let schema = names::with_unique_names(reader.schema());
     let name = path.clone();
-    let next =
-        move || guarded(&name, || reader.next().transpose().map_err(|error| super::damaged(&name, error)));
-    Ok(Stream { schema: settled(&schema), batches: until_error(settled(&schema), next) })
+    let schema = settled(&schema);
+    let next = move || {
+        let next = guarded(&name, || reader.next().transpose().map_err(|error| super::damaged(&name, error)));
+        next.transpose()
+    };
+    let tasks = of_batches(Box::new(std::iter::from_fn(next)));
+    Ok(Stream { tasks: settled_tasks(schema.clone(), tasks), schema })
 }
 
 fn comma_separated(
@@ -139,24 +152,15 @@ fn comma_separated(
     let schema = settled(&schema);
     let columns: Vec<usize> = (0..schema.fields().len()).collect();
     let all = std::io::BufReader::new(Cursor::new(head).chain(from));
-    let mut batches = csv::read(path, all, &schema, &dialect, &columns)?;
-    Ok(Stream { batches: until_error(schema.clone(), move || batches.next().transpose()), schema })
+    let tasks = csv::tasks(path, all, &schema, &dialect, &columns)?;
+    Ok(Stream { tasks: settled_tasks(schema.clone(), tasks), schema })
 }
 
-/// The batches that `next` gives, up to its first error, in `schema`.
-fn until_error(
-    schema: SchemaRef,
-    mut next: impl FnMut() -> Result<Option<RecordBatch>> + Send + 'static,
-) -> Batches {
-    let mut ended = false;
-    Box::new(std::iter::from_fn(move || {
-        if ended {
-            return None;
-        }
-        let batch =
-            next().and_then(|batch| batch.map(|batch| in_schema(&schema, &batch)).transpose()).transpose();
-        ended = !matches!(batch, Some(Ok(_)));
-        batch
+/// The tasks, whose batches have the columns of `schema`.
+fn settled_tasks(schema: SchemaRef, tasks: Tasks) -> Tasks {
+    Box::new(tasks.map(move |task| -> Task {
+        let schema = schema.clone();
+        Box::new(move || Box::new(task().map(move |batch| in_schema(&schema, &batch?))))
     }))
 }
 

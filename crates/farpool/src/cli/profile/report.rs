@@ -1,6 +1,6 @@
 //! What a profile says, column by column: the data of every format. As JSON its keys are stable.
 
-use super::text;
+use super::super::literals::{float, json};
 use arrow::datatypes::{DataType, TimeUnit};
 use farpool::TableInfo;
 use farpool::model::{Literal, Value as Held};
@@ -245,27 +245,6 @@ fn scale(data_type: &DataType) -> f64 {
         DataType::Decimal128(_, scale) => 10_f64.powi((*scale).into()),
         _ => 1.0,
     }
-}
-
-/// Numbers as numbers where no digit is lost, other values as people write them.
-fn json(literal: &Literal) -> Value {
-    match (literal.value(), literal.data_type()) {
-        (Held::Null, _) => Value::Null,
-        (Held::Bool(value), _) => Value::Bool(*value),
-        (Held::Float(value), _) => float(*value),
-        (Held::Int(value), data_type) if data_type.is_integer() => match i64::try_from(*value) {
-            Ok(value) => value.into(),
-            Err(_) => u64::try_from(*value).map_or_else(|_| value.to_string().into(), Into::into),
-        },
-        (Held::Int(value), DataType::Decimal128(..)) if value.unsigned_abs() < 1 << 53 => {
-            literal.to_string().parse().map_or_else(|_| literal.to_string().into(), float)
-        }
-        _ => text::literal(literal).into(),
-    }
-}
-
-fn float(value: f64) -> Value {
-    serde_json::Number::from_f64(value).map_or_else(|| value.to_string().into(), Value::Number)
 }
 
 fn finite(value: f64) -> Option<f64> {

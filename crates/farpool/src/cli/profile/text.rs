@@ -1,13 +1,8 @@
 //! Values, numbers and types as people read them.
 
 use super::super::size;
-use arrow::array::{ArrayRef, Int32Array, Int64Array};
-use arrow::compute::cast;
 use arrow::datatypes::DataType;
-use arrow::util::display::array_value_to_string;
-use farpool::model::{Literal, Value as Held};
 use serde_json::Value;
-use std::sync::Arc;
 
 /// A type in a word or two.
 pub fn type_name(data_type: &DataType) -> String {
@@ -21,25 +16,6 @@ pub fn type_name(data_type: &DataType) -> String {
         DataType::Timestamp(_, Some(zone)) => format!("timestamp {zone}"),
         other => other.to_string().to_lowercase(),
     }
-}
-
-/// A value without quotes.
-pub fn literal(literal: &Literal) -> String {
-    match (literal.value(), literal.data_type()) {
-        (Held::Text(text), _) => text.clone(),
-        (Held::Int(value), data_type @ (DataType::Timestamp(..) | DataType::Date32)) => {
-            temporal(*value, data_type).unwrap_or_else(|| literal.to_string())
-        }
-        _ => literal.to_string(),
-    }
-}
-
-fn temporal(value: i128, data_type: &DataType) -> Option<String> {
-    let array: ArrayRef = match data_type {
-        DataType::Date32 => Arc::new(Int32Array::from(vec![i32::try_from(value).ok()?])),
-        _ => Arc::new(Int64Array::from(vec![i64::try_from(value).ok()?])),
-    };
-    array_value_to_string(&cast(&array, data_type).ok()?, 0).ok()
 }
 
 /// A value of a report.

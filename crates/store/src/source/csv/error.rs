@@ -3,7 +3,7 @@
 use super::super::{damaged, files};
 use super::records::Broken;
 use arrow_schema::Field;
-use farpool_model::{Error, brief, limits};
+use farpool_model::{Error, brief, limits, sql_name};
 use std::path::Path;
 
 /// Why there is no further record.
@@ -51,7 +51,7 @@ pub(super) fn misfit(path: &Path, line: u64, value: &str, field: &Field, guessed
         "{}, line {line}: {:?} is not a value of column {name:?}, which has type {}{by}",
         path.display(),
         brief(value),
-        field.data_type(),
+        sql_name(field.data_type()),
     );
     Error::invalid(message).advise(format!(
         "read it as text (--types {name}=text, read_csv(…, types = {{'{name}': 'text'}})), guess types from all rows \

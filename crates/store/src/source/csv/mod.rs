@@ -6,20 +6,26 @@
 //! value that does not fit is an error with its line: to read on with another type
 //! would change the meaning of the rows before.
 
+mod cut;
 mod error;
 pub(super) mod guess;
+mod piece;
 mod read;
 mod records;
 
+use super::tasks::{Task, Tasks, failing, of_batches};
 use super::{Batches, files, names};
 use arrow_schema::{DataType, Field, Fields, Schema, SchemaRef};
+use cut::{Cutter, Piece};
 use error::broken;
 use farpool_model::{Error, ReadOptions, Result, limits};
 use guess::Guess;
+use piece::PieceRecords;
 use read::CsvBatches;
-use records::{Record, Records};
-use std::io::BufRead;
-use std::path::Path;
+use records::{Record, RecordSource, Records};
+use std::io::{BufRead, Cursor, Read};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 /// Rows from which types are guessed if nothing else is said: as many as DuckDB looks at.
 pub(super) const GUESS_ROWS: usize = 20_480;
@@ -105,7 +111,64 @@ pub(super) fn read(
     dialect: &Dialect,
     columns: &[usize],
 ) -> Result<Batches> {
-    Ok(Box::new(CsvBatches::new(path, from, schema.clone(), dialect.clone(), columns)?))
+    let records = Records::new(from, dialect).map_err(|error| files::unreadable(path, &error))?;
+    let (schema, is_in_header) = (schema.clone(), dialect.has_header);
+    Ok(Box::new(CsvBatches::new(path, records, is_in_header, schema, dialect.clone(), columns)?))
+}
+
+/// The same rows in the same order, as tasks that several threads can do.
+pub(super) fn tasks(
+    path: &Path,
+    from: impl BufRead + Send + 'static,
+    schema: &SchemaRef,
+    dialect: &Dialect,
+    columns: &[usize],
+) -> Result<Tasks> {
+    if !cut::can_cut(dialect) {
+        return Ok(of_batches(read(path, from, schema, dialect, columns)?));
+    }
+    let parse = Arc::new(Parse {
+        path: path.to_path_buf(),
+        schema: schema.clone(),
+        dialect: dialect.clone(),
+        columns: columns.to_vec(),
+    });
+    let mut cutter = Cutter::new(from, dialect).map_err(|error| files::unreadable(path, &error))?;
+    Ok(Box::new(std::iter::from_fn(move || match cutter.next() {
+        Ok(piece) => piece.map(|piece| parse.clone().task(piece)),
+        Err(error) => Some(failing(broken(&parse.path, records::Broken::Io(error)))),
+    })))
+}
+
+/// How pieces become batches.
+struct Parse {
+    path: PathBuf,
+    schema: SchemaRef,
+    dialect: Dialect,
+    columns: Vec<usize>,
+}
+
+impl Parse {
+    fn task<R: BufRead + Send + 'static>(self: Arc<Self>, piece: Piece<R>) -> Task {
+        Box::new(move || {
+            let is_in_header = piece.is_first && self.dialect.has_header;
+            match piece.rest {
+                None => self.batches(PieceRecords::new(piece.bytes, piece.line, &self.dialect), is_in_header),
+                Some(rest) => {
+                    let from = Read::chain(Cursor::new(piece.bytes), rest);
+                    self.batches(Records::from_line(from, piece.line, &self.dialect), is_in_header)
+                }
+            }
+        })
+    }
+
+    fn batches(&self, records: impl RecordSource + Send + 'static, is_in_header: bool) -> Batches {
+        let (schema, dialect) = (self.schema.clone(), self.dialect.clone());
+        match CsvBatches::new(&self.path, records, is_in_header, schema, dialect, &self.columns) {
+            Ok(batches) => Box::new(batches),
+            Err(error) => Box::new(std::iter::once(Err(error))),
+        }
+    }
 }
 
 fn guess(
@@ -126,6 +189,7 @@ fn guess(
     let Some(first) = first.filter(|first| !first.is_empty()) else {
         return Err(Error::invalid(format!("{} has no columns", path.display())));
     };
+    super::schemas::bounded(path, first.len())?;
     let mut guesses = vec![Guess::default(); first.len()];
     let names = match dialect.has_header {
         true => names::of_header(&first),
@@ -143,7 +207,7 @@ fn guess(
         fields.push(Field::new(name, data_type, true));
     }
     let fields = names::with_types(path, fields, &options.types)?;
-    Ok((std::sync::Arc::new(Schema::new(fields.into_iter().collect::<Fields>())), dialect))
+    Ok((Arc::new(Schema::new(fields.into_iter().collect::<Fields>())), dialect))
 }
 
 fn guess_types(
@@ -208,3 +272,5 @@ fn guess_delimiter(path: &Path, from: impl BufRead, options: &ReadOptions) -> Re
 
 #[cfg(test)]
 mod tests;
+#[cfg(test)]
+mod twins;

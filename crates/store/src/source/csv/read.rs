@@ -4,15 +4,13 @@
 //! [`BATCH_BYTES`]. Lines that are left out are the same whichever columns are read.
 
 use super::super::convert::{self, Misfit};
-use super::super::files;
 use super::Dialect;
 use super::error;
-use super::records::{Record, Records};
+use super::records::{Record, RecordSource};
 use arrow_array::{ArrayRef, BooleanArray, RecordBatch, RecordBatchOptions, StringArray};
 use arrow_buffer::{BooleanBuffer, Buffer, NullBuffer, OffsetBuffer, ScalarBuffer};
 use arrow_schema::{ArrowError, SchemaRef};
-use farpool_model::{Error, Result, limits};
-use std::io::BufRead;
+use farpool_model::{Error, Result, limits, sql_name};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -21,7 +19,7 @@ const BATCH_BYTES: usize = 16 << 20;
 
 pub(super) struct CsvBatches<R> {
     path: PathBuf,
-    records: Records<R>,
+    records: R,
     dialect: Dialect,
     schema: SchemaRef,
     /// How many of `columns` are in the batches: the first ones.
@@ -40,23 +38,23 @@ struct Texts {
     valid: Vec<bool>,
 }
 
-impl<R: BufRead> CsvBatches<R> {
+impl<R: RecordSource> CsvBatches<R> {
+    /// The columns at `columns` of `records`, the first of which has the names if `is_in_header`.
     pub(super) fn new(
         path: &Path,
-        from: R,
+        records: R,
+        is_in_header: bool,
         schema: SchemaRef,
         dialect: Dialect,
         columns: &[usize],
     ) -> Result<Self> {
-        let records = Records::new(from, &dialect).map_err(|error| files::unreadable(path, &error))?;
         let result = schema.project(columns).map_err(|error| Error::invalid(error.to_string()))?;
         let wanted = columns.len();
         let others = (0..schema.fields().len()).filter(|i| dialect.ignore_errors && !columns.contains(i));
         let columns: Vec<usize> = columns.iter().copied().chain(others).collect();
-        let (is_in_header, path) = (dialect.has_header, path.to_path_buf());
         let result = Arc::new(result);
         Ok(CsvBatches {
-            path,
+            path: path.to_path_buf(),
             records,
             dialect,
             schema,
@@ -134,7 +132,7 @@ impl<R: BufRead> CsvBatches<R> {
         }
         let no_type = || {
             let what = format!("{}: column {:?}", self.path.display(), field.name());
-            Error::invalid(format!("{what} cannot be read as {}", field.data_type()))
+            Error::invalid(format!("{what} cannot be read as {}", sql_name(field.data_type())))
         };
         if self.dialect.ignore_errors {
             let values = convert::converted(&texts, field.data_type()).map_err(|_| no_type())?;
@@ -199,7 +197,7 @@ impl Texts {
     }
 }
 
-impl<R: BufRead> Iterator for CsvBatches<R> {
+impl<R: RecordSource> Iterator for CsvBatches<R> {
     type Item = Result<RecordBatch>;
 
     fn next(&mut self) -> Option<Self::Item> {

@@ -6,7 +6,16 @@
 use super::Dialect;
 use csv_core::ReadRecordResult;
 use farpool_model::{cast, limits};
-use std::io::BufRead;
+use std::io::{BufRead, Cursor};
+
+/// What gives one record after the other.
+pub(in super::super) trait RecordSource {
+    /// The next record that is not empty.
+    ///
+    /// # Errors
+    /// Why there is no further record, although the bytes have not ended.
+    fn next(&mut self) -> Result<Option<Record<'_>>, Broken>;
+}
 
 /// Splits what a reader gives.
 pub(in super::super) struct Records<R> {
@@ -23,21 +32,36 @@ pub(in super::super) struct Records<R> {
 
 /// One record.
 pub(in super::super) struct Record<'a> {
-    bytes: &'a [u8],
-    ends: &'a [usize],
+    pub bytes: &'a [u8],
+    pub fields: Spans<'a>,
     /// The line on which it begins, from 1.
     pub line: u64,
 }
 
+/// Where the fields of a record lie in its bytes, without their quotes.
+#[derive(Clone, Copy)]
+pub(in super::super) enum Spans<'a> {
+    /// One behind the other, by their ends.
+    Joined(&'a [usize]),
+    /// Anywhere, each with its beginning and end.
+    Apart(&'a [(usize, usize)]),
+}
+
 impl<'a> Record<'a> {
     pub(in super::super) fn len(&self) -> usize {
-        self.ends.len()
+        match self.fields {
+            Spans::Joined(ends) => ends.len(),
+            Spans::Apart(spans) => spans.len(),
+        }
     }
 
     /// The field at `i`, without quotes.
     pub(in super::super) fn field(&self, i: usize) -> &'a [u8] {
-        let start = if i == 0 { 0 } else { self.ends[i - 1] };
-        &self.bytes[start..self.ends[i]]
+        let (start, end) = match self.fields {
+            Spans::Joined(ends) => (if i == 0 { 0 } else { ends[i - 1] }, ends[i]),
+            Spans::Apart(spans) => spans[i],
+        };
+        &self.bytes[start..end]
     }
 }
 
@@ -60,6 +84,23 @@ impl<R: BufRead> Records<R> {
         for _ in 0..dialect.skip_lines {
             skip_line(&mut from)?;
         }
+        Ok(Records { skipped_lines: cast::u64_from(dialect.skip_lines), ..Records::of(from, dialect) })
+    }
+
+    /// Records within a file, the first of which begins on `line`.
+    pub(super) fn from_line(from: R, line: u64, dialect: &Dialect) -> Self {
+        let mut records = Records::of(from, dialect);
+        records.start();
+        records.core.set_line(line);
+        records
+    }
+
+    /// The splitter leaves out a byte order mark before it has seen anything.
+    fn start(&mut self) {
+        let _ = self.core.read_record(b"\n", &mut self.fields, &mut self.ends);
+    }
+
+    fn of(from: R, dialect: &Dialect) -> Self {
         let mut builder = csv_core::ReaderBuilder::new();
         builder.delimiter(dialect.delimiter).escape(dialect.escape).comment(dialect.comment);
         match dialect.quote {
@@ -67,20 +108,20 @@ impl<R: BufRead> Records<R> {
             None => builder.quoting(false),
         };
         builder.double_quote(dialect.escape.is_none());
-        Ok(Records {
+        Records {
             from,
             core: builder.build(),
             fields: vec![0; 4 << 10],
             ends: vec![0; 64],
             field_bytes: 0,
             field_count: 0,
-            skipped_lines: cast::u64_from(dialect.skip_lines),
+            skipped_lines: 0,
             ended: false,
-        })
+        }
     }
 
-    /// The next record that is not empty.
-    pub(in super::super) fn next(&mut self) -> Result<Option<Record<'_>>, Broken> {
+    /// Reads the next record, and says on which line it begins.
+    fn advance(&mut self) -> Result<Option<u64>, Broken> {
         (self.field_bytes, self.field_count) = (0, 0);
         while !self.ended {
             self.make_room()?;
@@ -97,11 +138,7 @@ impl<R: BufRead> Records<R> {
                 self.from.consume(read);
             }
             match result {
-                ReadRecordResult::Record => {
-                    let line = self.line(is_terminated);
-                    let ends = &self.ends[..self.field_count];
-                    return Ok(Some(Record { bytes: &self.fields[..self.field_bytes], ends, line }));
-                }
+                ReadRecordResult::Record => return Ok(Some(self.line(is_terminated))),
                 _ if self.ended && written > 0 => return Err(Broken::Unclosed(self.line(false))),
                 ReadRecordResult::InputEmpty
                 | ReadRecordResult::OutputFull
@@ -110,6 +147,12 @@ impl<R: BufRead> Records<R> {
             }
         }
         Ok(None)
+    }
+
+    /// The record that was read.
+    fn record(&self, line: u64) -> Record<'_> {
+        let fields = Spans::Joined(&self.ends[..self.field_count]);
+        Record { bytes: &self.fields[..self.field_bytes], fields, line }
     }
 
     /// Room for a byte and a field at least.
@@ -134,7 +177,34 @@ impl<R: BufRead> Records<R> {
     }
 }
 
-fn skip_line(from: &mut impl BufRead) -> std::io::Result<()> {
+impl<R: BufRead> RecordSource for Records<R> {
+    fn next(&mut self) -> Result<Option<Record<'_>>, Broken> {
+        Ok(self.advance()?.map(|line| self.record(line)))
+    }
+}
+
+impl Records<Cursor<Vec<u8>>> {
+    /// Records within a file, of bytes that lie in memory: nothing is skipped at their beginning.
+    pub(super) fn within(bytes: Vec<u8>, dialect: &Dialect) -> Self {
+        Records::from_line(Cursor::new(bytes), 1, dialect)
+    }
+
+    pub(super) fn bytes(&self) -> &[u8] {
+        self.from.get_ref()
+    }
+
+    /// The record that begins at `at` on `line`, which become the place behind it and the line there.
+    pub(super) fn next_at(&mut self, at: &mut usize, line: &mut u64) -> Result<Option<Record<'_>>, Broken> {
+        self.from.set_position(cast::u64_from(*at));
+        self.core.set_line(*line);
+        let found = self.advance()?;
+        (*at, *line) = (cast::usize_saturating(self.from.position()), self.core.line());
+        Ok(found.map(|line| self.record(line)))
+    }
+}
+
+/// Reads up to the end of a line.
+pub(super) fn skip_line(from: &mut impl BufRead) -> std::io::Result<()> {
     loop {
         let input = from.fill_buf()?;
         if input.is_empty() {

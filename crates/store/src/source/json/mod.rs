@@ -8,12 +8,13 @@ mod scan;
 
 use super::compressed::Bytes;
 use super::convert::{self, Misfit};
+use super::tasks::{Task, Tasks, failing, in_order};
 use super::{Batches, damaged, files, names};
 use arrow_array::cast::AsArray;
 use arrow_array::{ArrayRef, RecordBatch, RecordBatchOptions};
 use arrow_json::reader::{Decoder, ReaderBuilder};
 use arrow_schema::{ArrowError, DataType, Field, Fields, Schema, SchemaRef};
-use farpool_model::{Error, ReadOptions, Result, brief, limits};
+use farpool_model::{Error, ReadOptions, Result, brief, limits, sql_name};
 use scan::{Cut, Scanner};
 use std::io::BufRead;
 use std::path::{Path, PathBuf};
@@ -51,6 +52,7 @@ fn guess(path: &Path, from: impl BufRead, is_whole: bool, options: &ReadOptions)
         guess.see(record).map_err(|error| at(path, line, &format!("no JSON object: {error}")))?;
     }
     let fields = names::with_types(path, guess.fields(), &options.types)?;
+    super::schemas::bounded(path, fields.len())?;
     if fields.is_empty() {
         return Err(Error::invalid(format!("{} has no columns", path.display())));
     }
@@ -59,6 +61,11 @@ fn guess(path: &Path, from: impl BufRead, is_whole: bool, options: &ReadOptions)
 
 /// Reads the columns at `columns`.
 pub(super) fn read(path: &Path, from: Bytes, schema: &SchemaRef, columns: &[usize]) -> Result<Batches> {
+    Ok(in_order(tasks(path, from, schema, columns)?))
+}
+
+/// The same rows as tasks: where an object ends is found first, what is in it by whoever does the task.
+pub(super) fn tasks(path: &Path, from: Bytes, schema: &SchemaRef, columns: &[usize]) -> Result<Tasks> {
     let result = schema.project(columns).map_err(|error| Error::invalid(error.to_string()))?;
     // What is not a number, a boolean or nested is read as text first: its errors then name the value.
     let raw = |field: &Arc<Field>| match field.data_type() {
@@ -66,63 +73,93 @@ pub(super) fn read(path: &Path, from: Bytes, schema: &SchemaRef, columns: &[usiz
         data_type if data_type.is_nested() => field.clone(),
         _ => Arc::new(Field::new(field.name(), DataType::Utf8, true)),
     };
-    let raw = Schema::new(result.fields().iter().map(raw).collect::<Fields>());
-    let decoder = ReaderBuilder::new(Arc::new(raw))
-        .with_batch_size(limits::BATCH_ROWS)
-        .with_coerce_primitive(true)
-        .build_decoder()
-        .map_err(|error| Error::invalid(format!("{}: {error}", path.display())))?;
-    let (path, scanner) = (path.to_path_buf(), Scanner::new(from));
-    let mut reader = JsonBatches { path, scanner, decoder, result: Arc::new(result) };
-    let mut is_done = false;
+    let raw = Arc::new(Schema::new(result.fields().iter().map(raw).collect::<Fields>()));
+    let parse = Arc::new(Parse { path: path.to_path_buf(), raw, result: Arc::new(result) });
+    parse.decoder()?;
+    let mut scanner = Some(Scanner::new(from));
     Ok(Box::new(std::iter::from_fn(move || {
-        if is_done {
-            return None;
+        let objects = Objects::next_of(scanner.as_mut()?);
+        if objects.is_err() {
+            scanner = None;
         }
-        let batch = reader.batch().transpose();
-        is_done = !matches!(batch, Some(Ok(_)));
-        batch
+        match objects {
+            Ok(objects) if objects.ends.is_empty() => None,
+            Ok(objects) => Some(parse.clone().task(objects)),
+            Err(why) => Some(failing(broken(&parse.path, why))),
+        }
     })))
 }
 
-struct JsonBatches {
+/// Objects that stand one behind the other.
+struct Objects {
+    bytes: Vec<u8>,
+    /// Where each ends, and the line on which it begins.
+    ends: Vec<(usize, u64)>,
+}
+
+impl Objects {
+    /// Those of the next batch.
+    fn next_of(scanner: &mut Scanner<Bytes>) -> std::result::Result<Self, Cut> {
+        let mut objects = Objects { bytes: Vec::new(), ends: Vec::new() };
+        while objects.ends.len() < limits::BATCH_ROWS && objects.bytes.len() < BATCH_BYTES {
+            let Some((record, line)) = scanner.record()? else { break };
+            objects.bytes.extend_from_slice(record);
+            objects.ends.push((objects.bytes.len(), line));
+        }
+        Ok(objects)
+    }
+}
+
+/// How objects become batches.
+struct Parse {
     path: PathBuf,
-    scanner: Scanner<Bytes>,
-    decoder: Decoder,
+    raw: SchemaRef,
     result: SchemaRef,
 }
 
-impl JsonBatches {
-    fn batch(&mut self) -> Result<Option<RecordBatch>> {
-        let mut first_line = None;
-        let mut bytes = 0;
-        while self.decoder.len() < limits::BATCH_ROWS && bytes < BATCH_BYTES {
-            let Some((record, line)) = self.scanner.record().map_err(|why| broken(&self.path, why))? else {
-                break;
-            };
-            first_line.get_or_insert(line);
-            bytes += record.len();
-            let failed = |error: ArrowError| at(&self.path, line, &told(&error));
-            let mut rest = record;
-            while !rest.is_empty() {
-                let read = self.decoder.decode(rest).map_err(failed)?;
-                rest = &rest[read..];
-                if read == 0 {
-                    return Err(at(&self.path, line, "no JSON object"));
-                }
-            }
-            // The decoder needs to see that the object has ended.
-            if self.decoder.has_partial_record() {
-                return Err(at(&self.path, line, "no JSON object"));
-            }
+impl Parse {
+    fn task(self: Arc<Self>, objects: Objects) -> Task {
+        Box::new(move || Box::new(self.batch(&objects).transpose().into_iter()))
+    }
+
+    fn decoder(&self) -> Result<Decoder> {
+        ReaderBuilder::new(self.raw.clone())
+            .with_batch_size(limits::BATCH_ROWS)
+            .with_coerce_primitive(true)
+            .build_decoder()
+            .map_err(|error| Error::invalid(format!("{}: {error}", self.path.display())))
+    }
+
+    fn batch(&self, objects: &Objects) -> Result<Option<RecordBatch>> {
+        let mut decoder = self.decoder()?;
+        let mut start = 0;
+        for &(end, line) in &objects.ends {
+            self.decode(&mut decoder, &objects.bytes[start..end], line)?;
+            start = end;
         }
-        let from_line = first_line.unwrap_or_default();
+        let from_line = objects.ends.first().map_or(0, |(_, line)| *line);
         let failed = |error: ArrowError| {
             at(&self.path, from_line, &format!("in the rows from here on, {}", told(&error)))
         };
-        match self.decoder.flush().map_err(failed)? {
+        match decoder.flush().map_err(failed)? {
             Some(batch) => self.converted(&batch, from_line).map(Some),
             None => Ok(None),
+        }
+    }
+
+    fn decode(&self, decoder: &mut Decoder, object: &[u8], line: u64) -> Result<()> {
+        let mut rest = object;
+        while !rest.is_empty() {
+            let read = decoder.decode(rest).map_err(|error| at(&self.path, line, &told(&error)))?;
+            rest = &rest[read..];
+            if read == 0 {
+                return Err(at(&self.path, line, "no JSON object"));
+            }
+        }
+        // The decoder needs to see that the object has ended.
+        match decoder.has_partial_record() {
+            true => Err(at(&self.path, line, "no JSON object")),
+            false => Ok(()),
         }
     }
 
@@ -145,9 +182,11 @@ impl JsonBatches {
                     "in the rows from here on, {:?} is not a value of column {:?}, which has type {}",
                     brief(texts.value(row)),
                     field.name(),
-                    field.data_type()
+                    sql_name(field.data_type())
                 ),
-                Misfit::Type => format!("column {:?} cannot be read as {}", field.name(), field.data_type()),
+                Misfit::Type => {
+                    format!("column {:?} cannot be read as {}", field.name(), sql_name(field.data_type()))
+                }
             };
             at(&self.path, from_line, &what)
         })

@@ -3,7 +3,7 @@
 use arrow_schema::{DataType, Field, IntervalUnit};
 
 /// The name of a type as DuckDB writes it.
-pub(crate) fn sql_name(data_type: &DataType) -> String {
+pub fn sql_name(data_type: &DataType) -> String {
     let list = |field: &Field| format!("{}[]", sql_name(field.data_type()));
     match data_type {
         DataType::Null => "NULL".to_string(),
@@ -61,7 +61,7 @@ pub(crate) fn sql_name(data_type: &DataType) -> String {
 }
 
 /// A name as it is written in SQL: in quotes where it would mean another one without.
-pub(crate) fn quoted(name: &str) -> String {
+pub fn quoted(name: &str) -> String {
     let is_plain = name
         .chars()
         .enumerate()

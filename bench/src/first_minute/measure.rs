@@ -1,0 +1,209 @@
+//! Processes of all sides in turns; answers, and files that were written, compared before a time is kept.
+
+use super::data;
+use super::definition::{Case, Definition, FileDefinition};
+use super::side::{Request, Side, Times};
+use crate::answers::{Answer, difference};
+use crate::machine::{self, Machine};
+use crate::rival::RivalResult;
+use crate::{stats, text};
+use anyhow::{Context, Result, bail};
+use serde::Serialize;
+use std::path::Path;
+
+/// A run of the suite.
+#[derive(Clone, Debug, Serialize)]
+pub struct Results {
+    pub suite: String,
+    pub date: String,
+    pub machine: Machine,
+    pub runs: usize,
+    pub rivals: Vec<RivalResult>,
+    pub files: Vec<FileResult>,
+    pub cases: Vec<CaseResult>,
+    pub notes: Vec<String>,
+}
+
+/// A file.
+#[derive(Clone, Debug, Serialize)]
+pub struct FileResult {
+    pub name: String,
+    pub bytes: u64,
+}
+
+/// A case over a file, or without one.
+#[derive(Clone, Debug, Serialize)]
+pub struct CaseResult {
+    pub name: String,
+    pub file: Option<String>,
+    /// Whether the file was out of the system's cache.
+    pub is_cold: bool,
+    pub sides: Vec<SideResult>,
+    /// Farpool's time as a part of that of the fastest rival, without what that takes to start.
+    pub of_fastest: Option<f64>,
+    /// What that should be at most.
+    pub goal: Option<f64>,
+}
+
+/// A side's times of a case, in milliseconds.
+#[derive(Clone, Debug, Serialize)]
+pub struct SideResult {
+    pub side: String,
+    pub whole_ms: Vec<f64>,
+    pub own_ms: Vec<f64>,
+    pub whole_median_ms: f64,
+    pub whole_best_ms: f64,
+    pub own_median_ms: f64,
+    pub own_best_ms: f64,
+}
+
+struct Run<'a> {
+    definition: &'a Definition,
+    sides: Vec<Side>,
+    scratch: &'a Path,
+    results: Results,
+}
+
+/// Runs the whole suite.
+pub fn run(definition: &Definition) -> Result<Results> {
+    let mut sides = vec![Side::farpool()?];
+    let mut rivals = Vec::new();
+    for name in &definition.rivals {
+        let rival = Side::rival(name);
+        rivals.push(RivalResult {
+            name: name.clone(),
+            version: rival.as_ref().map_or_else(|_| String::new(), |rival| rival.version().to_string()),
+            missing: rival.as_ref().err().map(|error| format!("{error:#}")),
+        });
+        sides.extend(rival);
+    }
+    let results = Results {
+        suite: "first-minute".to_string(),
+        date: machine::today(),
+        machine: machine::machine(),
+        runs: definition.runs,
+        rivals,
+        files: Vec::new(),
+        cases: Vec::new(),
+        notes: Vec::new(),
+    };
+    let scratch = tempfile::tempdir().context("cannot make a temporary folder")?;
+    let mut run = Run { definition, sides, scratch: scratch.path(), results };
+    for case in definition.cases.iter().filter(|case| !case.reads()) {
+        run.case(case, None, false)?;
+    }
+    for file in &definition.files {
+        let path = data::file(file)?;
+        let bytes = path.metadata()?.len();
+        run.results.files.push(FileResult { name: file.name.clone(), bytes });
+        for case in definition.cases.iter().filter(|case| case.takes(file)) {
+            for is_cold in [true, false] {
+                run.case(case, Some((file, &path)), is_cold)?;
+            }
+        }
+    }
+    text::progress("");
+    Ok(run.results)
+}
+
+impl Run<'_> {
+    fn case(&mut self, case: &Case, file: Option<(&FileDefinition, &Path)>, is_cold: bool) -> Result<()> {
+        let name = file.map(|(file, _)| file.name.clone());
+        text::progress(&format!("{}, {} ", case.name, name.as_deref().unwrap_or("no file")));
+        let path = file.map(|(_, path)| path);
+        let result = self.times(case, path, is_cold);
+        let times =
+            result.with_context(|| format!("{}, {}", case.name, name.as_deref().unwrap_or("no file")))?;
+        let sides: Vec<SideResult> =
+            self.sides.iter().zip(times).map(|(side, times)| SideResult::new(side, &times)).collect();
+        let fastest = sides.iter().skip(1).map(|side| side.own_median_ms).min_by(f64::total_cmp);
+        let own = sides.first().map(|side| side.own_median_ms);
+        self.results.cases.push(CaseResult {
+            name: case.name.clone(),
+            file: name,
+            is_cold,
+            of_fastest: own.zip(fastest).map(|(own, fastest)| own / fastest),
+            goal: file.and_then(|(file, _)| case.at_most(file.format)),
+            sides,
+        });
+        Ok(())
+    }
+
+    /// The times of all sides, after a run that does not count.
+    fn times(&mut self, case: &Case, file: Option<&Path>, is_cold: bool) -> Result<Vec<Vec<Times>>> {
+        let mut times = vec![Vec::new(); self.sides.len()];
+        for run in 0..=self.definition.runs {
+            let mut first: Option<(Answer, String)> = None;
+            for (side, times) in self.sides.iter().zip(&mut times) {
+                if let (true, Some(file)) = (is_cold, file)
+                    && let Err(error) = data::forget(file)
+                {
+                    let note = format!("files are not cold: {error:#}");
+                    if !self.results.notes.contains(&note) {
+                        self.results.notes.push(note);
+                    }
+                }
+                let (took, answer) = self.run(side, case, file, run == 0)?;
+                if run > 0 {
+                    times.push(took);
+                }
+                let Some(answer) = answer else { continue };
+                match &first {
+                    Some((expected, by)) => {
+                        if let Some(what) = difference(expected, &answer) {
+                            bail!("{} and {by} differ: {what}", side.name());
+                        }
+                    }
+                    None => first = Some((answer, side.name().to_string())),
+                }
+            }
+        }
+        Ok(times)
+    }
+
+    /// A process and its answer; of a file that it writes, what is asked of that, if it is to be looked at.
+    fn run(
+        &self,
+        side: &Side,
+        case: &Case,
+        file: Option<&Path>,
+        looks: bool,
+    ) -> Result<(Times, Option<Answer>)> {
+        let out = case.out.as_ref().map(|ending| self.scratch.join(format!("written.{ending}")));
+        if let Some(out) = &out {
+            // None is there the first time.
+            let _ = std::fs::remove_file(out);
+        }
+        let request = Request { sql: &case.sql, file, out: out.as_deref(), scratch: self.scratch };
+        let (times, answer) = side.run(&request)?;
+        let answer = match (&out, looks) {
+            (Some(out), true) => Some(self.written(out)?),
+            _ => answer,
+        };
+        Ok((times, answer))
+    }
+
+    fn written(&self, out: &Path) -> Result<Answer> {
+        let farpool = self.sides.first().context("farpool is the first side")?;
+        let sql = &self.definition.written.sql;
+        let (_, answer) = farpool.run(&Request { sql, file: Some(out), out: None, scratch: self.scratch })?;
+        answer.context("a query has an answer")
+    }
+}
+
+impl SideResult {
+    fn new(side: &Side, times: &[Times]) -> Self {
+        let whole_ms: Vec<f64> = times.iter().map(|times| times.whole).collect();
+        let own_ms: Vec<f64> = times.iter().map(|times| times.own).collect();
+        let best = |times: &[f64]| times.iter().copied().fold(f64::INFINITY, f64::min);
+        SideResult {
+            side: side.name().to_string(),
+            whole_median_ms: stats::median(&whole_ms),
+            whole_best_ms: best(&whole_ms),
+            own_median_ms: stats::median(&own_ms),
+            own_best_ms: best(&own_ms),
+            whole_ms,
+            own_ms,
+        }
+    }
+}

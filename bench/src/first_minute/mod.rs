@@ -1,0 +1,42 @@
+//! The suite `first-minute`: what a statement over a file takes from the start of a process to its exit, beside DuckDB
+//! and Polars, whose processes are Python's.
+
+mod data;
+mod definition;
+mod measure;
+mod report;
+mod side;
+
+use crate::{places, suite};
+use anyhow::Result;
+use definition::Definition;
+
+/// What can be chosen.
+#[derive(Debug, clap::Args)]
+pub struct Options {
+    #[command(flatten)]
+    common: suite::Options,
+    /// Only these cases.
+    #[arg(long, value_delimiter = ',')]
+    cases: Option<Vec<String>>,
+    /// Only files whose names have this in them.
+    #[arg(long)]
+    files: Option<String>,
+}
+
+/// Runs the suite and prints its report.
+pub fn run(options: &Options) -> Result<()> {
+    let mut definition: Definition = places::definition("first-minute")?;
+    if options.common.quick {
+        definition.shrink_to_quick();
+    }
+    if let Some(cases) = &options.cases {
+        definition.cases.retain(|case| cases.contains(&case.name));
+    }
+    if let Some(part) = &options.files {
+        definition.files.retain(|file| file.name.contains(part));
+    }
+    definition.runs = options.common.runs.unwrap_or(definition.runs).max(1);
+    let results = measure::run(&definition)?;
+    options.common.report(&results.date, "first-minute", &results, &report::text(&results))
+}

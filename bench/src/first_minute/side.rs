@@ -1,0 +1,175 @@
+//! One side's process, from start to exit.
+
+use crate::answers::Answer;
+use crate::places;
+use crate::rival::RivalDefinition;
+use anyhow::{Context, Result, bail};
+use arrow::ipc::reader::{FileReader, StreamReader};
+use serde::Deserialize;
+use serde_json::json;
+use std::fs::File;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::time::Instant;
+
+/// A side.
+#[derive(Clone, Debug)]
+pub enum Side {
+    /// The program that was built.
+    Farpool(PathBuf),
+    /// A Python process with the rival as a library.
+    Rival { name: String, python: PathBuf, version: String },
+}
+
+/// What a process is to do.
+#[derive(Clone, Debug)]
+pub struct Request<'a> {
+    pub sql: &'a str,
+    pub file: Option<&'a Path>,
+    /// The file that the statement writes.
+    pub out: Option<&'a Path>,
+    /// A folder for answers.
+    pub scratch: &'a Path,
+}
+
+/// Milliseconds of a process.
+#[derive(Clone, Copy, Debug)]
+pub struct Times {
+    /// From its start to its exit.
+    pub whole: f64,
+    /// Without the start of an interpreter and imports.
+    pub own: f64,
+}
+
+/// What a rival's process says about itself.
+#[derive(Deserialize)]
+struct Said {
+    import_ms: f64,
+    run_ms: f64,
+    version: String,
+}
+
+impl Side {
+    /// The program beside this one.
+    pub fn farpool() -> Result<Side> {
+        let program = std::env::current_exe()?.with_file_name("farpool");
+        if !program.exists() {
+            bail!("{} is not there: build it with --bin farpool", program.display());
+        }
+        Ok(Side::Farpool(program))
+    }
+
+    /// A rival.
+    ///
+    /// # Errors
+    /// For the report: a suite goes on without it.
+    pub fn rival(name: &str) -> Result<Side> {
+        let definition = RivalDefinition::named(name)?;
+        let python = places::rivals()?.join(&definition.environment).join("bin/python");
+        if !python.exists() {
+            bail!("not installed: run `cargo xtask rivals`");
+        }
+        let mut side = Side::Rival { name: definition.name, python, version: String::new() };
+        let scratch = tempfile::tempdir()?;
+        let request = Request { sql: "SELECT 1 AS one", file: None, out: None, scratch: scratch.path() };
+        let said = side.said(&request)?;
+        if let Side::Rival { version, .. } = &mut side {
+            *version = said.version;
+        }
+        Ok(side)
+    }
+
+    pub fn name(&self) -> &str {
+        match self {
+            Side::Farpool(_) => "farpool",
+            Side::Rival { name, .. } => name,
+        }
+    }
+
+    pub fn version(&self) -> &str {
+        match self {
+            Side::Farpool(_) => env!("CARGO_PKG_VERSION"),
+            Side::Rival { version, .. } => version,
+        }
+    }
+
+    /// Runs the process; its answer, if it writes no file.
+    pub fn run(&self, request: &Request<'_>) -> Result<(Times, Option<Answer>)> {
+        let start = Instant::now();
+        let ms = || start.elapsed().as_secs_f64() * 1e3;
+        let answer_file = request.answer_file();
+        let times = match self {
+            Side::Farpool(program) => {
+                let mut command = Command::new(program);
+                command.args(["sql", "--format", "arrow", "-c", &request.statement()]);
+                command.stdin(Stdio::null()).stdout(File::create(&answer_file)?);
+                let status = command.status().context("cannot start farpool")?;
+                let whole = ms();
+                if !status.success() {
+                    bail!("farpool failed ({status})");
+                }
+                Times { whole, own: whole }
+            }
+            Side::Rival { .. } => {
+                let said = self.said(request)?;
+                let whole = ms();
+                debug_assert!(said.import_ms + said.run_ms <= whole);
+                Times { whole, own: said.run_ms }
+            }
+        };
+        let answer = match request.out {
+            Some(_) => None,
+            None => Some(read_answer(&answer_file, matches!(self, Side::Farpool(_)))?),
+        };
+        Ok((times, answer))
+    }
+
+    /// Runs a rival's process.
+    fn said(&self, request: &Request<'_>) -> Result<Said> {
+        let Side::Rival { name, python, .. } = self else { bail!("farpool is no rival") };
+        let asked = json!({
+            "engine": name.to_lowercase(),
+            "sql": request.sql,
+            "file": request.file,
+            "out": request.out,
+            "answer": request.out.is_none().then(|| request.answer_file()),
+        });
+        let script = places::root().join("bench/rivals/first_minute.py");
+        let mut command = Command::new(python);
+        command.arg("-B").arg(script).arg(asked.to_string()).stdin(Stdio::null());
+        let output = command.stderr(Stdio::inherit()).output().context("cannot start Python")?;
+        if !output.status.success() {
+            bail!("{name} failed ({})", output.status);
+        }
+        serde_json::from_slice(&output.stdout).with_context(|| format!("{name} did not say its times"))
+    }
+}
+
+impl Request<'_> {
+    /// The statement as SQL over files has it.
+    fn statement(&self) -> String {
+        let quoted = |path: &Path| path.display().to_string().replace('\'', "''");
+        let file = self.file.map(|file| format!("'{}'", quoted(file))).unwrap_or_default();
+        self.sql.replace("{file}", &file).replace("{out}", &self.out.map(quoted).unwrap_or_default())
+    }
+
+    fn answer_file(&self) -> PathBuf {
+        self.scratch.join("answer.arrow")
+    }
+}
+
+fn read_answer(file: &Path, is_stream: bool) -> Result<Answer> {
+    let opened = File::open(file)?;
+    let (schema, batches) = match is_stream {
+        true => {
+            let reader = StreamReader::try_new(opened, None)?;
+            (reader.schema(), reader.collect::<Result<Vec<_>, _>>()?)
+        }
+        false => {
+            let reader = FileReader::try_new(opened, None)?;
+            (reader.schema(), reader.collect::<Result<Vec<_>, _>>()?)
+        }
+    };
+    let columns = schema.fields().iter().map(|field| field.name().clone()).collect();
+    Answer::from_batches(columns, &batches).map_err(anyhow::Error::msg)
+}

@@ -1,0 +1,50 @@
+//! Values that a node tells of its columns, as people and programs read them.
+
+use arrow::array::{ArrayRef, Int32Array, Int64Array};
+use arrow::compute::cast;
+use arrow::datatypes::DataType;
+use arrow::util::display::array_value_to_string;
+use farpool::model::{Literal, Value as Held};
+use serde_json::Value;
+use std::sync::Arc;
+
+/// A value without quotes.
+pub fn text(literal: &Literal) -> String {
+    match (literal.value(), literal.data_type()) {
+        (Held::Text(text), _) => text.clone(),
+        (Held::Int(value), data_type @ (DataType::Timestamp(..) | DataType::Date32)) => {
+            temporal(*value, data_type).unwrap_or_else(|| literal.to_string())
+        }
+        _ => literal.to_string(),
+    }
+}
+
+fn temporal(value: i128, data_type: &DataType) -> Option<String> {
+    let array: ArrayRef = match data_type {
+        DataType::Date32 => Arc::new(Int32Array::from(vec![i32::try_from(value).ok()?])),
+        _ => Arc::new(Int64Array::from(vec![i64::try_from(value).ok()?])),
+    };
+    array_value_to_string(&cast(&array, data_type).ok()?, 0).ok()
+}
+
+/// Numbers as numbers where no digit is lost, other values as people write them.
+pub fn json(literal: &Literal) -> Value {
+    match (literal.value(), literal.data_type()) {
+        (Held::Null, _) => Value::Null,
+        (Held::Bool(value), _) => Value::Bool(*value),
+        (Held::Float(value), _) => float(*value),
+        (Held::Int(value), data_type) if data_type.is_integer() => match i64::try_from(*value) {
+            Ok(value) => value.into(),
+            Err(_) => u64::try_from(*value).map_or_else(|_| value.to_string().into(), Into::into),
+        },
+        (Held::Int(value), DataType::Decimal128(..)) if value.unsigned_abs() < 1 << 53 => {
+            literal.to_string().parse().map_or_else(|_| literal.to_string().into(), float)
+        }
+        _ => text(literal).into(),
+    }
+}
+
+/// A number, or the text of one that JSON does not have.
+pub fn float(value: f64) -> Value {
+    serde_json::Number::from_f64(value).map_or_else(|| value.to_string().into(), Value::Number)
+}

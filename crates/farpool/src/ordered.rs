@@ -1,0 +1,182 @@
+//! Tasks on several threads, and what comes of them in the order in which they were taken.
+//!
+//! Whoever is free takes the next task, and with it a place in the line: the reader goes from one place to the next. What
+//! is held is bounded: no more tasks are taken than there is room for in the line.
+//!
+//! Invariant: a thread that panics makes an error of the result, never a part of it that looks like all.
+
+use arrow::array::RecordBatch;
+use farpool_model::{Error, Result};
+use farpool_store::source::{Task, Tasks};
+use farpool_transfer::BatchStream;
+use futures::stream;
+use std::sync::{Arc, Mutex, PoisonError};
+use tokio::sync::mpsc::{Receiver, Sender, channel};
+
+/// Threads beyond which a file is not parsed faster: they wait for its bytes.
+const THREADS_MAX: usize = 16;
+
+/// Batches of a task that may wait for the reader.
+const BATCHES_AHEAD: usize = 4;
+
+/// What a place in the line is told.
+enum Item {
+    Batch(Result<RecordBatch>),
+    /// There is nothing more of the task. Without, its thread has panicked.
+    End,
+}
+
+/// The line, and what fills it; a thread at a time has it.
+struct Line {
+    /// None once all have been taken.
+    tasks: Option<Tasks>,
+    /// A place for each task; None says that there is no further one.
+    places: Sender<Option<Receiver<Item>>>,
+}
+
+/// Threads that are worth using at once.
+pub(crate) fn threads() -> usize {
+    std::thread::available_parallelism().map_or(1, usize::from).min(THREADS_MAX)
+}
+
+/// The batches of the tasks that `make` gives, which are done on `threads` threads. Ends after the first error. Must be
+/// called within a tokio runtime. Dropping the stream ends the threads at their next batch.
+pub(crate) fn stream_tasks(make: impl FnOnce() -> Tasks + Send + 'static, threads: usize) -> BatchStream {
+    let threads = threads.max(1);
+    let (places, line) = channel(threads);
+    let tasks: Tasks = Box::new(std::iter::once_with(make).flatten());
+    let shared = Arc::new(Mutex::new(Line { tasks: Some(tasks), places }));
+    for _ in 0..threads {
+        let shared = shared.clone();
+        tokio::task::spawn_blocking(move || work(&shared));
+    }
+    drop(shared);
+    Box::pin(stream::unfold(Reader { line, place: None, is_done: false }, async |mut reader| {
+        let item = reader.next().await?;
+        reader.is_done = item.is_err();
+        Some((item, reader))
+    }))
+}
+
+/// What a thread does: one task after the other.
+fn work(shared: &Mutex<Line>) {
+    while let Some((task, place)) = take(shared) {
+        for batch in task() {
+            if place.blocking_send(Item::Batch(batch)).is_err() {
+                return;
+            }
+        }
+        // Nobody may want to know.
+        let _ = place.blocking_send(Item::End);
+    }
+}
+
+/// The next task and its place.
+fn take(shared: &Mutex<Line>) -> Option<(Task, Sender<Item>)> {
+    // A thread that panicked here had the tasks, and left no place: the reader knows.
+    let mut line = shared.lock().unwrap_or_else(PoisonError::into_inner);
+    let mut tasks = line.tasks.take()?;
+    let Some(task) = tasks.next() else {
+        let _ = line.places.blocking_send(None);
+        return None;
+    };
+    let (sender, receiver) = channel(BATCHES_AHEAD);
+    line.places.blocking_send(Some(receiver)).ok()?;
+    line.tasks = Some(tasks);
+    Some((task, sender))
+}
+
+/// Goes along the line.
+struct Reader {
+    line: Receiver<Option<Receiver<Item>>>,
+    place: Option<Receiver<Item>>,
+    is_done: bool,
+}
+
+impl Reader {
+    async fn next(&mut self) -> Option<Result<RecordBatch>> {
+        let stopped = || Some(Err(Error::internal("reading stopped: a thread of it has panicked")));
+        if self.is_done {
+            return None;
+        }
+        loop {
+            let Some(place) = &mut self.place else {
+                match self.line.recv().await {
+                    Some(Some(place)) => self.place = Some(place),
+                    Some(None) => return None,
+                    None => return stopped(),
+                }
+                continue;
+            };
+            match place.recv().await {
+                Some(Item::Batch(batch)) => return Some(batch),
+                Some(Item::End) => self.place = None,
+                None => return stopped(),
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use arrow::array::{ArrayRef, Int64Array};
+    use futures::StreamExt;
+    use std::time::Duration;
+
+    fn batch(number: i64) -> RecordBatch {
+        let column: ArrayRef = Arc::new(Int64Array::from(vec![number]));
+        RecordBatch::try_from_iter([("n", column)]).unwrap()
+    }
+
+    fn task(number: i64) -> Task {
+        Box::new(move || {
+            // The later ones are done first.
+            std::thread::sleep(Duration::from_millis(u64::from(number % 3 == 0)));
+            Box::new((0..number % 4).map(move |i| match number * 10 + i {
+                991 => Err(Error::invalid("this one")),
+                970 => panic!("in a task"),
+                value => Ok(batch(value)),
+            }))
+        })
+    }
+
+    async fn read(numbers: std::ops::Range<i64>, threads: usize) -> (Vec<RecordBatch>, Option<String>) {
+        let mut stream = stream_tasks(move || Box::new(numbers.map(task)), threads);
+        let (mut batches, mut error) = (Vec::new(), None);
+        while let Some(item) = stream.next().await {
+            match item {
+                Ok(batch) => batches.push(batch),
+                Err(what) => error = Some(what.to_string()),
+            }
+        }
+        (batches, error)
+    }
+
+    #[tokio::test]
+    async fn order_and_errors_do_not_depend_on_the_number_of_threads() {
+        let expected: Vec<_> = (0..60).flat_map(|n| (0..n % 4).map(move |i| batch(n * 10 + i))).collect();
+        for threads in [1, 2, 7] {
+            assert_eq!(read(0..60, threads).await, (expected.clone(), None));
+            let (batches, error) = read(98..200, threads).await;
+            assert!(error.unwrap().contains("this one"));
+            assert_eq!(batches, [batch(980), batch(981), batch(990)]);
+        }
+    }
+
+    #[tokio::test]
+    async fn a_thread_that_panics_is_no_end() {
+        for threads in [1, 3] {
+            assert!(read(97..98, threads).await.1.unwrap().contains("panicked"));
+            let makes = || -> Tasks { panic!("while tasks are made") };
+            let item = stream_tasks(makes, threads).next().await;
+            assert!(item.unwrap().unwrap_err().to_string().contains("panicked"));
+        }
+    }
+
+    #[tokio::test]
+    async fn who_has_enough_ends_the_threads() {
+        let mut stream = stream_tasks(|| Box::new((1..i64::MAX).map(task)), 4);
+        assert_eq!(stream.next().await.unwrap().unwrap(), batch(10));
+    }
+}

@@ -1,0 +1,210 @@
+//! The bytes of a file in pieces of whole records, for several threads to parse.
+//!
+//! Where a record ends is found without looking at every byte: from one quote to the next, and then for the last line
+//! break outside of them. A quote opens a field only at its beginning; anywhere else it is a character like any other,
+//! as [`super::records::Records`] takes it, which reads what cannot be cut.
+//!
+//! Invariant: what is held is one piece, of at most [`PIECE_BYTES_MAX`] bytes, and the beginning of the next.
+
+use super::Dialect;
+use super::records::skip_line;
+use farpool_model::cast;
+use memchr::{memchr, memchr_iter, memchr2, memrchr};
+use std::io::{BufRead, Read, Result};
+
+/// Bytes of the first piece: a statement that takes the first rows reads little more. Each is twice as long as the one
+/// before, up to [`PIECE_BYTES`].
+const PIECE_BYTES_FIRST: usize = 64 << 10;
+
+/// Bytes of a piece: about a batch of rows, which stay in the L2 cache from one step of parsing to the next.
+const PIECE_BYTES: usize = 1 << 20;
+
+/// Bytes without the end of a record after which the rest of the file is not cut.
+const PIECE_BYTES_MAX: usize = 8 << 20;
+
+/// The byte order mark of UTF-8, which is left out.
+const MARK: &[u8] = b"\xef\xbb\xbf";
+
+/// A part of a file that begins with a record.
+#[derive(Debug)]
+pub(super) struct Piece<R> {
+    pub bytes: Vec<u8>,
+    /// What follows `bytes`, if that is not another piece.
+    pub rest: Option<R>,
+    /// The line on which it begins, from 1.
+    pub line: u64,
+    /// Whether it is the first one.
+    pub is_first: bool,
+}
+
+/// Cuts what a reader gives.
+pub(super) struct Cutter<R> {
+    from: Option<R>,
+    marks: Marks,
+    /// What was read behind the last piece.
+    carried: Vec<u8>,
+    size: usize,
+    line: u64,
+    is_first: bool,
+    may_have_mark: bool,
+}
+
+/// The characters that decide where a record ends.
+#[derive(Clone, Copy, Debug)]
+struct Marks {
+    delimiter: u8,
+    quote: Option<u8>,
+    escape: Option<u8>,
+}
+
+impl<R: BufRead> Cutter<R> {
+    /// A cutter of `from`, where `dialect` can be cut at all.
+    ///
+    /// # Errors
+    /// Those of the reader, for the lines that are skipped.
+    pub(super) fn new(mut from: R, dialect: &Dialect) -> Result<Self> {
+        for _ in 0..dialect.skip_lines {
+            skip_line(&mut from)?;
+        }
+        Ok(Cutter {
+            from: Some(from),
+            marks: Marks { delimiter: dialect.delimiter, quote: dialect.quote, escape: dialect.escape },
+            carried: Vec::new(),
+            size: PIECE_BYTES_FIRST,
+            line: cast::u64_from(dialect.skip_lines) + 1,
+            is_first: true,
+            may_have_mark: true,
+        })
+    }
+
+    /// With pieces of about `size` bytes.
+    #[cfg(test)]
+    pub(super) fn of_size(mut self, size: usize) -> Self {
+        self.size = size;
+        self
+    }
+
+    /// The next piece; `None` at the end.
+    ///
+    /// # Errors
+    /// Those of the reader, after which there is no further piece.
+    pub(super) fn next(&mut self) -> Result<Option<Piece<R>>> {
+        let Some(mut from) = self.from.take() else { return Ok(None) };
+        let mut bytes = std::mem::take(&mut self.carried);
+        let mut wanted = self.size;
+        loop {
+            let is_whole = fill(&mut from, &mut bytes, wanted)?;
+            if (is_whole || bytes.len() >= MARK.len()) && std::mem::take(&mut self.may_have_mark) {
+                let mark = if bytes.starts_with(MARK) { MARK.len() } else { 0 };
+                bytes.drain(..mark);
+            }
+            if is_whole {
+                return Ok((!bytes.is_empty()).then(|| self.piece(bytes, None)));
+            }
+            let end = self.marks.last_end(&bytes);
+            if end > 0 {
+                self.carried = bytes.split_off(end);
+                self.from = Some(from);
+                self.size = (self.size * 2).min(PIECE_BYTES.max(self.size));
+                return Ok(Some(self.piece(bytes, None)));
+            }
+            if bytes.len() >= PIECE_BYTES_MAX {
+                return Ok(Some(self.piece(bytes, Some(from))));
+            }
+            wanted = bytes.len() * 2;
+        }
+    }
+
+    fn piece(&mut self, bytes: Vec<u8>, rest: Option<R>) -> Piece<R> {
+        let line = self.line;
+        self.line += cast::u64_from(memchr_iter(b'\n', &bytes).count());
+        Piece { bytes, rest, line, is_first: std::mem::take(&mut self.is_first) }
+    }
+}
+
+/// Whether records of this dialect can be told from a line break outside of quotes.
+pub(super) fn can_cut(dialect: &Dialect) -> bool {
+    let is_break = |byte: u8| byte == b'\n' || byte == b'\r';
+    let marks = [Some(dialect.delimiter), dialect.quote, dialect.escape];
+    dialect.comment.is_none()
+        && !marks.into_iter().flatten().any(is_break)
+        && dialect.quote != Some(dialect.delimiter)
+}
+
+/// Reads until there are `wanted` bytes, and says whether those are all.
+fn fill(from: &mut impl Read, bytes: &mut Vec<u8>, wanted: usize) -> Result<bool> {
+    let mut filled = bytes.len();
+    bytes.resize(wanted.max(filled), 0);
+    while filled < bytes.len() {
+        match from.read(&mut bytes[filled..]) {
+            Ok(0) => {
+                bytes.truncate(filled);
+                return Ok(true);
+            }
+            Ok(count) => filled += count,
+            Err(error) if error.kind() == std::io::ErrorKind::Interrupted => {}
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(false)
+}
+
+impl Marks {
+    /// Where the last record of `bytes` ends that ends in them with a line break; 0 if none does. A record begins at
+    /// their beginning.
+    fn last_end(self, bytes: &[u8]) -> usize {
+        let Some(quote) = self.quote else { return memrchr(b'\n', bytes).map_or(0, |at| at + 1) };
+        let (mut last, mut at) = (0, 0);
+        loop {
+            let open = self.next_open(quote, bytes, at);
+            let outside = &bytes[at..open.unwrap_or(bytes.len())];
+            if let Some(end) = memrchr(b'\n', outside) {
+                last = at + end + 1;
+            }
+            let Some(open) = open else { return last };
+            match self.close(quote, bytes, open + 1) {
+                Some(close) => at = close + 1,
+                None => return last,
+            }
+        }
+    }
+
+    /// The next quote at the beginning of a field.
+    fn next_open(self, quote: u8, bytes: &[u8], from: usize) -> Option<usize> {
+        let mut at = from;
+        loop {
+            let found = at + memchr(quote, &bytes[at..])?;
+            let is_open = match found.checked_sub(1) {
+                Some(before) => {
+                    let before = bytes[before];
+                    before == self.delimiter || before == b'\n' || before == b'\r'
+                }
+                None => true,
+            };
+            if is_open {
+                return Some(found);
+            }
+            at = found + 1;
+        }
+    }
+
+    /// The quote that closes a field whose text begins at `from`.
+    fn close(self, quote: u8, bytes: &[u8], from: usize) -> Option<usize> {
+        let mut at = from;
+        loop {
+            let rest = bytes.get(at..)?;
+            let found = match self.escape {
+                Some(escape) => at + memchr2(quote, escape, rest)?,
+                None => at + memchr(quote, rest)?,
+            };
+            let is_pair = match self.escape {
+                Some(_) => bytes[found] != quote,
+                None => bytes.get(found + 1) == Some(&quote),
+            };
+            if !is_pair {
+                return Some(found);
+            }
+            at = found + 2;
+        }
+    }
+}

@@ -1,0 +1,152 @@
+//! Pieces that are parsed by themselves against one splitter that reads byte after byte, on random bytes cut at every
+//! place.
+
+use super::super::tasks::in_order;
+use super::cut::{self, Cutter};
+use super::piece::PieceRecords;
+use super::*;
+use farpool_model::{FileFormat, OptionValue};
+use proptest::prelude::*;
+
+/// The lines and fields of all records, and why there are no more, if not because the bytes end.
+type All = (Vec<(u64, Vec<Vec<u8>>)>, Option<String>);
+
+fn drain(records: &mut impl RecordSource, all: &mut All) {
+    loop {
+        match records.next() {
+            Ok(Some(record)) => {
+                all.0.push((record.line, (0..record.len()).map(|i| record.field(i).to_vec()).collect()));
+            }
+            Ok(None) => return,
+            Err(why) => {
+                all.1 = Some(format!("{why:?}"));
+                return;
+            }
+        }
+    }
+}
+
+fn plain(bytes: &[u8], dialect: &Dialect) -> All {
+    let mut all = All::default();
+    drain(&mut Records::new(bytes, dialect).unwrap(), &mut all);
+    all
+}
+
+fn in_pieces(bytes: &[u8], dialect: &Dialect, size: usize) -> All {
+    let mut cutter = Cutter::new(bytes, dialect).unwrap().of_size(size);
+    let mut all = All::default();
+    let mut is_first = true;
+    while let Some(piece) = cutter.next().unwrap() {
+        assert_eq!(piece.is_first, std::mem::take(&mut is_first));
+        assert!(piece.rest.is_none());
+        drain(&mut PieceRecords::new(piece.bytes, piece.line, dialect), &mut all);
+        if all.1.is_some() {
+            break;
+        }
+    }
+    all
+}
+
+fn dialects() -> Vec<Dialect> {
+    let text = |text: &str| OptionValue::Text(text.to_string());
+    let options: [&[(&str, OptionValue)]; 6] = [
+        &[],
+        &[("escape", text("\\"))],
+        &[("quote", text(""))],
+        &[("quote", text("'")), ("delim", text(";"))],
+        &[("skip", OptionValue::Number(1))],
+        &[("escape", text("a"))],
+    ];
+    let dialect = |set: &[(&str, OptionValue)]| {
+        let mut options = ReadOptions::for_format(FileFormat::Csv);
+        set.iter().for_each(|(name, value)| options.set(name, value).unwrap());
+        Dialect::new(options.delimiter.unwrap_or(b','), &options)
+    };
+    options.into_iter().map(dialect).collect()
+}
+
+fn check(bytes: &[u8]) {
+    for dialect in dialects() {
+        assert!(cut::can_cut(&dialect));
+        let expected = plain(bytes, &dialect);
+        for size in 1..=bytes.len() + 1 {
+            assert_eq!(in_pieces(bytes, &dialect, size), expected, "{size}: {bytes:?} {dialect:?}");
+        }
+    }
+}
+
+#[test]
+fn cases_that_look_like_others() {
+    for text in [
+        "",
+        "\n",
+        "a",
+        "a,b\n1,\"x\ny\"\n\"\"\"\",\"\"\n",
+        "a\r\nb\rc\n\rd",
+        "\"a\"b,c\nd\"e\nf\",g\n",
+        "\"a\"\"b\nc\",d\ne\n",
+        "\"a\\\"b\nc\",d\ne\n",
+        "\u{feff}\"a\nb\",c\n\u{feff}d\n",
+        "\u{feff}\u{feff}a\nb",
+        "'a;\n';b\n\"c\n",
+        "a,\"b\nc,d\ne,f\n",
+        "\"a\r\nb\"\r\n\r\n,\r\n\"\"\r\nc,\"d\re\"\rf",
+        "é,\"ü\nß\"\n日,本\n",
+    ] {
+        check(text.as_bytes());
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(400))]
+    #[test]
+    fn any_bytes_cut_anywhere(
+        bytes in prop::collection::vec(prop::sample::select(b",;\"'\n\n\r\\a\xc3\xa9\xef\xbb\xbf1".to_vec()), 0..40)
+    ) {
+        check(&bytes);
+    }
+}
+
+/// Longer than pieces are at first, and one record that is longer than any may be.
+#[test]
+fn batches_of_tasks_are_those_of_one_reader() {
+    let mut bytes = b"a,b,c\n".to_vec();
+    for row in 0..30_000 {
+        let quoted = if row % 7 == 0 { "\"x,\ny\"" } else { "plain" };
+        bytes.extend(format!("{row},{quoted},{}\n", f64::from(row) / 4.0).as_bytes());
+    }
+    let path = Path::new("x.csv");
+    let compare = |bytes: &[u8], ends_with: &str| {
+        let options = ReadOptions::default();
+        let (schema, dialect) = open_head(path, bytes, &options).unwrap();
+        let columns = [2, 1];
+        let whole = read(path, Cursor::new(bytes.to_vec()), &schema, &dialect, &columns).unwrap();
+        let tasks = tasks(path, Cursor::new(bytes.to_vec()), &schema, &dialect, &columns).unwrap();
+        let of = |batches: Batches| {
+            let mut said = String::new();
+            let good = batches.map_while(|batch| batch.map_err(|error| said = error.to_string()).ok());
+            let good: Vec<_> = good.collect();
+            let schema = Arc::new(schema.project(&columns).unwrap());
+            (arrow_select::concat::concat_batches(&schema, &good).unwrap(), said)
+        };
+        let ((left, left_said), (right, right_said)) = (of(whole), of(in_order(tasks)));
+        assert_eq!(left_said, right_said);
+        assert!(right_said.contains(ends_with), "{right_said}");
+        // Of the rows before an error, those of the last batches may be missing.
+        let rows = left.num_rows().min(right.num_rows());
+        assert_eq!(left.slice(0, rows), right.slice(0, rows));
+        assert!(!right_said.is_empty() || left.num_rows() == right.num_rows());
+    };
+    compare(&bytes, "");
+    let mut long = bytes.clone();
+    long.extend(b"1,\"");
+    long.extend(vec![b'z'; 9 << 20]);
+    long.extend(b"\n\",2\n3,4,5\n");
+    compare(&long, "");
+    let mut ragged = bytes.clone();
+    ragged.extend(b"1,2\n");
+    ragged.extend(&bytes);
+    compare(&ragged, "2 fields, and the file has 3 columns");
+    bytes.extend(b"1,\"");
+    compare(&bytes, "a quote opens in this record");
+}
