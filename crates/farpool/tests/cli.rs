@@ -230,10 +230,14 @@ fn a_node_takes_tables_answers_and_drops_them() {
     let listed = server.run(&["tables"]).ok();
     assert!(listed.contains("trips") && listed.contains("100,000"), "{listed}");
     let columns = server.run(&["tables", "trips"]).ok();
-    assert!(columns.contains("Decimal128(12, 2)") && columns.contains("'Zürich'"), "{columns}");
+    assert!(columns.contains("DECIMAL(12,2)") && columns.contains("│ Zürich "), "{columns}");
     let json: Value = serde_json::from_str(&server.run(&["tables", "--format", "json"]).ok()).unwrap();
     assert_eq!((&json["name"], &json["rows"]), (&json!("trips"), &json!(100_000)));
     assert_eq!(json["columns"][5]["null_count"], json!(50_000));
+    let bounds = |column: usize| [&json["columns"][column]["min"], &json["columns"][column]["max"]];
+    assert_eq!(bounds(0), [&json!(0), &json!(99_999)]);
+    assert_eq!(bounds(1), [&json!("Oslo"), &json!("Zürich")]);
+    assert_eq!(bounds(4), [&json!("2022-01-08"), &json!("2035-09-16")]);
 
     let make = "create view cities as select city, count(*) as n from trips group by city";
     server.run(&["sql", "-c", make]).ok();

@@ -118,14 +118,10 @@ impl Category {
         for record in records {
             match record {
                 Record::Statement { conditions, sql, expected, .. } if applies(&conditions) => {
-                    if let Some(sql) = without_keys(&sql) {
-                        let ended = engine.run(&sql).await;
-                        let is_error = matches!(expected, StatementExpect::Error(_));
-                        assert!(
-                            is_error || ended.is_ok(),
-                            "{file}: {sql}: {}",
-                            ended.err().map_or_else(String::new, |e| e.to_string())
-                        );
+                    let Some(sql) = adapted(&sql) else { continue };
+                    let ended = engine.run(&sql).await;
+                    if let (Err(error), StatementExpect::Ok | StatementExpect::Count(_)) = (ended, expected) {
+                        counts.failures.push(format!("{file}: {sql}: {error}"));
                     }
                 }
                 Record::Query { conditions, sql, expected, loc, .. } if applies(&conditions) => {
@@ -156,11 +152,19 @@ fn without_remarks(text: &str) -> String {
     text.lines().map(line).collect::<Vec<_>>().join("\n") + "\n"
 }
 
-/// A statement without primary keys, from which the engine would draw conclusions and which a pool does not hold;
-/// nothing for what only makes an index.
-fn without_keys(sql: &str) -> Option<String> {
+/// A statement without primary keys, from which the engine would draw conclusions and which a pool does not hold, and
+/// with integers of 64 bits, as SQLite's are; nothing for what only makes an index.
+fn adapted(sql: &str) -> Option<String> {
     let is_index = sql.starts_with("CREATE INDEX") || sql.starts_with("CREATE UNIQUE INDEX");
-    (!is_index).then(|| sql.replace(" PRIMARY KEY", ""))
+    let is_table = sql.starts_with("CREATE TABLE");
+    let adapted = || {
+        if is_table {
+            sql.replace(" PRIMARY KEY", "").replace(" INTEGER", " BIGINT")
+        } else {
+            sql.to_string()
+        }
+    };
+    (!is_index).then(adapted)
 }
 
 /// Records for one other system are left out.

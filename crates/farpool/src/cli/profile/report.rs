@@ -1,6 +1,7 @@
 //! What a profile says, column by column: the data of every format. As JSON its keys are stable.
 
 use super::super::literals::{float, json};
+use super::text;
 use arrow::datatypes::{DataType, TimeUnit};
 use farpool::TableInfo;
 use farpool::model::{Literal, Value as Held};
