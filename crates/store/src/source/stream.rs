@@ -89,7 +89,7 @@ fn objects(
     let columns: Vec<usize> = (0..schema.fields().len()).collect();
     let whole = compressed::decompressed(Cursor::new(head).chain(from), FileCompression::None);
     let whole = whole.map_err(|error| super::files::unreadable(path, &error))?;
-    let mut batches = json::read(path, whole, &schema, &columns)?;
+    let mut batches = json::read(path, whole, &schema, &options.typed(), &columns)?;
     Ok(Stream { batches: until_error(schema.clone(), move || batches.next().transpose()), schema })
 }
 

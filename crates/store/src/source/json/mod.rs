@@ -7,7 +7,7 @@ mod guess;
 mod scan;
 
 use super::compressed::Bytes;
-use super::convert::{self, Misfit};
+use super::convert::{self, Misfit, Origin};
 use super::{Batches, damaged, files, names};
 use arrow_array::cast::AsArray;
 use arrow_array::{ArrayRef, RecordBatch, RecordBatchOptions};
@@ -57,8 +57,14 @@ fn guess(path: &Path, from: impl BufRead, is_whole: bool, options: &ReadOptions)
     Ok(Arc::new(Schema::new(fields)))
 }
 
-/// Reads the columns at `columns`.
-pub(super) fn read(path: &Path, from: Bytes, schema: &SchemaRef, columns: &[usize]) -> Result<Batches> {
+/// Reads the columns at `columns`; the types of those called `typed` were said.
+pub(super) fn read(
+    path: &Path,
+    from: Bytes,
+    schema: &SchemaRef,
+    typed: &[String],
+    columns: &[usize],
+) -> Result<Batches> {
     let result = schema.project(columns).map_err(|error| Error::invalid(error.to_string()))?;
     // What is not a number, a boolean or nested is read as text first: its errors then name the value.
     let raw = |field: &Arc<Field>| match field.data_type() {
@@ -73,7 +79,8 @@ pub(super) fn read(path: &Path, from: Bytes, schema: &SchemaRef, columns: &[usiz
         .build_decoder()
         .map_err(|error| Error::invalid(format!("{}: {error}", path.display())))?;
     let (path, scanner) = (path.to_path_buf(), Scanner::new(from));
-    let mut reader = JsonBatches { path, scanner, decoder, result: Arc::new(result) };
+    let typed = typed.to_vec();
+    let mut reader = JsonBatches { path, scanner, decoder, result: Arc::new(result), typed };
     let mut is_done = false;
     Ok(Box::new(std::iter::from_fn(move || {
         if is_done {
@@ -90,6 +97,7 @@ struct JsonBatches {
     scanner: Scanner<Bytes>,
     decoder: Decoder,
     result: SchemaRef,
+    typed: Vec<String>,
 }
 
 impl JsonBatches {
@@ -139,7 +147,8 @@ impl JsonBatches {
             return Ok(column.clone());
         }
         let texts = column.as_string::<i32>();
-        convert::convert(texts, field.data_type()).map_err(|misfit| {
+        let origin = if self.typed.contains(field.name()) { Origin::Said } else { Origin::Guessed };
+        convert::convert(texts, field.data_type(), origin).map_err(|misfit| {
             let what = match misfit {
                 Misfit::Row(row) => format!(
                     "in the rows from here on, {:?} is not a value of column {:?}, which has type {}",
