@@ -33,6 +33,7 @@ mod sql;
 mod tests;
 mod timestamps;
 mod undone;
+mod zones;
 
 pub(crate) use copy::{STDOUT, without_prefix};
 pub(crate) use grammar::Grammar;
@@ -44,7 +45,7 @@ use datafusion::common::config::Dialect;
 use datafusion::common::{DataFusionError, Result};
 use datafusion::execution::SessionState;
 use datafusion::logical_expr::LogicalPlan;
-use datafusion::sql::parser::{CopyToSource, DFParserBuilder, Statement};
+use datafusion::sql::parser::{CopyToSource, DFParserBuilder, ResetStatement, Statement};
 use datafusion::sql::sqlparser::ast::{
     Expr, Function, FunctionArg, FunctionArgExpr, FunctionArgumentList, FunctionArguments, Ident, ObjectName,
     Query, Select, Statement as SqlStatement, TableFactor, ValueWithSpan, VisitMut, VisitorMut,
@@ -164,7 +165,8 @@ fn apply(state: &SessionState, statement: &mut Statement, text: &str, lowers: bo
                 headers::name_columns(query, lowers);
             }
         }
-        Statement::Explain(_) | Statement::CreateExternalTable(_) | Statement::Reset(_) => {}
+        Statement::Reset(ResetStatement::Variable(name)) => zones::reset(&name.to_string())?,
+        Statement::Explain(_) | Statement::CreateExternalTable(_) => {}
     }
     let functions = Functions { state, copied: 0 };
     visit(statement, &mut Rules { text, lowers, functions })
@@ -229,7 +231,11 @@ impl VisitorMut for Rules<'_> {
     type Break = DataFusionError;
 
     fn pre_visit_statement(&mut self, statement: &mut SqlStatement) -> ControlFlow<DataFusionError> {
-        flow(show::apply(statement).and_then(|()| undone::statement(statement)))
+        flow(
+            show::apply(statement)
+                .and_then(|()| undone::statement(statement))
+                .and_then(|()| zones::statement(statement)),
+        )
     }
 
     fn pre_visit_query(&mut self, query: &mut Query) -> ControlFlow<DataFusionError> {
@@ -263,6 +269,7 @@ impl VisitorMut for Rules<'_> {
         powers::apply(expr);
         intervals::apply(expr);
         timestamps::apply(expr);
+        zones::apply(expr);
         flow(
             formats::apply(expr)
                 .and_then(|()| patterns::apply(expr))
