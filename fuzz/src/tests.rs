@@ -474,6 +474,8 @@ fn spread(data_type: &DataType) -> Spread {
         low: -4.0,
         width: 2.0,
         bins: vec![5, 0, 9],
+        quantiles: vec![-1.5, 0.0, f64::INFINITY],
+        quantile_error: 0.125,
     }
 }
 

@@ -48,11 +48,7 @@ fn checked_plan(plan: LogicalPlan) -> Result<Transformed<LogicalPlan>> {
     if !computes(&plan)? {
         return Ok(Transformed::no(plan));
     }
-    let mut input = merge_schema(&plan.inputs());
-    if let LogicalPlan::TableScan(scan) = &plan {
-        let table = DFSchema::try_from_qualified_schema(scan.table_name.clone(), &scan.source.schema())?;
-        input.merge(&table);
-    }
+    let input = columns_below(&plan)?;
     // Of an aggregate or a window function, names show conditions and orders as they are written in plans.
     let names = NamePreserver::new(&plan);
     let checked = plan.map_expressions(|expr| {
@@ -63,6 +59,16 @@ fn checked_plan(plan: LogicalPlan) -> Result<Transformed<LogicalPlan>> {
         true => checked.map_data(LogicalPlan::recompute_schema),
         false => Ok(checked),
     }
+}
+
+/// The columns that expressions of a node may name; of a scan those of its table.
+pub(crate) fn columns_below(plan: &LogicalPlan) -> Result<DFSchema> {
+    let mut columns = merge_schema(&plan.inputs());
+    if let LogicalPlan::TableScan(scan) = plan {
+        let table = DFSchema::try_from_qualified_schema(scan.table_name.clone(), &scan.source.schema())?;
+        columns.merge(&table);
+    }
+    Ok(columns)
 }
 
 /// Whether there is an operation that the rule is about.

@@ -20,9 +20,11 @@ mod dynamic;
 mod error;
 mod estimates;
 mod exec;
+mod exists;
 mod file;
 mod finish;
 mod functions;
+mod grouping_sets;
 mod joins;
 mod lineage;
 mod literal;
@@ -45,6 +47,7 @@ mod table;
 #[cfg(test)]
 mod tests;
 mod views;
+mod zones;
 
 pub use copy::{CopyTarget, FileWriter};
 pub use farpool_planner::cost::Rates;

@@ -1,17 +1,23 @@
 //! 0.0 and -0.0 are one value, as in SQL, where DataFusion's operators tell them apart by their bits: as keys of a
-//! window (`PARTITION BY`, `ORDER BY`) and in aggregates of distinct values. Groups, joins and DISTINCT compare
-//! values already.
+//! window (`PARTITION BY`, `ORDER BY`), in aggregates of distinct values, and in `nullif`, `CASE x WHEN …` and `IN` with a
+//! list ([`compared`]). Groups, joins, DISTINCT and `=` compare values already.
 //!
-//! The rule comes last: by then an aggregation of a single column's distinct values has become a grouping by this
+//! The optimizer's rule comes last: by then an aggregation of a single column's distinct values has become a grouping by this
 //! column, which a pool does, and what is left is the engine's.
 //!
 //! Invariant: a float that the rule meets is wrapped once, as `x + 0.0`, which is 0.0 of -0.0 and else `x`; names stay.
 
+mod compared;
+
+use crate::checked::columns_below;
+use compared::{Lists, compared};
+use datafusion::common::config::ConfigOptions;
 use datafusion::common::tree_node::{Transformed, TreeNode};
 use datafusion::common::{DFSchema, ScalarValue};
 use datafusion::error::Result;
 use datafusion::logical_expr::expr_rewriter::NamePreserver;
 use datafusion::logical_expr::{Expr, ExprSchemable, LogicalPlan, Operator, lit};
+use datafusion::optimizer::AnalyzerRule;
 use datafusion::optimizer::optimizer::{ApplyOrder, OptimizerConfig, OptimizerRule};
 
 /// The rule.
@@ -32,18 +38,46 @@ impl OptimizerRule for OneZero {
     }
 
     fn rewrite(&self, plan: LogicalPlan, _: &dyn OptimizerConfig) -> Result<Transformed<LogicalPlan>> {
-        let schema = match &plan {
-            LogicalPlan::Window(window) => window.input.schema(),
-            LogicalPlan::Aggregate(aggregate) => aggregate.input.schema(),
-            _ => return Ok(Transformed::no(plan)),
-        };
-        let schema = DFSchema::clone(schema);
-        let names = NamePreserver::new(&plan);
-        plan.map_expressions(|expr| {
-            let name = names.save(&expr);
-            Ok(expr.transform_up(|expr| in_call(expr, &schema))?.update_data(|expr| name.restore(expr)))
-        })?
-        .map_data(LogicalPlan::recompute_schema)
+        let has_calls = matches!(plan, LogicalPlan::Window(_) | LogicalPlan::Aggregate(_));
+        with_floats(plan, |expr, columns| {
+            let compared = compared(expr, Lists::All, columns)?;
+            match has_calls {
+                true => compared.transform_data(|expr| expr.transform_up(|expr| in_call(expr, columns))),
+                false => Ok(compared),
+            }
+        })
+    }
+}
+
+/// The rule for what is computed with constants before the optimizer's last rule.
+#[derive(Debug)]
+pub(crate) struct OneZeroOfConstants;
+
+impl AnalyzerRule for OneZeroOfConstants {
+    fn name(&self) -> &'static str {
+        "one_zero_of_constants"
+    }
+
+    fn analyze(&self, plan: LogicalPlan, _: &ConfigOptions) -> Result<LogicalPlan> {
+        let change = |plan| with_floats(plan, |expr, columns| compared(expr, Lists::OfComputed, columns));
+        plan.transform_up_with_subqueries(change).map(|plan| plan.data)
+    }
+}
+
+/// The plan with its expressions changed, under the names that they had.
+fn with_floats(
+    plan: LogicalPlan,
+    change: impl Fn(Expr, &DFSchema) -> Result<Transformed<Expr>>,
+) -> Result<Transformed<LogicalPlan>> {
+    let columns = columns_below(&plan)?;
+    let names = NamePreserver::new(&plan);
+    let changed = plan.map_expressions(|expr| {
+        let name = names.save(&expr);
+        Ok(change(expr, &columns)?.update_data(|expr| name.restore(expr)))
+    })?;
+    match changed.transformed {
+        true => changed.map_data(LogicalPlan::recompute_schema),
+        false => Ok(changed),
     }
 }
 

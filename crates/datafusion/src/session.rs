@@ -8,10 +8,11 @@ use crate::copy::{self, Copy, FileWriter};
 use crate::deadline::Deadline;
 use crate::dialect::{self, Headers};
 use crate::error;
+use crate::exists::ExistsAsValue;
 use crate::file::{self, FileOpener};
 use crate::lineage::TrustedFilters;
 use crate::memory::EngineMemory;
-use crate::one_zero::OneZero;
+use crate::one_zero::{OneZero, OneZeroOfConstants};
 use crate::pins::Pins;
 use crate::plan::PoolPlanner;
 use crate::query::{Command, Planned, Query};
@@ -20,6 +21,7 @@ use crate::statements::Statement;
 use crate::summarize;
 use crate::table::PoolTable;
 use crate::views;
+use crate::zones::InstantTypes;
 use arrow_schema::{FieldRef, Schema};
 use datafusion::catalog::{CatalogProvider, MemoryCatalogProvider, SchemaProvider};
 use datafusion::common::{TableReference, internal_err, not_impl_err};
@@ -102,8 +104,11 @@ impl Session {
             .with_config(config(&options))
             .with_runtime_env(runtime(&options))
             .with_optimizer_rule(Arc::new(OneZero))
+            .with_analyzer_rule(Arc::new(ExistsAsValue))
             .with_analyzer_rule(Arc::new(CheckedArithmetic))
+            .with_analyzer_rule(Arc::new(OneZeroOfConstants))
             .with_query_planner(Arc::new(PoolPlanner))
+            .with_type_planner(Arc::new(InstantTypes))
             .with_physical_optimizer_rules(crate::joins::rules())
             .with_physical_optimizer_rule(Arc::new(FiltersFirst))
             .with_physical_optimizer_rule(Arc::new(TrustedFilters))
@@ -113,6 +118,7 @@ impl Session {
         crate::aggregates::register(&context);
         crate::statistics::register(&context);
         crate::functions::register(&context);
+        crate::zones::register(&context);
         let home = Arc::new(Home::default());
         let catalog = MemoryCatalogProvider::new();
         let registered = catalog.register_schema(SCHEMA, Arc::clone(&home) as _);

@@ -320,3 +320,59 @@ fn flags_about_files_are_not_ignored_where_there_is_none() {
     let done = server.run(&["sql", "--null", "NA", "-c", &format!("select sum(a) from '{file}'")]);
     assert!(!done.stderr.contains("did nothing"), "{}", done.stderr);
 }
+
+/// Each hour of 2024 in UTC, which in New York has a day without a second hour and one with two first ones.
+fn hours() -> String {
+    let mut rows = "id,t\n".to_string();
+    for (month, days) in (1..).zip([31, 29, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31]) {
+        for (day, hour) in (1..=days).flat_map(|day| (0..24).map(move |hour| (day, hour))) {
+            rows.push_str(&format!("{},2024-{month:02}-{day:02}T{hour:02}:00:00Z\n", month * 100 + day));
+        }
+    }
+    rows
+}
+
+#[test]
+fn instants_of_text_keep_their_zone() {
+    let folder = Folder::new();
+    let file = folder.write("hours.csv", hours());
+    let server = Server::start(&[]);
+    server.run(&["load", "hours", &file]).ok();
+    let count = |hour| match hour {
+        1 => 367,
+        2 => 365,
+        _ => 366,
+    };
+    let counted: String = (0..24).map(|hour| format!("{hour},{}\n", count(hour))).collect();
+    let by_hour = "select extract(hour from t at time zone 'America/New_York') as h, count(*) as n from {} group by h order by h";
+    let on_clocks = "select count(t::timestamp at time zone 'America/New_York') as n, typeof(min(t)) as a, \
+                     typeof(min(t at time zone 'UTC')) as b from {} where t >= '2024-03-10T02:00:00+02:00'";
+    let types = "7128,TIMESTAMP WITH TIME ZONE,TIMESTAMP\n";
+    let quoted = format!("'{file}'");
+    for run in [&|text: &str| sql(&text.replace("{}", &quoted)).ok() as String, &|text: &str| {
+        server.csv(&text.replace("{}", "hours"))
+    }] as [&dyn Fn(&str) -> String; 2]
+    {
+        assert_eq!(run(by_hour), format!("h,n\n{counted}"));
+        assert_eq!(run(on_clocks), format!("n,a,b\n{types}"));
+        assert_eq!(run("select max(t) as t from {}"), "t\n2024-12-31T23:00:00Z\n");
+    }
+    // Written and read again.
+    for name in ["copy.csv", "copy.json", "copy.parquet"] {
+        let copy = folder.path(name);
+        sql(&format!("copy (select t from {quoted} where id = 704) to '{copy}'")).ok();
+        let read = sql(&format!("select min(t) as t, typeof(min(t)) as type from '{copy}'")).ok();
+        assert_eq!(read, "t,type\n2024-07-04T00:00:00Z,TIMESTAMP WITH TIME ZONE\n", "{name}");
+    }
+    let profile = farpool(&["profile", "--format", "json", &file]).ok();
+    assert!(profile.contains("2024-12-31T23:00:00Z"), "{profile}");
+    // A time without a zone among them.
+    let late =
+        folder.write("late.csv", hours().repeat(3).replace("\nid,t\n", "\n") + "1,2025-01-01T00:00:00\n");
+    assert_eq!(sql(&format!("select typeof(max(t)) as t from '{late}'")).ok(), "t\nVARCHAR\n");
+    server
+        .run(&["load", "late", &late])
+        .fails(1, &["late.csv, line 26354", "\"2025-01-01T00:00:00\" is not a value"]);
+    server.run(&["load", "late", &late, "--types", "t=timestamptz"]).ok();
+    assert_eq!(server.csv("select max(t) as t from late"), "t\n2025-01-01T00:00:00Z\n");
+}

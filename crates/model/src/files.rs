@@ -134,6 +134,11 @@ impl ReadOptions {
         ReadOptions { format: Some(format), ..ReadOptions::default() }
     }
 
+    /// The names of the columns whose types are said.
+    pub fn typed(&self) -> Vec<String> {
+        self.types.iter().map(|(name, _)| name.clone()).collect()
+    }
+
     /// Sets the option called `name`, in any case.
     ///
     /// # Errors

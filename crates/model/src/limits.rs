@@ -326,16 +326,20 @@ pub const TAPS_WAITING_MAX: usize = 64;
 /// the values of an even spread, and all take a few hundred bytes.
 pub const SPREAD_BINS_MAX: usize = 128;
 
+/// Values that divide a column's into equal shares and go with the description of its table: the shares are then no larger
+/// than what a sample that a profile can afford is off by, about a hundredth.
+pub const SPREAD_QUANTILES_MAX: usize = 63;
+
 /// Frequent values of a column that go with the description of its table: all that a tap keeps.
 pub const SPREAD_FREQUENT_MAX: usize = 16;
 
 /// Bytes of a value that goes with the description of its table as frequent: longer ones are seldom compared.
 pub const SPREAD_VALUE_BYTES_MAX: usize = 64;
 
-/// Bytes of an encoded spread: twice those of as many and as long values as it may have, and of the counts of its bins
-/// as LEB128.
-pub const SPREAD_BYTES_MAX: usize =
-    2 * (SPREAD_FREQUENT_MAX * (SPREAD_VALUE_BYTES_MAX + 16) + SPREAD_BINS_MAX * 10);
+/// Bytes of an encoded spread: twice those of as many and as long values as it may have, of the counts of its bins
+/// as LEB128, and of its quantiles.
+pub const SPREAD_BYTES_MAX: usize = 2
+    * (SPREAD_FREQUENT_MAX * (SPREAD_VALUE_BYTES_MAX + 16) + SPREAD_BINS_MAX * 10 + SPREAD_QUANTILES_MAX * 8);
 
 /// Bytes of the file that says who may connect: some twenty thousand tokens. It is read by those who run the node only,
 /// but one that names a device by mistake must not fill the memory.

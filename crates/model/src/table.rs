@@ -58,6 +58,12 @@ pub struct Spread {
     pub low: f64,
     /// How wide a bin is, its upper edge being the lower one of the next.
     pub width: f64,
+    /// Values that divide the column's into equal shares, in ascending order: with n of them, the share i / (n + 1) of the
+    /// values is no greater than the i-th, counted from 1. In the unit of the bins; NaN is infinity. None where values
+    /// have no distance.
+    pub quantiles: Vec<f64>,
+    /// By how much these shares may be off, most likely.
+    pub quantile_error: f64,
 }
 
 /// What was gathered of the rows of a version of a table: states of

@@ -3,7 +3,8 @@
 //! Of frequent values it is known how often they occur, and they are looked at one by one; the others are
 //! spread over the bins of a histogram, evenly within each, or evenly between minimum and maximum where there
 //! is none (Ioannidis, *The History of Histograms*, VLDB 2003: "end-biased" histograms). All others are taken
-//! to be equally frequent.
+//! to be equally frequent. Bins say little where most values lie in one of them: what they say of the values below a
+//! constant is kept within the shares of the quantiles beside it.
 //!
 //! Invariant: a share is of the values that are not NULL, and in [0, 1].
 
@@ -115,7 +116,21 @@ impl<'a> Values<'a> {
     fn below(&self, value: f64) -> f64 {
         let (rest, total) = self.rest_below(value);
         let of_rest = if total > 0.0 { rest / total } else { 0.0 };
-        self.matching(|v| numeric(v).is_some_and(|v| v < value), of_rest)
+        let share = self.matching(|v| numeric(v).is_some_and(|v| v < value), of_rest);
+        let (least, most) = self.shares_below(value);
+        share.clamp(least, most)
+    }
+
+    /// Between which shares those of the values below `value` are, by the quantiles next to it.
+    fn shares_below(&self, value: f64) -> (f64, f64) {
+        let Some(spread) = self.spread.filter(|spread| !spread.quantiles.is_empty()) else {
+            return (0.0, 1.0);
+        };
+        // So many of the quantiles are less, and with them a share of the values.
+        let less = spread.quantiles.partition_point(|quantile| *quantile < value) as f64;
+        let parts = spread.quantiles.len() as f64 + 1.0;
+        let error = spread.quantile_error.clamp(0.0, 1.0);
+        ((less / parts - error).max(0.0), ((less + 1.0) / parts + error).min(1.0))
     }
 
     /// Of the values that are not frequent, how many are below `value`, and how many there are; or the share

@@ -352,6 +352,10 @@ pub struct Spread {
     pub width: f64,
     #[prost(uint64, repeated, tag = "4")]
     pub bins: Vec<u64>,
+    #[prost(double, repeated, tag = "5")]
+    pub quantiles: Vec<f64>,
+    #[prost(double, tag = "6")]
+    pub quantile_error: f64,
 }
 
 /// A value that many rows have.

@@ -85,6 +85,8 @@ fn write_spread(spread: &Spread) -> proto::Spread {
         low: spread.low,
         width: spread.width,
         bins: spread.bins.clone(),
+        quantiles: spread.quantiles.clone(),
+        quantile_error: spread.quantile_error,
     }
 }
 
@@ -92,17 +94,25 @@ fn read_spread(bytes: &Bytes, data_type: &DataType) -> Result<Spread> {
     if bytes.len() > limits::SPREAD_BYTES_MAX {
         return Err(Error::corrupt(format!("how a column is spread took {} bytes", bytes.len())));
     }
-    let proto::Spread { frequent, low, width, bins } = read(bytes)?;
+    let proto::Spread { frequent, low, width, bins, quantiles, quantile_error } = read(bytes)?;
     let few = frequent.len() <= limits::SPREAD_FREQUENT_MAX && bins.len() <= limits::SPREAD_BINS_MAX;
     if !few || !low.is_finite() || !width.is_finite() || width < 0.0 || (width == 0.0 && !bins.is_empty()) {
         let (values, bins) = (frequent.len(), bins.len());
         return Err(Error::corrupt(format!("a spread of {values} values and {bins} bins {width} wide")));
     }
+    let are_sound = quantiles.len() <= limits::SPREAD_QUANTILES_MAX
+        && quantiles.iter().all(|value| !value.is_nan())
+        && quantiles.is_sorted();
+    if !are_sound || !(0.0..=1.0).contains(&quantile_error) {
+        let values = quantiles.len();
+        return Err(Error::corrupt(format!("a spread with {values} quantiles, off by {quantile_error}")));
+    }
     let literal = |frequent: proto::Frequent| match frequent.value.and_then(|v| v.kind) {
         Some(kind) => Ok((Literal::new(read_value(kind)?, data_type.clone())?, frequent.rows)),
         None => Err(Error::corrupt("a frequent value that is NULL")),
     };
-    Ok(Spread { frequent: frequent.into_iter().map(literal).collect::<Result<_>>()?, bins, low, width })
+    let frequent = frequent.into_iter().map(literal).collect::<Result<_>>()?;
+    Ok(Spread { frequent, bins, low, width, quantiles, quantile_error })
 }
 
 pub(crate) fn write_statistics(statistics: &TableStatistics) -> Result<proto::TableStatistics> {

@@ -200,6 +200,8 @@ fn table_info() -> TableInfo {
             bins: bins.to_vec(),
             low: -2.0,
             width: 0.5,
+            quantiles: bins.iter().map(|bin| *bin as f64).take(1).collect(),
+            quantile_error: 0.01,
         }))
     };
     TableInfo {
@@ -251,6 +253,10 @@ fn a_spread_is_small_and_of_its_column() {
         Spread { frequent: vec![text], ..Spread::clone(&sound) },
         Spread { width: 0.0, ..Spread::clone(&sound) },
         Spread { low: f64::NAN, ..Spread::clone(&sound) },
+        Spread { quantiles: vec![2.0, 1.0], ..Spread::clone(&sound) },
+        Spread { quantiles: vec![f64::NAN], ..Spread::clone(&sound) },
+        Spread { quantiles: vec![0.0; limits::SPREAD_QUANTILES_MAX + 1], ..Spread::clone(&sound) },
+        Spread { quantile_error: 1.5, ..Spread::clone(&sound) },
     ];
     for spread in damaged {
         let mut info = table_info();

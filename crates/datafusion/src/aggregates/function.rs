@@ -5,10 +5,11 @@ use super::distinct::{Distinct, SlidingDistinct};
 use super::exact::{ExactAccumulator, ExactGroups};
 use super::order::{Ordered, OrderedGroups, orders};
 use super::percentile::Percentile;
+use super::truth::{SlidingTruth, Truth};
 use arrow_schema::{DataType, Field, FieldRef};
 use datafusion::common::ScalarValue;
 use datafusion::error::Result;
-use datafusion::functions_aggregate::{average, min_max, percentile_cont, sum as builtin_sum};
+use datafusion::functions_aggregate::{average, bool_and_or, min_max, percentile_cont, sum as builtin_sum};
 use datafusion::logical_expr::function::{AccumulatorArgs, AggregateFunctionSimplification, StateFieldsArgs};
 use datafusion::logical_expr::utils::AggregateOrderSensitivity;
 use datafusion::logical_expr::{
@@ -43,6 +44,14 @@ pub(crate) fn percentile_cont() -> Arc<AggregateUDF> {
     Replacement::of(percentile_cont::percentile_cont_udaf(), Meaning::Percentile)
 }
 
+/// `bool_and` and `bool_or`, from whose frames rows can be taken.
+pub(super) fn truths() -> [Arc<AggregateUDF>; 2] {
+    [
+        Replacement::of(bool_and_or::bool_and_udaf(), Meaning::Truth(Truth::All)),
+        Replacement::of(bool_and_or::bool_or_udaf(), Meaning::Truth(Truth::Some)),
+    ]
+}
+
 /// A function of DataFusion's with other accumulators for some types.
 #[derive(Debug, PartialEq, Eq, Hash)]
 struct Replacement {
@@ -56,6 +65,7 @@ enum Meaning {
     Exact(Purpose),
     Extreme,
     Percentile,
+    Truth(Truth),
 }
 
 /// How values of one type are accumulated.
@@ -66,6 +76,8 @@ enum Way {
     Ordered,
     /// By DataFusion, but for the last step.
     Percentile,
+    /// By counts where the frame moves, else by DataFusion.
+    Truth(Truth),
     /// By DataFusion.
     Builtin,
 }
@@ -81,7 +93,8 @@ impl Replacement {
             Meaning::Exact(purpose) => ExactSums::new(argument, purpose).map_or(Way::Builtin, Way::Exact),
             Meaning::Extreme if argument.is_floating() => Way::Ordered,
             Meaning::Percentile if argument.is_floating() => Way::Percentile,
-            Meaning::Extreme | Meaning::Percentile => Way::Builtin,
+            Meaning::Truth(truth) if *argument == DataType::Boolean => Way::Truth(truth),
+            Meaning::Extreme | Meaning::Percentile | Meaning::Truth(_) => Way::Builtin,
         }
     }
 }
@@ -145,7 +158,7 @@ impl AggregateUDFImpl for Replacement {
                 Ok(sums.state_types().into_iter().map(field).collect())
             }
             // The values themselves; of extremes the floats.
-            Way::Exact(_) | Way::Ordered | Way::Percentile | Way::Builtin => {
+            Way::Exact(_) | Way::Ordered | Way::Percentile | Way::Truth(_) | Way::Builtin => {
                 self.builtin.state_fields(arguments)
             }
         }
@@ -169,7 +182,7 @@ impl AggregateUDFImpl for Replacement {
                 let values = self.builtin.accumulator(arguments.clone())?;
                 Ok(Box::new(Percentile::new(values, &arguments)?))
             }
-            Way::Builtin => self.builtin.accumulator(arguments),
+            Way::Truth(_) | Way::Builtin => self.builtin.accumulator(arguments),
         }
     }
 
@@ -178,7 +191,9 @@ impl AggregateUDFImpl for Replacement {
             Way::Exact(_) => !arguments.is_distinct,
             // Groups of values that are kept have an accumulator each.
             Way::Percentile => false,
-            Way::Ordered | Way::Builtin => self.builtin.groups_accumulator_supported(arguments),
+            Way::Ordered | Way::Truth(_) | Way::Builtin => {
+                self.builtin.groups_accumulator_supported(arguments)
+            }
         }
     }
 
@@ -193,7 +208,9 @@ impl AggregateUDFImpl for Replacement {
                 let builtin = self.builtin.create_groups_accumulator(of_orders(&arguments, &order))?;
                 Ok(Box::new(OrderedGroups::new(builtin, arguments.return_field)))
             }
-            Way::Percentile | Way::Builtin => self.builtin.create_groups_accumulator(arguments),
+            Way::Percentile | Way::Truth(_) | Way::Builtin => {
+                self.builtin.create_groups_accumulator(arguments)
+            }
         }
     }
 
@@ -215,6 +232,7 @@ impl AggregateUDFImpl for Replacement {
                 let values = self.builtin.create_sliding_accumulator(arguments.clone())?;
                 Ok(Box::new(Percentile::new(values, &arguments)?))
             }
+            Way::Truth(truth) => Ok(Box::new(SlidingTruth::new(truth))),
             Way::Builtin => self.builtin.create_sliding_accumulator(arguments),
         }
     }
@@ -235,7 +253,9 @@ impl AggregateUDFImpl for Replacement {
     fn value_from_stats(&self, arguments: &StatisticsArgs<'_>) -> Option<ScalarValue> {
         match self.meaning {
             Meaning::Exact(_) => None,
-            Meaning::Extreme | Meaning::Percentile => self.builtin.value_from_stats(arguments),
+            Meaning::Extreme | Meaning::Percentile | Meaning::Truth(_) => {
+                self.builtin.value_from_stats(arguments)
+            }
         }
     }
 

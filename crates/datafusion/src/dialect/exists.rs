@@ -1,19 +1,36 @@
-//! EXISTS as a value: `select exists (select …)`. The engine has it as a condition only; as a value it is that the query
-//! has more than no rows.
+//! EXISTS as a value: `select exists (select …)`. The engine has it as a condition only. Of a query that is no more than
+//! FROM and WHERE, a rule makes a join of it (`crate::exists`); of any other it is that the query has more than no rows.
 
 use super::sql;
 use datafusion::common::{DataFusionError, Result};
 use datafusion::sql::sqlparser::ast::{
-    Expr, GroupByExpr, Query, Select, SelectItem, SetExpr, VisitMut, VisitorMut,
+    Expr, GroupByExpr, Ident, LimitClause, Query, Select, SelectItem, SetExpr, Value, VisitMut, VisitorMut,
+    visit_expressions,
 };
 use std::ops::ControlFlow;
 
-/// In the columns of the SELECT.
+/// In the columns of the SELECT. They get the name that was written: the engine calls every EXISTS the same.
 pub(super) fn apply(select: &mut Select) -> Result<()> {
+    for item in &mut select.projection {
+        if let SelectItem::UnnamedExpr(expr) = item
+            && has_exists(expr)
+        {
+            let alias = Ident::with_quote('"', expr.to_string());
+            *item = SelectItem::ExprWithAlias { expr: expr.clone(), alias };
+        }
+    }
     match select.projection.visit(&mut Rewrite { within: 0 }) {
         ControlFlow::Break(error) => Err(error),
         ControlFlow::Continue(()) => Ok(()),
     }
+}
+
+fn has_exists(expr: &Expr) -> bool {
+    let found = visit_expressions(expr, |expr| match expr {
+        Expr::Exists { .. } => ControlFlow::Break(()),
+        _ => ControlFlow::Continue(()),
+    });
+    found.is_break()
 }
 
 struct Rewrite {
@@ -36,6 +53,13 @@ impl VisitorMut for Rewrite {
 
     fn post_visit_expr(&mut self, expr: &mut Expr) -> ControlFlow<DataFusionError> {
         if let (Expr::Exists { subquery, negated }, 0) = (&mut *expr, self.within) {
+            if takes_some(subquery) {
+                subquery.limit_clause = None;
+            }
+            let is_whole = subquery.limit_clause.is_none() && subquery.fetch.is_none();
+            if matches!(&*subquery.body, SetExpr::Select(select) if is_whole && is_plain(select)) {
+                return ControlFlow::Continue(());
+            }
             match has_rows(subquery, *negated) {
                 Ok(made) => *expr = made,
                 Err(error) => return ControlFlow::Break(error),
@@ -45,20 +69,24 @@ impl VisitorMut for Rewrite {
     }
 }
 
+/// Whether it has a limit that leaves a row where there is one.
+fn takes_some(query: &Query) -> bool {
+    let Some(LimitClause::LimitOffset { limit: Some(Expr::Value(limit)), offset: None, limit_by }) =
+        &query.limit_clause
+    else {
+        return false;
+    };
+    let rows = match &limit.value {
+        Value::Number(rows, _) => rows.to_string().parse::<u64>().unwrap_or(0),
+        _ => 0,
+    };
+    limit_by.is_empty() && rows > 0
+}
+
 /// Whether the query has rows, by their number.
 fn has_rows(query: &Query, negated: bool) -> Result<Expr> {
     let than = if negated { "= 0" } else { "> 0" };
-    let is_whole = query.limit_clause.is_none() && query.fetch.is_none();
-    match &*query.body {
-        SetExpr::Select(select) if is_whole && is_plain(select) => {
-            let counts = SelectItem::UnnamedExpr(sql::expr("count(*)")?);
-            let select = Select { projection: vec![counts], ..Select::clone(select) };
-            let body = Box::new(SetExpr::Select(Box::new(select)));
-            let counted = Query { order_by: None, body, ..query.clone() };
-            sql::expr_with(&format!("(x {than})"), &[("x", Expr::Subquery(Box::new(counted)))])
-        }
-        _ => sql::expr(&format!("((SELECT count(*) FROM ({query}) AS counted) {than})")),
-    }
+    sql::expr(&format!("((SELECT count(*) FROM ({query}) AS counted) {than})"))
 }
 
 /// Whether it has the rows that its FROM and WHERE have, which a subquery may share columns with.

@@ -38,6 +38,7 @@ mod templates;
 mod tests;
 mod timestamps;
 mod undone;
+mod zones;
 
 pub(crate) use copy::{STDOUT, without_prefix};
 pub(crate) use grammar::Grammar;
@@ -49,7 +50,7 @@ use datafusion::common::config::Dialect;
 use datafusion::common::{DataFusionError, Result};
 use datafusion::execution::SessionState;
 use datafusion::logical_expr::LogicalPlan;
-use datafusion::sql::parser::{CopyToSource, DFParserBuilder, Statement};
+use datafusion::sql::parser::{CopyToSource, DFParserBuilder, ResetStatement, Statement};
 use datafusion::sql::sqlparser::ast::{
     Expr, Function, FunctionArg, FunctionArgExpr, FunctionArgumentList, FunctionArguments, Ident, ObjectName,
     Query, Select, Statement as SqlStatement, TableFactor, ValueWithSpan, VisitMut, VisitorMut,
@@ -169,7 +170,8 @@ fn apply(state: &SessionState, statement: &mut Statement, text: &str, lowers: bo
                 headers::name_columns(query, lowers);
             }
         }
-        Statement::Explain(_) | Statement::CreateExternalTable(_) | Statement::Reset(_) => {}
+        Statement::Reset(ResetStatement::Variable(name)) => zones::reset(&name.to_string())?,
+        Statement::Explain(_) | Statement::CreateExternalTable(_) => {}
     }
     let functions = Functions { state, copied: 0 };
     visit(statement, &mut Rules { text, lowers, functions })
@@ -234,7 +236,11 @@ impl VisitorMut for Rules<'_> {
     type Break = DataFusionError;
 
     fn pre_visit_statement(&mut self, statement: &mut SqlStatement) -> ControlFlow<DataFusionError> {
-        flow(show::apply(statement).and_then(|()| undone::statement(statement)))
+        flow(
+            show::apply(statement)
+                .and_then(|()| undone::statement(statement))
+                .and_then(|()| zones::statement(statement)),
+        )
     }
 
     fn pre_visit_query(&mut self, query: &mut Query) -> ControlFlow<DataFusionError> {
@@ -276,6 +282,7 @@ impl VisitorMut for Rules<'_> {
         complements::apply(expr);
         intervals::apply(expr);
         timestamps::apply(expr);
+        zones::apply(expr);
         flow(
             formats::apply(expr)
                 .and_then(|()| patterns::apply(expr))

@@ -8,6 +8,7 @@
 //! Invariant: the join stays the same, sides included.
 
 use super::physical::registry;
+use crate::grouping_sets::KeysOfSets;
 use datafusion::common::JoinType;
 use datafusion::common::tree_node::{Transformed, TransformedResult, TreeNode};
 use datafusion::config::ConfigOptions;
@@ -25,7 +26,7 @@ use std::sync::Arc;
 /// Q18 with 1.5 million four times as long.
 const COLLECTED_ROWS: usize = 512 << 10;
 
-/// DataFusion's rules, this one after that which chooses the sides of joins.
+/// DataFusion's rules, this one after that which chooses the sides of joins, and one before all of them.
 pub(crate) fn rules() -> Vec<Arc<dyn PhysicalOptimizerRule + Send + Sync>> {
     let mut rules = PhysicalOptimizer::new().rules;
     let chooses = |rule: &Arc<dyn PhysicalOptimizerRule + Send + Sync>| {
@@ -35,6 +36,7 @@ pub(crate) fn rules() -> Vec<Arc<dyn PhysicalOptimizerRule + Send + Sync>> {
     let chosen = rules.iter().position(chooses);
     debug_assert!(chosen.is_some(), "DataFusion chooses the sides of joins elsewhere");
     rules.insert(chosen.map_or(0, |place| place + 1), Arc::new(CollectedJoins));
+    rules.insert(0, Arc::new(KeysOfSets));
     rules
 }
 

@@ -146,7 +146,9 @@ fn mislead(column: &mut ColumnStatistics, seed: u64) {
     column.distinct_estimate = Some(any(1) % [2, 100, u64::MAX][any(2) as usize % 3]);
     let bins = (0..any(3) % 9).map(|bin| any(bin + 4)).collect();
     let frequent = column.min.iter().chain(&column.max).map(|value| (value.clone(), any(40))).collect();
-    column.spread = Some(Arc::new(Spread { frequent, bins, low: any(50) as f64, width: 1.0 }));
+    let quantiles = (0..any(60) % 9).map(|value| value as f64).collect();
+    let (low, quantile_error) = (any(50) as f64, (any(61) % 100) as f64 / 100.0);
+    column.spread = Some(Arc::new(Spread { frequent, bins, low, width: 1.0, quantiles, quantile_error }));
 }
 
 /// Counts only: bounds are computed for integers, which is enough to exercise the estimates.

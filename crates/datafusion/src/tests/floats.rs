@@ -35,6 +35,32 @@ const CASES: &[(&str, &[&str])] = &[
     ("count(*) from z a join z b on a.{} = b.{} where a.i <= 2", &["4"]),
     ("count(*) from z a join z b on a.{} = b.{} and a.s = b.s where a.i <= 2", &["4"]),
     ("count(*) from z where {} in (select {} from z where i = 1)", &["2"]),
+    ("i from z where {} in (0.0) order by i", &["1", "2"]),
+    ("i from z where {} = -0.0 order by i", &["1", "2"]),
+    ("i from z where {} <= -0.0 order by i", &["1", "2", "6"]),
+    ("i from z where {} in (-0.0, 7, 8, 9, 1.5) order by i", &["1", "2", "5"]),
+    ("i from z where {} not in (0.0, 7, 8, 9, 1.5) order by i", &["3", "4", "6"]),
+    ("i from z where {} + 0 in (0.0, 1.5) order by i", &["1", "2", "5"]),
+    ("i from z where -{} in (0.0, i) order by i", &["1", "2"]),
+    ("{} in (0.0, 7, 8, 9) as zero, count(*) from z group by 1 order by 1", &["false|4", "true|2"]),
+    ("i from z where nullif({}, 0.0) is null order by i", &["1", "2"]),
+    ("i from z where nullif({}, -0.0) is null order by i", &["1", "2"]),
+    ("i from z where nullif(-{}, 0) is null order by i", &["1", "2"]),
+    ("nullif({}, 1.5) from z where i in (5, 6) order by i", &["NULL", "-1.5"]),
+    (
+        "i, case {} when 0.0 then 'zero' when 1.5 then 'more' else '-' end from z order by i",
+        &["1|zero", "2|zero", "3|-", "4|-", "5|more", "6|-"],
+    ),
+    ("sum(case {} when -0.0 then 1 end) from z", &["2"]),
+    ("count(*) from z where {} is distinct from 0.0", &["4"]),
+    (
+        "a.i, b.i from z a join z b on a.{} + 0 = b.{} * 1 where a.i < 3 order by 1, 2",
+        &["1|1", "1|2", "2|1", "2|2"],
+    ),
+    (
+        "nullif(-0.0, 0.0), -0.0 in (0.0), -0.0 in (1, 0.0, 2, 3, 4, 5), case -0.0 when 0.0 then 1 else 2 end, {} = 0 from z limit 1",
+        &["NULL|true|true|1|true"],
+    ),
 ];
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -7,8 +7,10 @@ mod fake;
 mod floats;
 mod front;
 mod joins;
+mod others;
 mod overflow;
 mod pushed;
+mod zones;
 
 use crate::{Rates, Session, SessionOptions};
 use arrow_array::builder::{

@@ -2,8 +2,10 @@
 
 use super::*;
 use crate::estimate::{groups, selectivity};
+use arrow_array::{ArrayRef, Int64Array};
 use arrow_schema::{DataType, Field, Schema};
 use farpool_model::{Expr, TableName, Version};
+use farpool_statistics::Profile;
 use proptest::prelude::*;
 use std::sync::Arc;
 
@@ -134,6 +136,62 @@ fn patterns_match_as_like_does() {
     assert!(is_like("ÄbC", "äB_", true));
 }
 
+/// A table of one column with these values, with what its profile tells.
+fn profiled(values: &[i64]) -> TableInfo {
+    let schema = Arc::new(Schema::new(vec![Field::new("n", DataType::Int64, false)]));
+    let mut profile = Profile::new(&schema).unwrap();
+    for part in values.chunks(8192) {
+        profile.update(&[Arc::new(Int64Array::from(part.to_vec())) as ArrayRef]).unwrap();
+    }
+    let column = ColumnStatistics {
+        min: values.iter().min().map(|v| int(*v)),
+        max: values.iter().max().map(|v| int(*v)),
+        spread: profile.columns()[0].spread().map(Arc::new),
+        ..ColumnStatistics::default()
+    };
+    TableInfo { schema, rows: values.len() as u64, columns: vec![column], ..info() }
+}
+
+/// Nearly all values lie in one bin, and are not spread evenly within it.
+#[test]
+fn skewed_values_are_estimated_within_the_error_of_the_sketch() {
+    let rows = 200_000_i64;
+    let mixed = |i: i64| i.wrapping_mul(0x5851_f42d_4c95_7f2d).cast_unsigned() >> 33;
+    let shapes: [(&str, Box<dyn Fn(i64) -> i64>); 3] = [
+        // 98 of 100 are zeros; one value makes the bins wide.
+        (
+            "zeros",
+            Box::new(move |i| {
+                if mixed(i) % 50 == 0 {
+                    1 + i % 1000
+                } else if i == 7 {
+                    1 << 40
+                } else {
+                    0
+                }
+            }),
+        ),
+        ("far", Box::new(move |i| if i == 7 { 1 << 40 } else { (mixed(i) % 10_000) as i64 })),
+        ("squares", Box::new(move |i| ((mixed(i) % 1000).pow(4) >> 10) as i64)),
+    ];
+    for (name, value) in shapes {
+        let values: Vec<i64> = (0..rows).map(value).collect();
+        let info = profiled(&values);
+        let spread = info.columns[0].spread.as_ref().unwrap();
+        let step = 1.0 / (spread.quantiles.len() as f64 + 1.0);
+        assert!(spread.quantile_error < 0.02, "{name}: {}", spread.quantile_error);
+        for bound in [1, 2, 50, 100, 900, 2500, 5000, 9000, 1 << 20, 1 << 30] {
+            let truth = values.iter().filter(|v| **v < bound).count() as f64 / rows as f64;
+            let share = selectivity(&compare(0, CompareOp::Lt, int(bound)), &info);
+            let off = (share - truth).abs();
+            assert!(
+                off <= step + 2.0 * spread.quantile_error,
+                "{name} < {bound}: {share}, and it is {truth}"
+            );
+        }
+    }
+}
+
 proptest! {
     #[test]
     fn shares_are_fractions_whatever_was_gathered(
@@ -142,11 +200,15 @@ proptest! {
         (low, width) in (-1e18f64..1e18, 1e-9f64..1e18),
         (min, max, value) in (any::<i64>(), any::<i64>(), any::<i64>()),
         (rows, distinct) in (0u64..u64::MAX, 0u64..u64::MAX),
+        mut quantiles in prop::collection::vec(any::<i64>().prop_map(|v| v as f64), 0..9),
+        quantile_error in 0.0f64..=1.0,
     ) {
         let mut info = info();
         let frequent = frequent.into_iter().map(|(v, rows)| (int(v), rows)).collect();
         info.rows = rows;
-        info.columns[0].spread = Some(Arc::new(Spread { frequent, bins, low, width }));
+        quantiles.sort_by(f64::total_cmp);
+        let spread = Spread { frequent, bins, low, width, quantiles, quantile_error };
+        info.columns[0].spread = Some(Arc::new(spread));
         info.columns[0].distinct_count = Some(distinct);
         (info.columns[0].min, info.columns[0].max) = (Some(int(min.min(max))), Some(int(min.max(max))));
         use CompareOp::{Eq, Gt, GtEq, Lt, LtEq, NotEq};

@@ -1,21 +1,23 @@
 //! What a table's description tells of a column's spread: little enough to go with every description.
 
 use super::ColumnProfile;
-use crate::{Estimate, Histogram, Sketch};
+use crate::{Estimate, Histogram, Quantile, Sketch};
 use farpool_model::{Literal, Spread, Value, limits};
 
 /// A value is told with how often it occurs if that is known to within this share.
 const UNCERTAINTY_MAX: f64 = 0.25;
 
 impl ColumnProfile {
-    /// The values that are surely frequent, and the histogram with neighbouring bins added up; `None` if
-    /// there is neither.
+    /// The values that are surely frequent, the histogram with neighbouring bins added up, and quantiles; `None` if
+    /// there is none of these.
     pub fn spread(&self) -> Option<Spread> {
         let mut spread = Spread { frequent: frequent(&self.sketch), ..Spread::default() };
         if let Some(histogram) = &self.histogram {
             put_bins(&mut spread, histogram);
         }
-        (!spread.frequent.is_empty() || !spread.bins.is_empty()).then_some(spread)
+        put_quantiles(&mut spread, &self.sketch);
+        (!spread.frequent.is_empty() || !spread.bins.is_empty() || !spread.quantiles.is_empty())
+            .then_some(spread)
     }
 }
 
@@ -43,4 +45,18 @@ fn put_bins(spread: &mut Spread, histogram: &Histogram) {
         (spread.low, spread.width) = (first.low, width);
         spread.bins = bins.iter().map(|bin| bin.count).collect();
     }
+}
+
+fn put_quantiles(spread: &mut Spread, sketch: &Sketch) {
+    let parts = limits::SPREAD_QUANTILES_MAX + 1;
+    let shares: Vec<f64> = (1..parts).map(|part| part as f64 / parts as f64).collect();
+    let (Some(quantiles), Some(error)) = (sketch.quantiles(&shares), sketch.quantile_error()) else { return };
+    let number = |quantile: &Quantile| match quantile.value.value() {
+        Value::Int(value) => *value as f64,
+        Value::Float(value) if value.is_nan() => f64::INFINITY,
+        Value::Float(value) => *value,
+        // Only values with a distance have quantiles.
+        _ => f64::INFINITY,
+    };
+    (spread.quantiles, spread.quantile_error) = (quantiles.iter().map(number).collect(), error);
 }

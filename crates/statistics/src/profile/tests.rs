@@ -246,7 +246,12 @@ fn a_spread_has_the_frequent_values_and_all_numbers_in_bins() {
     assert!(
         spread.low <= 7.0 && spread.low + spread.width * spread.bins.len() as f64 > (rows - 1) as f64 * 10.0
     );
+    assert_eq!(spread.quantiles.len(), limits::SPREAD_QUANTILES_MAX);
+    assert!(spread.quantiles.is_sorted() && spread.quantile_error < 0.02);
+    // Half of the values are not above 7, and below that are few.
+    assert_eq!((spread.quantiles[1], spread.quantiles[29]), (7.0, 7.0));
+    assert!(spread.quantiles[48] > 300_000.0 && spread.quantiles[48] < 700_000.0);
     let spread = profile.columns()[1].spread().unwrap();
-    assert_eq!((spread.frequent.len(), spread.bins.len()), (3, 0));
+    assert_eq!((spread.frequent.len(), spread.bins.len(), spread.quantiles.len()), (3, 0, 0));
     assert!(Profile::new(profile.schema()).unwrap().columns()[0].spread().is_none());
 }

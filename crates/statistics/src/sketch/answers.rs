@@ -89,6 +89,13 @@ impl Sketch {
         Some(found)
     }
 
+    /// By how much the share of values at or below a quantile may be off, with the confidence that quantiles have.
+    /// `None` without KLL.
+    pub fn quantile_error(&self) -> Option<f64> {
+        let values = self.basics.values().max(1) as f64;
+        Some((self.quantiles.as_ref()?.rank_error() / values).min(1.0))
+    }
+
     fn judge(&self) -> Judged {
         let most = self.moment_within(0.01).map(|moment| moment.high);
         Judged {

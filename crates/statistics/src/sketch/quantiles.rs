@@ -97,6 +97,14 @@ impl Quantiles {
         }
     }
 
+    /// By how much the rank of a value may be off.
+    pub fn rank_error(&self) -> f64 {
+        match self {
+            Quantiles::Words(levels) => levels.rank_error(),
+            Quantiles::Wide(levels) => levels.rank_error(),
+        }
+    }
+
     pub fn put(&self, out: &mut Vec<u8>) {
         match self {
             Quantiles::Words(levels) => put_levels(out, &levels.parts()),

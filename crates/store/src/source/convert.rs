@@ -1,9 +1,18 @@
 //! Columns of text into columns of types.
 
-use super::csv::guess::hyphenated;
+use super::csv::guess::{has_zone, hyphenated};
 use arrow_array::{Array, ArrayRef, StringArray};
 use arrow_cast::{CastOptions, cast_with_options};
 use arrow_schema::DataType;
+
+/// How the type of a column is known.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Origin {
+    /// By other values of it. A time with a zone does not fit among times without one, nor the other way round.
+    Guessed,
+    /// Somebody said so: a time without a zone is one in UTC, and one with a zone becomes what it is there.
+    Said,
+}
 
 /// Why a column cannot be converted.
 #[derive(Debug)]
@@ -15,8 +24,8 @@ pub(super) enum Misfit {
 }
 
 /// The values of `texts` as `data_type`; as text if that is Null, which a column without values has.
-pub(super) fn convert(texts: &StringArray, data_type: &DataType) -> Result<ArrayRef, Misfit> {
-    let converted = converted(texts, data_type)?;
+pub(super) fn convert(texts: &StringArray, data_type: &DataType, origin: Origin) -> Result<ArrayRef, Misfit> {
+    let converted = converted(texts, data_type, origin)?;
     let misfit = misfits(texts, &*converted).next();
     match misfit {
         Some(row) => Err(Misfit::Row(row)),
@@ -25,7 +34,18 @@ pub(super) fn convert(texts: &StringArray, data_type: &DataType) -> Result<Array
 }
 
 /// The values, NULL where they do not fit.
-pub(super) fn converted(texts: &StringArray, data_type: &DataType) -> Result<ArrayRef, Misfit> {
+pub(super) fn converted(
+    texts: &StringArray,
+    data_type: &DataType,
+    origin: Origin,
+) -> Result<ArrayRef, Misfit> {
+    if let (Origin::Guessed, DataType::Timestamp(_, zone)) = (origin, data_type) {
+        let fits = |text: &str| has_zone(text) == zone.is_some();
+        if !texts.iter().flatten().all(fits) {
+            let fitting = texts.iter().map(|text| text.filter(|text| fits(text))).collect();
+            return converted(&fitting, data_type, Origin::Said);
+        }
+    }
     let data_type = if data_type == &DataType::Null { &DataType::Utf8View } else { data_type };
     let options = CastOptions { safe: true, ..CastOptions::default() };
     let cast = |texts: &StringArray| cast_with_options(texts, data_type, &options).map_err(|_| Misfit::Type);
@@ -53,8 +73,8 @@ mod tests {
     #[test]
     fn what_does_not_fit_is_found() {
         let texts = StringArray::from(vec![Some("1"), None, Some("x"), Some("4")]);
-        assert!(matches!(convert(&texts, &DataType::Int64), Err(Misfit::Row(2))));
-        let values = converted(&texts, &DataType::Int64).unwrap();
+        assert!(matches!(convert(&texts, &DataType::Int64, Origin::Guessed), Err(Misfit::Row(2))));
+        let values = converted(&texts, &DataType::Int64, Origin::Guessed).unwrap();
         assert_eq!(
             values.as_primitive::<Int64Type>().iter().collect::<Vec<_>>(),
             [Some(1), None, None, Some(4)]
@@ -65,9 +85,25 @@ mod tests {
     fn dates_with_slashes_are_dates() {
         let texts = StringArray::from(vec!["2015/01/01 01:00:00", "2015-01-01 01:00:00"]);
         let micros = DataType::Timestamp(TimeUnit::Microsecond, None);
-        let values = convert(&texts, &micros).unwrap();
+        let values = convert(&texts, &micros, Origin::Guessed).unwrap();
         let values = values.as_primitive::<TimestampMicrosecondType>();
         assert_eq!(values.value(0), 1_420_074_000_000_000);
         assert_eq!(values.value(0), values.value(1));
+    }
+
+    #[test]
+    fn a_zone_fits_where_the_others_have_one_or_somebody_said_so() {
+        let texts = StringArray::from(vec!["2024-05-31T12:00:00+02:00", "2024-05-31 12:00:00"]);
+        let of = |zone: Option<&str>, origin| {
+            let data_type = DataType::Timestamp(TimeUnit::Microsecond, zone.map(Into::into));
+            let values = converted(&texts, &data_type, origin).unwrap();
+            values.as_primitive::<TimestampMicrosecondType>().iter().collect::<Vec<_>>()
+        };
+        let noon = 1_717_156_800_000_000;
+        let before = Some(noon - 2 * 3_600_000_000);
+        assert_eq!(of(Some("UTC"), Origin::Guessed), [before, None]);
+        assert_eq!(of(None, Origin::Guessed), [None, Some(noon)]);
+        assert_eq!(of(Some("UTC"), Origin::Said), [before, Some(noon)]);
+        assert_eq!(of(None, Origin::Said), [before, Some(noon)]);
     }
 }

@@ -90,7 +90,8 @@ struct InputFile {
 enum Opened {
     Parquet(parquet::Footer),
     Csv(csv::Dialect, FileCompression),
-    Json(FileCompression),
+    /// With the names of the columns whose types were said.
+    Json(Vec<String>, FileCompression),
     Ipc(ipc::Kind),
 }
 
@@ -98,7 +99,7 @@ impl Opened {
     /// Whether the types are guessed.
     fn is_text(&self) -> bool {
         match self {
-            Opened::Csv(..) | Opened::Json(_) => true,
+            Opened::Csv(..) | Opened::Json(..) => true,
             Opened::Parquet(_) | Opened::Ipc(_) => false,
         }
     }
@@ -203,7 +204,10 @@ impl InputFile {
                     let (schema, dialect) = csv::open(path, text, tabs, options)?;
                     (schema, None, Opened::Csv(dialect, compression))
                 }
-                Format::Json => (json::open(path, text()?, options)?, None, Opened::Json(compression)),
+                Format::Json => {
+                    let schema = json::open(path, text()?, options)?;
+                    (schema, None, Opened::Json(options.typed(), compression))
+                }
                 Format::Ipc(kind) => {
                     let (schema, rows) = ipc::open(path, file, bytes, kind)?;
                     (schema, Some(rows), Opened::Ipc(kind))
@@ -241,8 +245,9 @@ impl InputFile {
                 let from = compressed::read(path, file, *compression, progress)?;
                 csv::read(path, from, &self.schema, dialect, columns)
             }
-            Opened::Json(compression) => {
-                json::read(path, compressed::read(path, file, *compression, progress)?, &self.schema, columns)
+            Opened::Json(typed, compression) => {
+                let from = compressed::read(path, file, *compression, progress)?;
+                json::read(path, from, &self.schema, typed, columns)
             }
             Opened::Ipc(kind) => ipc::read(path, file, *kind, columns, progress),
         }

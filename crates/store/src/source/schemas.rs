@@ -11,7 +11,7 @@ use std::sync::Arc;
 pub(super) fn agreed(files: &mut [InputFile]) -> Result<SchemaRef> {
     let (first, rest) = files.split_first().expect("a source has a file");
     let mut agreed = first.schema.clone();
-    let by_name = files.iter().all(|file| matches!(file.format, Opened::Json(_)));
+    let by_name = files.iter().all(|file| matches!(file.format, Opened::Json(..)));
     for other in rest {
         agreed = match by_name {
             true => merge(&first.path, &agreed, other)?,

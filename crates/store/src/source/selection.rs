@@ -1,6 +1,7 @@
 //! Which columns of a file are read, and how the result is made of them.
 
-use super::{InputFile, convert};
+use super::InputFile;
+use super::convert::{self, Origin};
 use arrow_array::{ArrayRef, RecordBatch, RecordBatchOptions, StringArray, new_null_array};
 use arrow_schema::{DataType, Schema, SchemaRef};
 use farpool_model::{Error, Result};
@@ -62,6 +63,6 @@ pub(super) fn valued(column: &ArrayRef, data_type: &DataType) -> ArrayRef {
 
 fn constant(value: Option<&str>, data_type: &DataType, rows: usize) -> Result<ArrayRef> {
     let texts: StringArray = std::iter::repeat_n(value, rows).collect();
-    convert::convert(&texts, data_type)
+    convert::convert(&texts, data_type, Origin::Guessed)
         .map_err(|_| Error::internal("the value of a folder is not of the type that was guessed from it"))
 }

@@ -97,7 +97,7 @@ fn objects(
     let columns: Vec<usize> = (0..schema.fields().len()).collect();
     let whole = compressed::decompressed(Cursor::new(head).chain(from), FileCompression::None);
     let whole = whole.map_err(|error| super::files::unreadable(path, &error))?;
-    let tasks = json::tasks(path, whole, &schema, &columns)?;
+    let tasks = json::tasks(path, whole, &schema, &options.typed(), &columns)?;
     Ok(Stream { tasks: settled_tasks(schema.clone(), tasks), schema })
 }
 

@@ -92,7 +92,9 @@ impl InputFile {
             Opened::Csv(dialect, compression) => {
                 csv::tasks(path, bytes(*compression)?, &self.schema, dialect, columns)
             }
-            Opened::Json(compression) => json::tasks(path, bytes(*compression)?, &self.schema, columns),
+            Opened::Json(typed, compression) => {
+                json::tasks(path, bytes(*compression)?, &self.schema, typed, columns)
+            }
             Opened::Ipc(_) => Ok(of_batches(self.batches(columns, None, progress)?)),
         }
     }

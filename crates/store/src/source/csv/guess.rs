@@ -10,17 +10,20 @@ use std::borrow::Cow;
 /// What the values of a column look like so far.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(in super::super) struct Guess {
-    seen: u8,
+    seen: u16,
     has_leading_zero: bool,
 }
 
-const BOOLEAN: u8 = 1;
-const WHOLE: u8 = 2;
-const FRACTION: u8 = 4;
-const DATE: u8 = 8;
-const MICROSECONDS: u8 = 16;
-const NANOSECONDS: u8 = 32;
-const TEXT: u8 = 64;
+const BOOLEAN: u16 = 1;
+const WHOLE: u16 = 2;
+const FRACTION: u16 = 4;
+const DATE: u16 = 8;
+const MICROSECONDS: u16 = 16;
+const NANOSECONDS: u16 = 32;
+const TEXT: u16 = 64;
+/// With the time: it says its zone, or it does not.
+const ZONED: u16 = 128;
+const UNZONED: u16 = 256;
 
 impl Guess {
     /// A value that is not NULL.
@@ -35,7 +38,7 @@ impl Guess {
 
     /// The type; Null if there was no value.
     pub(in super::super) fn data_type(self) -> DataType {
-        const INSTANTS: u8 = DATE | MICROSECONDS | NANOSECONDS;
+        const TIMES: u16 = DATE | MICROSECONDS | NANOSECONDS | ZONED | UNZONED;
         match self.seen {
             0 => DataType::Null,
             BOOLEAN => DataType::Boolean,
@@ -44,17 +47,19 @@ impl Guess {
             WHOLE => DataType::Int64,
             seen if seen & !(WHOLE | FRACTION) == 0 => DataType::Float64,
             DATE => DataType::Date32,
-            seen if seen & !INSTANTS == 0 => {
+            // An instant and a time on some clock do not compare.
+            seen if seen & ZONED != 0 && seen & (DATE | UNZONED) != 0 => DataType::Utf8View,
+            seen if seen & !TIMES == 0 => {
                 // Later rows may be finer than the first, and would be cut off silently: not below microseconds.
                 let unit = if seen & NANOSECONDS == 0 { TimeUnit::Microsecond } else { TimeUnit::Nanosecond };
-                DataType::Timestamp(unit, None)
+                DataType::Timestamp(unit, (seen & ZONED != 0).then(|| "UTC".into()))
             }
             _ => DataType::Utf8View,
         }
     }
 }
 
-fn kind(value: &str) -> u8 {
+fn kind(value: &str) -> u16 {
     match value.as_bytes() {
         [b'0'..=b'9' | b'-' | b'.', ..] => number(value).or_else(|| instant(value)).unwrap_or(TEXT),
         _ if value.eq_ignore_ascii_case("true") || value.eq_ignore_ascii_case("false") => BOOLEAN,
@@ -63,7 +68,7 @@ fn kind(value: &str) -> u8 {
     }
 }
 
-fn number(value: &str) -> Option<u8> {
+fn number(value: &str) -> Option<u16> {
     let digits = value.strip_prefix('-').unwrap_or(value);
     if !digits.is_empty() && digits.bytes().all(|byte| byte.is_ascii_digit()) {
         // A float would round what 64 bits do not hold.
@@ -78,7 +83,7 @@ fn has_leading_zero(number: &str) -> bool {
     digits.len() > 1 && digits.starts_with('0')
 }
 
-fn instant(value: &str) -> Option<u8> {
+fn instant(value: &str) -> Option<u16> {
     let written = hyphenated(value);
     let bytes = written.as_bytes();
     let is_date = bytes.len() >= 10 && bytes[4] == b'-' && bytes[7] == b'-';
@@ -94,7 +99,14 @@ fn instant(value: &str) -> Option<u8> {
     string_to_datetime(&chrono::Utc, &written).ok()?;
     let fraction = written[10..].split_once('.').map_or("", |(_, fraction)| fraction);
     let digits = fraction.bytes().take_while(u8::is_ascii_digit).count();
-    Some(if digits > 6 { NANOSECONDS } else { MICROSECONDS })
+    let zone = if has_zone(&written) { ZONED } else { UNZONED };
+    Some(zone | if digits > 6 { NANOSECONDS } else { MICROSECONDS })
+}
+
+/// Whether a date and time have a zone behind them: `Z`, an offset, or a name.
+pub(in super::super) fn has_zone(value: &str) -> bool {
+    let behind_seconds = value.get(19..).unwrap_or_default();
+    !behind_seconds.trim_start_matches(|c: char| c == '.' || c.is_ascii_digit()).is_empty()
 }
 
 /// `2015/01/31` as the readers of dates and timestamps know it.
@@ -123,6 +135,7 @@ mod tests {
         use DataType::*;
         let micros = Timestamp(TimeUnit::Microsecond, None);
         let nanos = Timestamp(TimeUnit::Nanosecond, None);
+        let zoned = |unit| Timestamp(unit, Some("UTC".into()));
         let cases: &[(&[&str], DataType)] = &[
             (&[], Null),
             (&["1", "-2"], Int64),
@@ -136,7 +149,12 @@ mod tests {
             (&["2024-05-31", "2024/05/31"], Date32),
             (&["2024-05-31", "2024-05-31 12:00:00"], micros.clone()),
             (&["2015/01/01 01:00:00"], micros.clone()),
-            (&["2024-05-31T12:00:00Z", "2024-05-31T12:00:00.25+02:00"], micros),
+            (&["2024-05-31T12:00:00Z", "2024-05-31T12:00:00.25+02:00"], zoned(TimeUnit::Microsecond)),
+            (&["2024-05-31 12:00:00+02", "2024/05/31 12:00:00 Europe/Berlin"], zoned(TimeUnit::Microsecond)),
+            (&["2024-05-31T12:00:00.1234567-0230"], zoned(TimeUnit::Nanosecond)),
+            (&["2024-05-31T12:00:00Z", "2024-05-31T12:00:00"], Utf8View),
+            (&["2024-05-31", "2024-05-31T12:00:00Z"], Utf8View),
+            (&["2024-05-31T12:00:00.5"], micros),
             (&["2024-05-31T12:00:00.123456789"], nanos),
             (&["2024-13-01"], Utf8View),
             (&["2024-05-31 25:00:00"], Utf8View),

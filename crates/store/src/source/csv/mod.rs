@@ -1,10 +1,10 @@
 //! CSV and TSV files, types guessed from the first rows.
 //!
 //! Guessed are: whole numbers (64-bit), fractional numbers, true/false, dates (`2024-05-31`, `2024/05/31`), timestamps
-//! (`2024-05-31 12:00:00.5`, held to the microsecond, finer only if the first rows are), text. An empty
-//! field is NULL. Whole numbers are text if the first rows have one that begins with 0, such as a postal code. A later
-//! value that does not fit is an error with its line: to read on with another type
-//! would change the meaning of the rows before.
+//! (`2024-05-31 12:00:00.5`, held to the microsecond, finer only if the first rows are), instants (timestamps with `Z` or
+//! an offset), text. A column that has both instants and times without a zone is text. An empty field is NULL. Whole
+//! numbers are text if the first rows have one that begins with 0, such as a postal code. A later value that does not fit
+//! is an error with its line: to read on with another type would change the meaning of the rows before.
 
 mod cut;
 mod error;
@@ -62,7 +62,7 @@ impl Dialect {
             ignore_errors: options.ignore_errors,
             null_padding: options.null_padding,
             sample_rows: options.sample_rows.unwrap_or(GUESS_ROWS),
-            typed: options.types.iter().map(|(name, _)| name.clone()).collect(),
+            typed: options.typed(),
         }
     }
 
@@ -72,8 +72,12 @@ impl Dialect {
 
     /// How many rows the type of a column was guessed from, if not from all.
     fn rows_guessed_from(&self, column: &str) -> Option<usize> {
-        let is_guessed = self.sample_rows != usize::MAX && !self.typed.iter().any(|name| name == column);
-        is_guessed.then_some(self.sample_rows)
+        (self.sample_rows != usize::MAX && !self.is_typed(column)).then_some(self.sample_rows)
+    }
+
+    /// Whether the type of a column was said.
+    fn is_typed(&self, column: &str) -> bool {
+        self.typed.iter().any(|name| name == column)
     }
 
     /// Whether a line with so many fields can be one of a file with `columns`.

@@ -3,7 +3,7 @@
 //! Invariant: a batch has at most [`limits::BATCH_ROWS`] rows, and ends with the record that makes its text longer than
 //! [`BATCH_BYTES`]. Lines that are left out are the same whichever columns are read.
 
-use super::super::convert::{self, Misfit};
+use super::super::convert::{self, Misfit, Origin};
 use super::Dialect;
 use super::error;
 use super::records::{Record, RecordSource};
@@ -134,12 +134,13 @@ impl<R: RecordSource> CsvBatches<R> {
             let what = format!("{}: column {:?}", self.path.display(), field.name());
             Error::invalid(format!("{what} cannot be read as {}", sql_name(field.data_type())))
         };
+        let origin = if self.dialect.is_typed(field.name()) { Origin::Said } else { Origin::Guessed };
         if self.dialect.ignore_errors {
-            let values = convert::converted(&texts, field.data_type()).map_err(|_| no_type())?;
+            let values = convert::converted(&texts, field.data_type(), origin).map_err(|_| no_type())?;
             convert::misfits(&texts, &*values).for_each(|row| good[row] = false);
             return Ok(values);
         }
-        convert::convert(&texts, field.data_type()).map_err(|misfit| match misfit {
+        convert::convert(&texts, field.data_type(), origin).map_err(|misfit| match misfit {
             Misfit::Row(row) => {
                 let rows = self.dialect.rows_guessed_from(field.name());
                 error::misfit(&self.path, lines[row], texts.value(row), field, rows)

@@ -137,3 +137,30 @@ fn long_records_end_at_the_limit() {
     assert_eq!(records.next().unwrap().unwrap().field(0), b"a");
     assert!(matches!(records.next(), Err(records::Broken::Long(2))));
 }
+
+#[test]
+fn a_zone_is_kept_and_one_among_times_without_is_a_misfit() {
+    use arrow_schema::TimeUnit::Microsecond;
+    let instants = DataType::Timestamp(Microsecond, Some("UTC".into()));
+    let got = all(b"t\n2013-01-01T05:00:00+02:00\n2013-01-01 03:00:00Z\n", &ReadOptions::default()).unwrap();
+    assert_eq!(got.schema().field(0).data_type(), &instants);
+    let micros = got.column(0).as_primitive::<arrow_array::types::TimestampMicrosecondType>();
+    assert_eq!(micros.value(0), micros.value(1));
+    let one = || OptionValue::Number(1);
+    let mixed = "t\n2013-01-01 05:00:00Z\n2013-01-01 05:00:00\n";
+    fails(mixed, &options(&[("sample_size", one())]), "line 3: \"2013-01-01 05:00:00\" is not a value");
+    let turned = "t\n2013-01-01 05:00:00\n2013-01-01 05:00:00-01:00\n";
+    fails(
+        turned,
+        &options(&[("sample_size", one())]),
+        "line 3: \"2013-01-01 05:00:00-01:00\" is not a value",
+    );
+    assert_eq!(
+        all(mixed.as_bytes(), &ReadOptions::default()).unwrap().column(0).data_type(),
+        &DataType::Utf8View
+    );
+    let types = OptionValue::Map(vec![("t".to_string(), text("timestamptz"))]);
+    let got = all(mixed.as_bytes(), &options(&[("types", types)])).unwrap();
+    let micros = got.column(0).as_primitive::<arrow_array::types::TimestampMicrosecondType>();
+    assert_eq!(micros.value(0), micros.value(1), "the zone of a session is UTC");
+}

@@ -7,7 +7,7 @@ mod guess;
 mod scan;
 
 use super::compressed::Bytes;
-use super::convert::{self, Misfit};
+use super::convert::{self, Misfit, Origin};
 use super::tasks::{Task, Tasks, failing, in_order};
 use super::{Batches, damaged, files, names};
 use arrow_array::cast::AsArray;
@@ -59,13 +59,25 @@ fn guess(path: &Path, from: impl BufRead, is_whole: bool, options: &ReadOptions)
     Ok(Arc::new(Schema::new(fields)))
 }
 
-/// Reads the columns at `columns`.
-pub(super) fn read(path: &Path, from: Bytes, schema: &SchemaRef, columns: &[usize]) -> Result<Batches> {
-    Ok(in_order(tasks(path, from, schema, columns)?))
+/// Reads the columns at `columns`; the types of those called `typed` were said.
+pub(super) fn read(
+    path: &Path,
+    from: Bytes,
+    schema: &SchemaRef,
+    typed: &[String],
+    columns: &[usize],
+) -> Result<Batches> {
+    Ok(in_order(tasks(path, from, schema, typed, columns)?))
 }
 
 /// The same rows as tasks: where an object ends is found first, what is in it by whoever does the task.
-pub(super) fn tasks(path: &Path, from: Bytes, schema: &SchemaRef, columns: &[usize]) -> Result<Tasks> {
+pub(super) fn tasks(
+    path: &Path,
+    from: Bytes,
+    schema: &SchemaRef,
+    typed: &[String],
+    columns: &[usize],
+) -> Result<Tasks> {
     let result = schema.project(columns).map_err(|error| Error::invalid(error.to_string()))?;
     // What is not a number, a boolean or nested is read as text first: its errors then name the value.
     let raw = |field: &Arc<Field>| match field.data_type() {
@@ -74,7 +86,8 @@ pub(super) fn tasks(path: &Path, from: Bytes, schema: &SchemaRef, columns: &[usi
         _ => Arc::new(Field::new(field.name(), DataType::Utf8, true)),
     };
     let raw = Arc::new(Schema::new(result.fields().iter().map(raw).collect::<Fields>()));
-    let parse = Arc::new(Parse { path: path.to_path_buf(), raw, result: Arc::new(result) });
+    let parse =
+        Arc::new(Parse { path: path.to_path_buf(), raw, result: Arc::new(result), typed: typed.to_vec() });
     parse.decoder()?;
     let mut scanner = Some(Scanner::new(from));
     Ok(Box::new(std::iter::from_fn(move || {
@@ -115,6 +128,7 @@ struct Parse {
     path: PathBuf,
     raw: SchemaRef,
     result: SchemaRef,
+    typed: Vec<String>,
 }
 
 impl Parse {
@@ -176,7 +190,8 @@ impl Parse {
             return Ok(column.clone());
         }
         let texts = column.as_string::<i32>();
-        convert::convert(texts, field.data_type()).map_err(|misfit| {
+        let origin = if self.typed.contains(field.name()) { Origin::Said } else { Origin::Guessed };
+        convert::convert(texts, field.data_type(), origin).map_err(|misfit| {
             let what = match misfit {
                 Misfit::Row(row) => format!(
                     "in the rows from here on, {:?} is not a value of column {:?}, which has type {}",

@@ -11,7 +11,7 @@ fn all(text: &str) -> Result<RecordBatch> {
         super::super::schemas::settled(&*open(path, Cursor::new(text.as_bytes()), &ReadOptions::default())?);
     let columns: Vec<usize> = (0..schema.fields().len()).collect();
     let from: Bytes = Box::new(Cursor::new(text.as_bytes().to_vec()));
-    let batches = read(path, from, &schema, &columns)?.collect::<Result<Vec<_>>>()?;
+    let batches = read(path, from, &schema, &[], &columns)?.collect::<Result<Vec<_>>>()?;
     Ok(arrow_select::concat::concat_batches(&schema, &batches).unwrap())
 }
 
@@ -82,4 +82,18 @@ fn deep_nesting_is_an_error_and_no_crash() {
     fails(&deep, "recursion limit");
     let at_most = format!("{{\"a\": {}1{}}}", "[".repeat(100), "]".repeat(100));
     assert_eq!(all(&at_most).unwrap().num_rows(), 1);
+}
+
+#[test]
+fn instants_and_times_without_a_zone_are_told_apart() {
+    let got =
+        all(r#"{"a": "2013-01-01T05:00:00+02:00", "b": "2013-01-01T05:00:00", "c": "2013-01-01T05:00:00Z"}
+                     {"a": "2013-01-01T03:00:00Z", "b": null, "c": "2013-01-01T05:00:00"}"#)
+        .unwrap();
+    let types: Vec<_> = got.schema().fields().iter().map(|field| field.data_type().clone()).collect();
+    let micros =
+        |zone: Option<&str>| DataType::Timestamp(arrow_schema::TimeUnit::Microsecond, zone.map(Into::into));
+    assert_eq!(types, [micros(Some("UTC")), micros(None), DataType::Utf8View]);
+    let instants = got.column(0).as_primitive::<arrow_array::types::TimestampMicrosecondType>();
+    assert_eq!(instants.value(0), instants.value(1));
 }

@@ -1,0 +1,149 @@
+//! A time zone by its name in the IANA database, in any case, or an offset such as `+02:00`, east of Greenwich as in ISO
+//! 8601. How far a clock in it is ahead of UTC.
+//!
+//! Source of the rule for times that a clock skips or shows twice: PostgreSQL's `DetermineTimeZoneOffset`.
+
+use crate::names;
+use arrow_array::timezone::Tz;
+use chrono::{DateTime, Datelike, LocalResult, NaiveDate, NaiveDateTime, Offset, TimeDelta, TimeZone};
+use farpool_model::{Error, Result, brief};
+
+/// A time zone.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Zone(Tz);
+
+/// How far before a time that a clock skips one looks for one that it shows, in steps, and how long these are: no clock
+/// was ever set forward by more than a day.
+const STEPS: i32 = 26 * 4;
+const STEP: TimeDelta = TimeDelta::minutes(15);
+
+impl Zone {
+    /// The zone that is called so.
+    ///
+    /// # Errors
+    /// `Invalid` when there is none, with those that may have been meant.
+    pub(super) fn named(name: &str) -> Result<Self> {
+        let known = || chrono_tz::TZ_VARIANTS.iter().map(|zone| zone.name());
+        let written = known().find(|known| known.eq_ignore_ascii_case(name)).unwrap_or(name);
+        written.parse().map(Zone).map_err(|_| {
+            let error = Error::invalid(format!("there is no time zone {:?}", brief(name)));
+            let city = name.trim().replace(' ', "_");
+            let is_meant = |known: &&str| {
+                names::are_close(name, known)
+                    || known.rsplit('/').next().is_some_and(|last| last.eq_ignore_ascii_case(&city))
+            };
+            let meant: Vec<&str> = known().filter(is_meant).collect();
+            match meant.len() {
+                0 => error
+                    .advise("a zone has a name such as 'Europe/Berlin', or is an offset such as '+02:00'"),
+                1 => error.advise(format!("did you mean {:?}?", meant[0])),
+                _ => names::advise(error, name, &meant),
+            }
+        })
+    }
+
+    /// Seconds that a clock is ahead of UTC at an instant, in seconds from 1970. `None` beyond the calendar.
+    pub(super) fn ahead_at(&self, seconds: i64) -> Option<i64> {
+        Some(seconds_of(self.0.offset_from_utc_datetime(&calendar(seconds)?)))
+    }
+
+    /// Seconds that a clock is ahead of UTC when it shows a time, in seconds from 1970 as if it was one in UTC. Of a time
+    /// that it shows twice, the second time; of one that it skips, as it was before. `None` beyond the calendar.
+    pub(super) fn ahead_on_clock(&self, seconds: i64) -> Option<i64> {
+        let shown = calendar(seconds)?;
+        (0..=STEPS).find_map(|step| self.shown_last(shown.checked_sub_signed(STEP * step)?))
+    }
+
+    /// When it shows this for the last time.
+    fn shown_last(&self, shown: NaiveDateTime) -> Option<i64> {
+        match self.0.offset_from_local_datetime(&shown) {
+            LocalResult::Single(offset) => Some(seconds_of(offset)),
+            LocalResult::Ambiguous(one, other) => Some(seconds_of(one).min(seconds_of(other))),
+            LocalResult::None => None,
+        }
+    }
+}
+
+fn seconds_of(offset: impl Offset) -> i64 {
+    i64::from(offset.fix().local_minus_utc())
+}
+
+/// The last year that the database has the rules of today written out for, with some to spare.
+const YEAR_MAX: i32 = 2096;
+
+/// A time of the calendar. One of a year that the database does not have is moved to a year before that begins on the same
+/// day of the week and is as long, so that rules such as "the last Sunday of March" give the same.
+fn calendar(seconds: i64) -> Option<NaiveDateTime> {
+    let time = DateTime::from_timestamp(seconds, 0)?.naive_utc();
+    if time.year() <= YEAR_MAX {
+        return Some(time);
+    }
+    let shape = |year: i32| {
+        let first = NaiveDate::from_ymd_opt(year, 1, 1)?;
+        Some((first.weekday(), first.leap_year()))
+    };
+    let wanted = shape(time.year())?;
+    // Within 28 years of one century each shape is there.
+    let alike = (YEAR_MAX - 27..=YEAR_MAX).find(|year| shape(*year) == Some(wanted))?;
+    time.with_year(alike)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn clock(text: &str) -> i64 {
+        NaiveDateTime::parse_from_str(text, "%Y-%m-%d %H:%M:%S").unwrap().and_utc().timestamp()
+    }
+
+    /// The answers are those of DuckDB, whose rule is PostgreSQL's.
+    #[test]
+    fn clocks_are_ahead_as_others_say() {
+        let cases = [
+            ("America/New_York", "2024-07-01 12:00:00", "2024-07-01 16:00:00"),
+            ("America/New_York", "2024-01-01 12:00:00", "2024-01-01 17:00:00"),
+            // Skipped.
+            ("America/New_York", "2024-03-10 02:30:00", "2024-03-10 07:30:00"),
+            ("Pacific/Apia", "2011-12-30 12:00:00", "2011-12-30 22:00:00"),
+            ("Europe/Dublin", "2024-03-31 01:30:00", "2024-03-31 01:30:00"),
+            ("Australia/Lord_Howe", "2024-10-06 02:15:00", "2024-10-05 15:45:00"),
+            // Twice.
+            ("America/New_York", "2024-11-03 01:30:00", "2024-11-03 06:30:00"),
+            ("Europe/Moscow", "2014-10-26 01:30:00", "2014-10-25 22:30:00"),
+            ("Europe/Dublin", "2024-10-27 01:30:00", "2024-10-27 01:30:00"),
+            ("Australia/Lord_Howe", "2024-04-07 01:45:00", "2024-04-06 15:15:00"),
+            // Before zones, and long after today.
+            ("America/New_York", "1850-11-18 12:00:00", "1850-11-18 16:56:02"),
+            ("America/New_York", "2090-07-18 12:00:00", "2090-07-18 16:00:00"),
+            ("America/New_York", "2150-07-18 12:00:00", "2150-07-18 16:00:00"),
+            ("Europe/Berlin", "2400-02-29 12:00:00", "2400-02-29 11:00:00"),
+            ("+02:00", "2024-07-01 12:00:00", "2024-07-01 10:00:00"),
+            ("europe/berlin", "2024-07-01 12:00:00", "2024-07-01 10:00:00"),
+        ];
+        for (name, shown, instant) in cases {
+            let zone = Zone::named(name).unwrap();
+            let (shown, instant) = (clock(shown), clock(instant));
+            assert_eq!(zone.ahead_on_clock(shown), Some(shown - instant), "{name} {shown}");
+        }
+    }
+
+    #[test]
+    fn an_instant_has_one_time_on_each_clock() {
+        let zone = Zone::named("America/New_York").unwrap();
+        let at = |text: &str| zone.ahead_at(clock(text)).unwrap() / 3600;
+        assert_eq!([at("2024-11-03 05:59:59"), at("2024-11-03 06:00:00")], [-4, -5]);
+        assert_eq!([at("2024-03-10 06:59:59"), at("2024-03-10 07:00:00")], [-5, -4]);
+        assert_eq!([at("2199-07-01 12:00:00"), at("2199-12-01 12:00:00")], [-4, -5]);
+        assert_eq!(zone.ahead_at(i64::MAX), None);
+        assert_eq!(zone.ahead_on_clock(i64::MIN), None);
+    }
+
+    #[test]
+    fn a_name_that_is_none_is_told_with_one_that_is() {
+        let advice = |name: &str| Zone::named(name).unwrap_err().advice.unwrap();
+        assert!(advice("Amerika/New_York").contains("America/New_York"), "{}", advice("Amerika/New_York"));
+        assert!(advice("New York").contains("America/New_York"), "{}", advice("New York"));
+        assert!(advice("").contains("Europe/Berlin"));
+        assert!(advice("+25:00").contains("+02:00"));
+    }
+}
