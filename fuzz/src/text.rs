@@ -12,7 +12,7 @@ pub fn text_decoder(data: &[u8]) {
         return;
     };
     let schema = stream.schema.clone();
-    for batch in stream.batches {
+    for batch in stream.batches() {
         let Ok(batch) = batch else { return };
         assert_eq!(batch.schema(), schema);
         batch.columns().iter().for_each(|column| column.to_data().validate_full().expect("it can be read"));

@@ -3,6 +3,7 @@
 //! Invariant: the parts in their order, between what [`super::format::Settings::write`] puts before and behind them, are
 //! the file that one thread would write.
 
+use super::csv::{self, Form};
 use super::format::{Format, Settings};
 use super::textual;
 use arrow::array::{Array, RecordBatch};
@@ -27,7 +28,7 @@ const WIDE_GROUP_ROWS: usize = 32 << 10;
 
 /// Encodes rows in one format.
 pub(super) enum Encoder {
-    Csv(arrow::csv::WriterBuilder),
+    Csv(Form),
     Json { is_array: bool },
     Parquet { row_groups: ArrowRowGroupWriterFactory, schema: SchemaRef, rows: Option<usize> },
     Arrow,
@@ -45,7 +46,7 @@ impl Encoder {
     /// `Invalid` when the format has no form for a column.
     pub(super) fn new(settings: &Settings, schema: &SchemaRef) -> Result<Self> {
         Ok(match settings.format() {
-            Format::Csv(csv) => Encoder::Csv(csv.builder().with_header(false)),
+            Format::Csv(csv) => Encoder::Csv(csv.form()),
             Format::Json { is_array } => Encoder::Json { is_array: *is_array },
             Format::Parquet { row_group_rows, .. } => {
                 // The bytes go elsewhere: this is what the writer of the file has, too.
@@ -80,13 +81,11 @@ impl Encoder {
     /// `Invalid` when the format has no form for a value.
     pub(super) fn encode(&self, batches: Vec<RecordBatch>) -> Result<Encoded> {
         Ok(match self {
-            Encoder::Csv(builder) => {
+            Encoder::Csv(form) => {
                 let mut bytes = Vec::new();
-                let mut writer = builder.clone().build(&mut bytes);
                 for batch in &batches {
-                    writer.write(&textual(batch)?).map_err(|error| failed(&error))?;
+                    bytes.extend(csv::rows(form, &textual(batch)?).map_err(|error| failed(&error))?);
                 }
-                drop(writer);
                 Encoded::Bytes(bytes)
             }
             Encoder::Json { is_array: true } => {

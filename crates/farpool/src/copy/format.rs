@@ -1,8 +1,9 @@
 //! The formats of COPY TO, and their options.
 
+use super::csv::{self, Form};
 use super::encode::{Encoded, failed, stopped};
-use super::{Message, Out, textual};
-use arrow::array::RecordBatch;
+use super::{Message, Out};
+use arrow::array::{Array, ArrayRef, RecordBatch, StringArray};
 use arrow::datatypes::SchemaRef;
 use arrow::error::ArrowError;
 use arrow::ipc::writer::{FileWriter, StreamWriter};
@@ -15,6 +16,7 @@ use parquet::errors::ParquetError;
 use parquet::file::properties::WriterProperties;
 use parquet::file::writer::SerializedFileWriter;
 use std::io::{BufWriter, Write};
+use std::sync::Arc;
 use tokio::sync::mpsc::Receiver;
 
 /// Bytes that are written at a time.
@@ -51,25 +53,20 @@ impl Csv {
         Csv { header: true, delimiter, quote: b'"', escape: None, null: String::new() }
     }
 
-    pub(super) fn builder(&self) -> arrow::csv::WriterBuilder {
-        let builder = arrow::csv::WriterBuilder::new()
-            .with_delimiter(self.delimiter)
-            .with_quote(self.quote)
-            .with_null(self.null.clone());
-        match self.escape.filter(|escape| *escape != self.quote) {
-            Some(escape) => builder.with_escape(escape).with_double_quote(false),
-            None => builder,
-        }
+    pub(super) fn form(&self) -> Form {
+        let escape = self.escape.filter(|escape| *escape != self.quote);
+        Form { delimiter: self.delimiter, quote: self.quote, escape, null: self.null.clone() }
     }
 
     /// The names of the columns, if they are written.
     fn head(&self, schema: &SchemaRef) -> Result<Vec<u8>> {
-        let mut bytes = Vec::new();
-        let empty = textual(&RecordBatch::new_empty(schema.clone()))?;
-        let mut writer = self.builder().with_header(self.header).build(&mut bytes);
-        writer.write(&empty).map_err(|error| failed(&error))?;
-        drop(writer);
-        Ok(bytes)
+        let names: StringArray = schema.fields().iter().map(|field| Some(field.name())).collect();
+        if !self.header {
+            return Ok(Vec::new());
+        }
+        let columns = (0..names.len()).map(|i| (i.to_string(), Arc::new(names.slice(i, 1)) as ArrayRef));
+        let names = RecordBatch::try_from_iter(columns).map_err(|error| failed(&error))?;
+        csv::rows(&self.form(), &names).map_err(|error| failed(&error))
     }
 }
 

@@ -4,6 +4,7 @@
 //! Invariant: rows go to a file of another name beside the target, which takes its name once all are written: there is
 //! never a half one. No folder is made, and nothing is written to what is no regular file.
 
+mod csv;
 mod encode;
 mod format;
 mod parts;

@@ -42,6 +42,11 @@ impl Selection {
         Selection { read, places, schema: Arc::new(Schema::new(fields)) }
     }
 
+    /// Whether only the number of rows matters.
+    pub(super) fn is_empty(&self) -> bool {
+        self.places.is_empty()
+    }
+
     pub(super) fn apply(&self, batch: &RecordBatch) -> Result<RecordBatch> {
         let columns = self.places.iter().zip(self.schema.fields()).map(|(place, field)| match place {
             Place::Read(i) => Ok(valued(batch.column(*i), field.data_type())),

@@ -61,7 +61,7 @@ impl Source {
 impl InputFile {
     fn tasks(self, selection: Arc<Selection>, progress: Arc<Progress>) -> Tasks {
         let path = self.path.clone();
-        let mut tasks = match guarded(&path, || self.open_tasks(&selection.read, &progress)) {
+        let mut tasks = match guarded(&path, || self.open_tasks(&selection, &progress)) {
             Ok(tasks) => Some(tasks),
             Err(error) => return Box::new(std::iter::once(failing(error))),
         };
@@ -81,8 +81,8 @@ impl InputFile {
         }))
     }
 
-    fn open_tasks(&self, columns: &[usize], progress: &Arc<Progress>) -> Result<Tasks> {
-        let path = &self.path;
+    fn open_tasks(&self, selection: &Selection, progress: &Arc<Progress>) -> Result<Tasks> {
+        let (path, columns) = (&self.path, selection.read.as_slice());
         let bytes = |compression| {
             let (file, _) = files::open(path)?;
             compressed::read(path, file, compression, progress.clone())
@@ -90,6 +90,8 @@ impl InputFile {
         match &self.format {
             Opened::Parquet(footer) => Ok(parquet::tasks(path, footer, columns, progress)),
             Opened::Csv(dialect, compression) => {
+                // Lines are checked, and no values.
+                let columns = if selection.is_empty() { &[] } else { columns };
                 csv::tasks(path, bytes(*compression)?, &self.schema, dialect, columns)
             }
             Opened::Json(typed, compression) => {

@@ -157,7 +157,14 @@ impl Parse {
         Box::new(move || {
             let is_in_header = piece.is_first && self.dialect.has_header;
             match piece.rest {
-                None => self.batches(PieceRecords::new(piece.bytes, piece.line, &self.dialect), is_in_header),
+                None => {
+                    let needed = match self.dialect.ignore_errors {
+                        true => usize::MAX,
+                        false => self.columns.iter().max().map_or(0, |last| last + 1),
+                    };
+                    let records = PieceRecords::new(piece.bytes, piece.line, &self.dialect, needed);
+                    self.batches(records, is_in_header)
+                }
                 Some(rest) => {
                     let from = Read::chain(Cursor::new(piece.bytes), rest);
                     self.batches(Records::from_line(from, piece.line, &self.dialect), is_in_header)

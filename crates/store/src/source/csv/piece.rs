@@ -16,6 +16,9 @@ pub(super) struct PieceRecords {
     /// The line at `at`.
     line: u64,
     spans: Vec<(usize, usize)>,
+    /// Fields that are behind those in `spans`.
+    more: usize,
+    needed: usize,
     delimiter: u8,
     quote: Option<u8>,
     has_escape: bool,
@@ -32,8 +35,9 @@ enum Found {
 }
 
 impl PieceRecords {
-    /// The records of `bytes`, which begin on `line`.
-    pub(super) fn new(bytes: Vec<u8>, line: u64, dialect: &Dialect) -> Self {
+    /// The records of `bytes`, which begin on `line`. Of each the first `needed` fields are looked at; the others may be
+    /// counted and no more.
+    pub(super) fn new(bytes: Vec<u8>, line: u64, dialect: &Dialect, needed: usize) -> Self {
         let has = |byte: u8| memchr(byte, &bytes).is_some();
         let (has_quotes, has_returns) = (dialect.quote.is_some_and(has), has(b'\r'));
         PieceRecords {
@@ -41,6 +45,8 @@ impl PieceRecords {
             at: 0,
             line,
             spans: Vec::new(),
+            more: 0,
+            needed,
             delimiter: dialect.delimiter,
             quote: dialect.quote,
             has_escape: dialect.escape.is_some(),
@@ -62,9 +68,20 @@ impl PieceRecords {
     /// Looks for the fields of the record at `at`.
     fn split(&mut self) -> Found {
         self.spans.clear();
+        self.more = 0;
         let bytes = self.plain.bytes();
+        let mut may_count = !self.has_returns;
         let mut start = self.at;
         loop {
+            if may_count && self.spans.len() >= self.needed {
+                may_count = false;
+                let end = memchr(b'\n', &bytes[start..]).map_or(bytes.len(), |at| start + at);
+                let rest = &bytes[start..end];
+                if !self.has_quotes || self.quote.is_none_or(|quote| memchr(quote, rest).is_none()) {
+                    self.more = 1 + memchr_iter(self.delimiter, rest).count();
+                    return Found::End(end);
+                }
+            }
             if self.has_quotes && bytes.get(start).copied() == self.quote {
                 let Some(close) = self.closed(bytes, start) else { return Found::Other };
                 self.spans.push((start + 1, close));
@@ -129,7 +146,7 @@ impl RecordSource for PieceRecords {
                     self.line += cast::u64_from(memchr_iter(b'\n', &bytes[self.at..end]).count());
                 }
                 self.at = end;
-                Ok(Some(Record { bytes, fields: Spans::Apart(&self.spans), line }))
+                Ok(Some(Record { bytes, fields: Spans::Apart(&self.spans, self.more), line }))
             }
             Found::End(_) | Found::Other => self.plain.next_at(&mut self.at, &mut self.line),
         }

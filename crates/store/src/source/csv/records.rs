@@ -43,15 +43,15 @@ pub(in super::super) struct Record<'a> {
 pub(in super::super) enum Spans<'a> {
     /// One behind the other, by their ends.
     Joined(&'a [usize]),
-    /// Anywhere, each with its beginning and end.
-    Apart(&'a [(usize, usize)]),
+    /// Anywhere, each with its beginning and end; so many more follow, which nobody needs.
+    Apart(&'a [(usize, usize)], usize),
 }
 
 impl<'a> Record<'a> {
     pub(in super::super) fn len(&self) -> usize {
         match self.fields {
             Spans::Joined(ends) => ends.len(),
-            Spans::Apart(spans) => spans.len(),
+            Spans::Apart(spans, more) => spans.len() + more,
         }
     }
 
@@ -59,7 +59,7 @@ impl<'a> Record<'a> {
     pub(in super::super) fn field(&self, i: usize) -> &'a [u8] {
         let (start, end) = match self.fields {
             Spans::Joined(ends) => (if i == 0 { 0 } else { ends[i - 1] }, ends[i]),
-            Spans::Apart(spans) => spans[i],
+            Spans::Apart(spans, _) => spans[i],
         };
         &self.bytes[start..end]
     }

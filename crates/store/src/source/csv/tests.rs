@@ -100,7 +100,7 @@ fn errors_have_the_line_as_an_editor_counts_it() {
     fails(
         "a,b\n\"1\",\"x\ny\"\nz,4\n",
         &typed,
-        "line 4: \"z\" is not a value of column \"a\", which has type Int32",
+        "line 4: \"z\" is not a value of column \"a\", which has type INTEGER",
     );
     let unknown = OptionValue::Map(vec![("zz".to_string(), text("int"))]);
     fails("a,b\n1,2\n", &options(&[("types", unknown)]), "no column \"zz\"");
