@@ -200,13 +200,14 @@ impl Scope<'_> {
         let Some(constants) = constants.collect::<Option<Vec<Literal>>>() else {
             return opaque("an IN list of other than constants");
         };
-        // Hash sets and comparisons need not agree on which NaNs are equal.
-        if constants.iter().any(|l| matches!(l.value(), Value::Float(v) if v.is_nan())) {
-            return opaque("an IN list with NaN");
+        // Hash sets and comparisons need not agree on which zeros and NaNs are equal.
+        let delicate = |l: &Literal| matches!(l.value(), Value::Float(v) if *v == 0.0 || v.is_nan());
+        if constants.iter().any(delicate) {
+            return opaque("an IN list with a floating-point zero or NaN");
         }
         let inside = match self.begins(&list.expr, &constants, evaluated) {
             Some(begins) => begins,
-            None => Expr::InList(Box::new(plain_member(value)), constants),
+            None => Expr::InList(Box::new(value), constants),
         };
         if list.negated { Expr::not(inside) } else { inside }
     }
@@ -311,17 +312,6 @@ fn not_distinct(left: Expr, right: Expr) -> Expr {
             Expr::compare(CompareOp::Eq, left, right),
         ]),
     ])
-}
-
-/// What is compared with members of a list, without the sum that makes one zero of both for the engine: a pool's lists take
-/// them for one value.
-fn plain_member(value: Expr) -> Expr {
-    match value {
-        Expr::Arithmetic(ArithmeticOp::Add, inner, addend) if matches!(&*addend, Expr::Literal(l) if matches!(l.value(), Value::Float(v) if *v == 0.0)) => {
-            *inner
-        }
-        other => other,
-    }
 }
 
 /// The operands of a chain of one operator, left to right, without recursion: chains may be long.
