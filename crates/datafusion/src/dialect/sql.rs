@@ -31,6 +31,16 @@ pub(super) fn query(text: &str) -> Result<Box<Query>> {
     parsed(text, |parser| parser.parse_query())
 }
 
+/// The expression that `text` is, with these in the places of names.
+///
+/// # Errors
+/// The parser's: only for a text made wrongly.
+pub(super) fn expr_with(text: &str, named: &[(&str, Expr)]) -> Result<Expr> {
+    let mut made = expr(text)?;
+    put(&mut made, named);
+    Ok(made)
+}
+
 /// Puts these in the places of names. They are not looked at themselves.
 pub(super) fn put(made: &mut Expr, named: &[(&str, Expr)]) {
     let visited = made.visit(&mut Put { named });

@@ -10,7 +10,6 @@ mod zone;
 pub(crate) use types::InstantTypes;
 
 use crate::error;
-use crate::types::sql_name;
 use arrow_array::cast::AsArray;
 use arrow_array::types::Int64Type;
 use arrow_array::{ArrayRef, Int64Array};
@@ -22,7 +21,7 @@ use datafusion::logical_expr::{
     ColumnarValue, ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl, Signature, Volatility,
 };
 use datafusion::prelude::SessionContext;
-use farpool_model::Error;
+use farpool_model::{Error, sql_name};
 use std::collections::HashMap;
 use std::sync::Arc;
 use zone::Zone;
