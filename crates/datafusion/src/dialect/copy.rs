@@ -146,6 +146,8 @@ fn reader(path: &str, options: Vec<(String, OptionValue)>) -> Result<String> {
     for (name, value) in options {
         let name = without_prefix(&name);
         known.set(name, &value).map_err(error::wrap)?;
+        // A keyword is no name in a call.
+        let name = if name == "null" { "nullstr" } else { name };
         call.push_str(&format!(", {name} = {}", literal(&value)));
     }
     Ok(call + ")")

@@ -22,6 +22,8 @@ const NO_LIMITS: &[(&str, &str, &str)] = &[
     ),
     ("crates/datafusion/src/names.rs", "NAMES_SHOWN_MAX", "the length of a message"),
     ("crates/farpool/src/cli/profile/html/heat.rs", "VALUES_MAX", "the look of a page"),
+    ("crates/farpool/src/ordered.rs", "THREADS_MAX", "how many threads parse a file"),
+    ("crates/store/src/source/csv/cut.rs", "PIECE_BYTES_MAX", "when a file is read by one thread"),
     ("crates/store/src/catalog/load.rs", "WORKERS_DEFAULT_MAX", "how many threads encode"),
     ("crates/store/src/catalog/names.rs", "NAMES_MAX", "the length of a message"),
     ("crates/transfer/src/remote/connection.rs", "STREAMS_MAX", "when a client opens another connection"),

@@ -25,6 +25,9 @@ pub(super) enum Format {
 /// Bytes looked at to tell formats apart.
 const HEAD_BYTES: usize = 4096;
 
+/// Of a compressed file: more than a block of Zstandard, which has 128 KiB at most.
+const COMPRESSED_HEAD_BYTES: u64 = 256 << 10;
+
 /// Folders within one another that are looked through.
 const FOLDER_DEPTH: usize = 32;
 
@@ -173,6 +176,14 @@ pub(super) fn format(
         .and_then(|_| file.seek(SeekFrom::Start(0)))
         .map_err(|error| unreadable(path, &error))?;
     let compression = options.compression.unwrap_or_else(|| compressed::of_head(&head));
+    if compression != FileCompression::None {
+        // Nothing comes of less than a block.
+        head.clear();
+        file.take(COMPRESSED_HEAD_BYTES)
+            .read_to_end(&mut head)
+            .and_then(|_| file.seek(SeekFrom::Start(0)))
+            .map_err(|error| unreadable(path, &error))?;
+    }
     let head = match compression {
         FileCompression::None => head,
         _ => compressed::head(&head, compression, HEAD_BYTES)

@@ -213,7 +213,7 @@ fn files_that_differ_are_named_with_the_column() {
     fails(&folder.path("y?.csv"), ErrorKind::Invalid, &["y1.csv", "y2.csv", "\"b\" against \"c\""]);
     folder.write("z1.csv", "a,b\n1,2020-01-01\n");
     folder.write("z2.csv", "a,b\n1,true\n");
-    fails(&folder.path("z?.csv"), ErrorKind::Invalid, &["z1.csv", "z2.csv", "\"b\"", "DATE", "Boolean"]);
+    fails(&folder.path("z?.csv"), ErrorKind::Invalid, &["z1.csv", "z2.csv", "\"b\"", "DATE", "BOOLEAN"]);
 }
 
 #[test]

@@ -111,7 +111,7 @@ impl<R: BufRead> Cutter<R> {
             if bytes.len() >= PIECE_BYTES_MAX {
                 return Ok(Some(self.piece(bytes, Some(from))));
             }
-            wanted = bytes.len() * 2;
+            wanted = (bytes.len() * 2).max(self.size);
         }
     }
 
