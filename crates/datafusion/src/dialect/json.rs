@@ -15,7 +15,23 @@ const JSON: &str = "json_get_json";
 /// The same, without the quotes of a text.
 const TEXT: &str = "json_as_text";
 
+/// The engine's functions whose arguments behind the first are steps.
+const STEPPED: &[&str] = &[
+    JSON,
+    TEXT,
+    "json_get_str",
+    "json_get_int",
+    "json_get_float",
+    "json_get_bool",
+    "json_length",
+    "json_object_keys",
+    "json_keys",
+];
+
 pub(super) fn apply(expr: &mut Expr) -> Result<()> {
+    if let Expr::Function(function) = expr {
+        return paths_of(function);
+    }
     let Expr::BinaryOp { left, op, right } = expr else { return Ok(()) };
     let (function, steps) = match op {
         BinaryOperator::Arrow => (JSON, path(right)?),
@@ -34,6 +50,20 @@ pub(super) fn apply(expr: &mut Expr) -> Result<()> {
     }
     arguments.push(steps);
     *expr = call(function, arguments);
+    Ok(())
+}
+
+/// Paths among the arguments of a function of the engine become lists of steps.
+fn paths_of(function: &mut Function) -> Result<()> {
+    if !STEPPED.iter().any(|name| is_called(function, name)) {
+        return Ok(());
+    }
+    let FunctionArguments::List(list) = &mut function.args else { return Ok(()) };
+    for argument in list.args.iter_mut().skip(1) {
+        if let FunctionArg::Unnamed(FunctionArgExpr::Expr(step)) = argument {
+            *step = path(step)?;
+        }
+    }
     Ok(())
 }
 

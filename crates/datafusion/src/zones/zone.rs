@@ -69,13 +69,13 @@ fn seconds_of(offset: impl Offset) -> i64 {
 }
 
 /// The last year that the database has the rules of today written out for, with some to spare.
-const YEAR_MAX: i32 = 2096;
+const LAST_YEAR: i32 = 2096;
 
 /// A time of the calendar. One of a year that the database does not have is moved to a year before that begins on the same
 /// day of the week and is as long, so that rules such as "the last Sunday of March" give the same.
 fn calendar(seconds: i64) -> Option<NaiveDateTime> {
     let time = DateTime::from_timestamp(seconds, 0)?.naive_utc();
-    if time.year() <= YEAR_MAX {
+    if time.year() <= LAST_YEAR {
         return Some(time);
     }
     let shape = |year: i32| {
@@ -84,7 +84,7 @@ fn calendar(seconds: i64) -> Option<NaiveDateTime> {
     };
     let wanted = shape(time.year())?;
     // Within 28 years of one century each shape is there.
-    let alike = (YEAR_MAX - 27..=YEAR_MAX).find(|year| shape(*year) == Some(wanted))?;
+    let alike = (LAST_YEAR - 27..=LAST_YEAR).find(|year| shape(*year) == Some(wanted))?;
     time.with_year(alike)
 }
 

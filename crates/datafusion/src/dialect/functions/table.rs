@@ -173,8 +173,6 @@ const JSON: &[Function] = &[
              WHEN json_valid(json_get_json(json, path)) THEN 0 END",
         ),
     ),
-    function("json_keys", &["json"], Same("json_object_keys")),
-    function("json_keys", &["json", "path"], Sql("json_object_keys(json, path)")),
     function("json_build_array", &["x", "…"], Same("json_array")),
     function("json_build_object", &["key", "x", "…"], Same("json_object")),
     function("row_to_json", &["row"], Same("to_json")),

@@ -70,7 +70,7 @@ fn dialects() -> Vec<Dialect> {
 fn check(bytes: &[u8]) {
     for dialect in dialects() {
         assert!(cut::can_cut(&dialect));
-        for needed in [usize::MAX, 1] {
+        for needed in [usize::MAX, 0, 1, 2] {
             let expected = plain(bytes, &dialect, needed);
             for size in 1..=bytes.len() + 1 {
                 let got = in_pieces(bytes, &dialect, needed, size);
@@ -103,7 +103,7 @@ fn cases_that_look_like_others() {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(16))]
+    #![proptest_config(ProptestConfig::with_cases(256))]
     #[test]
     fn any_bytes_cut_anywhere(
         bytes in prop::collection::vec(prop::sample::select(b",;\"'\n\n\r\\a\xc3\xa9\xef\xbb\xbf1".to_vec()), 0..40)
