@@ -114,6 +114,9 @@ impl Category {
         let records = sqllogictest::parse::<Kind>(&without_remarks(&text));
         let records = records.unwrap_or_else(|error| panic!("{file} cannot be parsed: {error}"));
         let mut engine = Engine::new(pushdown);
+        // NULL is SQLite's least value.
+        let order = engine.run("SET datafusion.sql_parser.default_null_ordering = 'nulls_min'").await;
+        order.expect("the engine has this setting");
         let mut queries = 0;
         for record in records {
             match record {
