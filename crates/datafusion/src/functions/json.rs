@@ -93,7 +93,7 @@ impl ScalarUDFImpl for LookAt {
     }
 }
 
-/// `serde_json` bounds how deep values may be nested.
+/// However deep values are nested: what is not kept is skipped without recursion.
 fn is_json(text: &str) -> bool {
     serde_json::from_str::<IgnoredAny>(text).is_ok()
 }

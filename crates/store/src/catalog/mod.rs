@@ -496,11 +496,12 @@ impl Current {
     /// What was found out by now: about all rows or, while that is not there, about enough of them.
     fn found(&self) -> Found {
         let all = self.tap_of_all();
+        // Before that of all is looked at, which may be the same: it may settle between two looks.
+        let settled = self.tap.as_ref().map(|tap| tap.settled());
         let outcome = all.and_then(|tap| tap.settled());
         if let Some(outcome) = outcome {
             return Found { gathered: outcome.ok(), rows_profiled: None };
         }
-        let settled = self.tap.as_ref().map(|tap| tap.settled());
         let gathered = match &settled {
             Some(Some(Ok(gathered))) if is_most(self.rows_settled, self.table.rows) => Some(gathered.clone()),
             _ => None,
