@@ -152,12 +152,15 @@ fn profiled(values: &[i64]) -> TableInfo {
     TableInfo { schema, rows: values.len() as u64, columns: vec![column], ..info() }
 }
 
+/// A value by its place.
+type Shape = Box<dyn Fn(i64) -> i64>;
+
 /// Nearly all values lie in one bin, and are not spread evenly within it.
 #[test]
 fn skewed_values_are_estimated_within_the_error_of_the_sketch() {
     let rows = 200_000_i64;
     let mixed = |i: i64| i.wrapping_mul(0x5851_f42d_4c95_7f2d).cast_unsigned() >> 33;
-    let shapes: [(&str, Box<dyn Fn(i64) -> i64>); 3] = [
+    let shapes: [(&str, Shape); 3] = [
         // 98 of 100 are zeros; one value makes the bins wide.
         (
             "zeros",
