@@ -3,6 +3,7 @@
 //!
 //! Invariant: an error of the pool that travels through DataFusion comes out as it went in.
 
+use crate::dialect;
 use crate::messages;
 use arrow_schema::Schema;
 use datafusion::arrow::error::ArrowError;
@@ -202,6 +203,11 @@ fn syntax(error: &ParserError) -> String {
 fn from_schema(error: &SchemaError) -> Error {
     match error {
         SchemaError::FieldNotFound { field, valid_fields } => {
+            let is_row = |column: &Column| column.name == dialect::COMPARED.trim_matches('"');
+            if valid_fields.iter().any(is_row) {
+                let what = "a query that a value is compared with names a column from outside of it";
+                return Error::invalid(format!("{what}: {}", field.name)).advise("compare in WHERE, or join");
+            }
             let wanted = field.flat_name();
             let error = Error::new(ErrorKind::NotFound, format!("there is no column {wanted}"));
             // A qualified name is compared with qualified names.

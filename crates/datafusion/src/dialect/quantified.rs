@@ -76,10 +76,10 @@ impl Rewrite<'_> {
             return Err(refusal("comparisons with queries make too large an expression", "use joins"));
         }
         let of_rows =
-            |what: &str| sql::expr(&format!("(SELECT {what} FROM ({rows}) AS \"rows of it\"({NAME}))"));
+            |what: &str| sql::expr(&format!("(SELECT {what} FROM ({rows}) AS \"rows of it\"({COMPARED}))"));
         let mut same = of_rows("count(*)")?;
         if let Expr::Subquery(query) = &mut same {
-            let condition = sql::expr_with(&format!("{NAME} = x"), &[("x", Expr::clone(left))])?;
+            let condition = sql::expr_with(&format!("{COMPARED} = x"), &[("x", Expr::clone(left))])?;
             if let datafusion::sql::sqlparser::ast::SetExpr::Select(select) = &mut *query.body {
                 select.selection = Some(condition);
             }
@@ -90,9 +90,9 @@ impl Rewrite<'_> {
                 ("x", Expr::Nested(left.clone())),
                 ("same_", same),
                 ("rows_", of_rows("count(*)")?),
-                ("known", of_rows(&format!("count({NAME})"))?),
-                ("least_", of_rows(&format!("min({NAME})"))?),
-                ("greatest_", of_rows(&format!("max({NAME})"))?),
+                ("known", of_rows(&format!("count({COMPARED})"))?),
+                ("least_", of_rows(&format!("min({COMPARED})"))?),
+                ("greatest_", of_rows(&format!("max({COMPARED})"))?),
             ],
         )
         .map(Some)
@@ -100,7 +100,7 @@ impl Rewrite<'_> {
 }
 
 /// What the one column of the rows is called, so that no column of the outer query is taken for it.
-const NAME: &str = "\"value of the row\"";
+pub(crate) const COMPARED: &str = "\"value of the row\"";
 
 /// How often parts of a comparison are written at most.
 const COPIES: usize = 5;

@@ -325,6 +325,10 @@ fn the_page_lists_the_functions() {
 async fn calls_that_are_wrong_say_how_they_are_written() {
     for (sql, expected) in [
         ("SELECT count(x IN (SELECT 1)) FROM (VALUES (1)) t(x)", "a subquery is not done in this place"),
+        (
+            "SELECT x IN (SELECT y FROM (VALUES (1, 2)) u(k, y) WHERE k = t.x) FROM (VALUES (1)) t(x)",
+            "names a column from outside of it: ",
+        ),
         ("SELECT (random() IN (SELECT 1))", "changes from call to call"),
         ("SELECT json_extract('{}', '$.*')", "is no path into JSON"),
         ("SELECT format('{:d}', 1)", "has more than values to put in"),
