@@ -39,10 +39,12 @@ pub struct CaseResult {
     /// Whether the file was out of the system's cache.
     pub is_cold: bool,
     pub sides: Vec<SideResult>,
-    /// Farpool's time as a part of that of the fastest rival, without what that takes to start.
+    /// Farpool's process as a part of the fastest rival's.
     pub of_fastest: Option<f64>,
     /// What that should be at most.
     pub goal: Option<f64>,
+    /// Farpool's process as a part of what the fastest rival takes once Python has started and imported it.
+    pub of_fastest_started: Option<f64>,
 }
 
 /// A side's times of a case, in milliseconds.
@@ -116,14 +118,18 @@ impl Run<'_> {
             result.with_context(|| format!("{}, {}", case.name, name.as_deref().unwrap_or("no file")))?;
         let sides: Vec<SideResult> =
             self.sides.iter().zip(times).map(|(side, times)| SideResult::new(side, &times)).collect();
-        let fastest = sides.iter().skip(1).map(|side| side.own_median_ms).min_by(f64::total_cmp);
-        let own = sides.first().map(|side| side.own_median_ms);
+        let own = sides.first().map(|side| side.whole_median_ms);
+        let of_fastest = |time: fn(&SideResult) -> f64| {
+            let fastest = sides.iter().skip(1).map(time).min_by(f64::total_cmp);
+            own.zip(fastest).map(|(own, fastest)| own / fastest)
+        };
         self.results.cases.push(CaseResult {
             name: case.name.clone(),
             file: name,
             is_cold,
-            of_fastest: own.zip(fastest).map(|(own, fastest)| own / fastest),
+            of_fastest: of_fastest(|side| side.whole_median_ms),
             goal: file.and_then(|(file, _)| case.at_most(file.format)),
+            of_fastest_started: of_fastest(|side| side.own_median_ms),
             sides,
         });
         Ok(())

@@ -9,9 +9,9 @@ pub fn text(results: &Results) -> String {
     let mut header = vec!["file".to_string(), "case".to_string(), "cache".to_string()];
     header.extend(sides.iter().flat_map(|side| match *side {
         "farpool" => vec!["farpool".to_string(), "(best)".to_string()],
-        side => vec![side.to_string(), "(best)".to_string(), "process".to_string()],
+        side => vec![side.to_string(), "(best)".to_string(), "started".to_string()],
     }));
-    header.extend(["of fastest", "goal", ""].map(String::from));
+    header.extend(["of fastest", "goal", "", "of started"].map(String::from));
     let rows = results.cases.iter().map(row).collect();
     let rivals: Vec<String> = results
         .rivals
@@ -26,8 +26,8 @@ pub fn text(results: &Results) -> String {
     let notes: String = results.notes.iter().map(|note| format!("{note}\n")).collect();
     format!(
         "{} · {} · median of {} processes, ms\n{}\n{}\nfiles: {}\n\
-         farpool is its whole process; a rival's time is without the start of Python and the import of the rival, its\n\
-         process is with them. \"Of fastest\" is farpool's time by that of the fastest rival without them.\n{notes}\n{}\n",
+         \"Of fastest\" is farpool's whole process by that of the fastest rival. \"Started\" is a rival's time without the\n\
+         start of Python and the import of the rival; \"of started\" is farpool's whole process by the least of these.\n{notes}\n{}\n",
         results.suite,
         results.date,
         results.runs,
@@ -51,9 +51,9 @@ fn row(case: &CaseResult) -> Vec<String> {
     };
     let mut row = vec![case.file.clone().unwrap_or_default(), case.name.clone(), cache.to_string()];
     for (place, side) in case.sides.iter().enumerate() {
-        row.extend([ms(side.own_median_ms), ms(side.own_best_ms)]);
+        row.extend([ms(side.whole_median_ms), ms(side.whole_best_ms)]);
         if place > 0 {
-            row.push(ms(side.whole_median_ms));
+            row.push(ms(side.own_median_ms));
         }
     }
     let is_met = case.of_fastest.zip(case.goal).map(|(ratio, goal)| ratio <= goal);
@@ -61,6 +61,7 @@ fn row(case: &CaseResult) -> Vec<String> {
         case.of_fastest.map_or("-".to_string(), |ratio| format!("{ratio:.2}×")),
         case.goal.map_or("-".to_string(), |goal| format!("{goal:.1}×")),
         text::met(is_met).trim().to_string(),
+        case.of_fastest_started.map_or("-".to_string(), |ratio| format!("{ratio:.2}×")),
     ]);
     row
 }

@@ -3,7 +3,6 @@
 //!
 //! Invariant: an error of the pool that travels through DataFusion comes out as it went in.
 
-use crate::dialect;
 use crate::messages;
 use arrow_schema::Schema;
 use datafusion::arrow::error::ArrowError;
@@ -61,6 +60,14 @@ pub(crate) fn unwrap(error: DataFusionError) -> Error {
                 Err(inner) => Error::invalid(inner.to_string()),
             },
         },
+        // A plan had all columns that it names until the engine made a join of a subquery.
+        DataFusionError::Context(rule, inner)
+            if rule.starts_with("Optimizer rule") && matches!(*inner, DataFusionError::SchemaError(..)) =>
+        {
+            let what = "a subquery names a column of the query around it where this is not done";
+            Error::invalid(what)
+                .advise("name it in the WHERE of the subquery, without GROUP BY or a join in that; or join")
+        }
         DataFusionError::Context(_, inner) => unwrap(*inner),
         DataFusionError::Diagnostic(diagnostic, inner) => explained(&diagnostic, unwrap(*inner)),
         DataFusionError::Shared(inner) => shared(&inner),
@@ -76,7 +83,6 @@ pub(crate) fn unwrap(error: DataFusionError) -> Error {
         DataFusionError::Execution(message) | DataFusionError::Configuration(message) => plan(message),
         DataFusionError::ResourcesExhausted(message) => exhausted(message),
         DataFusionError::IoError(error) => Error::invalid(error.to_string()),
-        DataFusionError::ParquetError(error) => Error::corrupt(error.to_string()),
         DataFusionError::Internal(message) => messages::told(ErrorKind::Internal, &message),
         DataFusionError::ExecutionJoin(error) if error.is_cancelled() => Error::cancelled(),
         other => messages::told(ErrorKind::Internal, &other.strip_backtrace()),
@@ -203,11 +209,6 @@ fn syntax(error: &ParserError) -> String {
 fn from_schema(error: &SchemaError) -> Error {
     match error {
         SchemaError::FieldNotFound { field, valid_fields } => {
-            let is_row = |column: &Column| column.name == dialect::COMPARED.trim_matches('"');
-            if valid_fields.iter().any(is_row) {
-                let what = "a query that a value is compared with names a column from outside of it";
-                return Error::invalid(format!("{what}: {}", field.name)).advise("compare in WHERE, or join");
-            }
             let wanted = field.flat_name();
             let error = Error::new(ErrorKind::NotFound, format!("there is no column {wanted}"));
             // A qualified name is compared with qualified names.

@@ -20,7 +20,6 @@ mod dynamic;
 mod error;
 mod estimates;
 mod exec;
-mod exists;
 mod file;
 mod finish;
 mod functions;
@@ -42,6 +41,7 @@ mod session;
 mod sink;
 mod statements;
 mod statistics;
+mod subqueries;
 mod summarize;
 mod table;
 #[cfg(test)]

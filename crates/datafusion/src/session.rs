@@ -8,7 +8,6 @@ use crate::copy::{self, Copy, FileWriter};
 use crate::deadline::Deadline;
 use crate::dialect::{self, Headers};
 use crate::error;
-use crate::exists::ExistsAsValue;
 use crate::file::{self, FileOpener};
 use crate::lineage::TrustedFilters;
 use crate::memory::EngineMemory;
@@ -18,6 +17,7 @@ use crate::plan::PoolPlanner;
 use crate::query::{Command, Planned, Query};
 use crate::rows::Rows;
 use crate::statements::Statement;
+use crate::subqueries::SubqueriesAsValues;
 use crate::summarize;
 use crate::table::PoolTable;
 use crate::views;
@@ -104,7 +104,7 @@ impl Session {
             .with_config(config(&options))
             .with_runtime_env(runtime(&options))
             .with_optimizer_rule(Arc::new(OneZero))
-            .with_analyzer_rule(Arc::new(ExistsAsValue))
+            .with_analyzer_rule(Arc::new(SubqueriesAsValues))
             .with_analyzer_rule(Arc::new(CheckedArithmetic))
             .with_analyzer_rule(Arc::new(OneZeroOfConstants))
             .with_query_planner(Arc::new(PoolPlanner))

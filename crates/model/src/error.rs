@@ -141,7 +141,7 @@ impl Error {
 
     /// The sum or the mean (`what`) in the column `name` does not fit that column's type.
     pub fn overflow(what: &str, name: &str, data_type: &DataType) -> Self {
-        Error::invalid(format!("{what} of {name:?} overflows {data_type}"))
+        Error::invalid(format!("{what} of {name:?} overflows {}", crate::sql_name(data_type)))
             .advise("cast the argument to a wider type, such as DECIMAL(38, 0)")
     }
 

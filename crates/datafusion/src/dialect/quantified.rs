@@ -100,7 +100,7 @@ impl Rewrite<'_> {
 }
 
 /// What the one column of the rows is called, so that no column of the outer query is taken for it.
-pub(crate) const COMPARED: &str = "\"value of the row\"";
+const COMPARED: &str = "\"value of the row\"";
 
 /// How often parts of a comparison are written at most.
 const COPIES: usize = 5;

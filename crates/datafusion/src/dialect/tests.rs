@@ -274,6 +274,10 @@ async fn what_would_be_left_undone_is_refused() {
         ("COMMIT".to_string(), "a transaction of several statements"),
         ("ROLLBACK".to_string(), "a transaction of several statements"),
         ("CREATE DATABASE d".to_string(), "CREATE DATABASE is not done"),
+        (
+            "CREATE EXTERNAL TABLE t STORED AS csv LOCATION 'x.csv'".to_string(),
+            "CREATE EXTERNAL TABLE is not done",
+        ),
         ("DROP TABLE IF EXISTS 'weather.csv'".to_string(), "DROP of a file is not done"),
         (format!("SELECT * FROM {t} FOR UPDATE"), "FOR UPDATE"),
         (format!("SELECT x FROM {t} FETCH FIRST 10 PERCENT ROWS ONLY"), "percent_rank()"),

@@ -121,6 +121,131 @@ async fn exists_is_a_value() {
     assert!(error.message.contains("elsewhere than in its WHERE"), "{error:?}");
 }
 
+/// Values of the rows that share columns by something else than equality, or where the engine has no subqueries.
+const SCALARS: &[(&str, &[&str])] = &[
+    ("x, (select count(*) from b where b.y > a.x) from a order by x", &["1|3", "2|2", "3|0", "NULL|0"]),
+    (
+        "x, (select count(*) from b where b.y > a.x) as n, (select sum(b.y) from b where b.y < a.x) as m from a order by x",
+        &["1|3|NULL", "2|2|NULL", "3|0|2", "NULL|0|NULL"],
+    ),
+    (
+        "x, (select sum(b.y) from b where b.y >= a.x) + x from a order by x",
+        &["1|9", "2|10", "3|9", "NULL|NULL"],
+    ),
+    (
+        "x, (select max(s) from b where b.y > a.x and b.s <> a.s) from a order by x",
+        &["1|c", "2|c", "3|NULL", "NULL|NULL"],
+    ),
+    (
+        "x, (select count(*) from b where b.y > a.x and b.s = a.s) from a order by x",
+        &["1|1", "2|1", "3|0", "NULL|0"],
+    ),
+    (
+        "x, (select count(*) + coalesce(sum(y), -1) from b where b.y > a.x) from a order by x",
+        &["1|11", "2|8", "3|-1", "NULL|-1"],
+    ),
+    (
+        "x, (select sum(b.y * a.x) from b where b.s = a.s) from a order by x",
+        &["1|2", "2|6", "3|6", "NULL|NULL"],
+    ),
+    ("x, (select sum(y) + a.x from b) from a order by x", &["1|9", "2|10", "3|11", "NULL|NULL"]),
+    (
+        "x, (select count(*) from b where b.y > a.x having count(*) > 1) from a order by x",
+        &["1|3", "2|2", "3|NULL", "NULL|NULL"],
+    ),
+    (
+        "x, (select count(distinct y) from b where b.y >= a.x) from a order by x",
+        &["1|2", "2|2", "3|1", "NULL|0"],
+    ),
+    (
+        "x, (select count(*) filter (where s <> 'c') from b where b.y >= a.x) from a order by x",
+        &["1|2", "2|2", "3|1", "NULL|0"],
+    ),
+    (
+        "x, (select string_agg(s, '+' order by s desc) from b where b.y >= a.x) from a order by x",
+        &["1|c+b+a", "2|c+b+a", "3|c+b", "NULL|NULL"],
+    ),
+    ("x from a where (select count(*) from b where b.y > a.x) = 3 order by x", &["1"]),
+    ("x from a where (select count(*) from b where b.y > a.x) < 1 and x is not null", &["3"]),
+    (
+        "x, (select min(z) from (select y + 1 as z from b) q where q.z > a.x) from a order by x",
+        &["1|3", "2|3", "3|4", "NULL|NULL"],
+    ),
+    (
+        "x, (select count(*) from (select y from b order by y) q where q.y > a.x) from a order by x",
+        &["1|3", "2|2", "3|0", "NULL|0"],
+    ),
+    (
+        "x, (select count(*) from b join b as d on b.s = d.s where b.y > a.x) from a order by x",
+        &["1|3", "2|2", "3|0", "NULL|0"],
+    ),
+    ("sum((select count(*) from b where b.y > a.x)) from a", &["5"]),
+    ("s, sum((select count(*) from b where b.y > a.x)) from a group by s order by s", &["a|3", "b|2", "c|0"]),
+    (
+        "(select count(*) from b where b.y > a.x) as n, count(*) from a group by n order by n",
+        &["0|2", "2|1", "3|1"],
+    ),
+    (
+        "x, sum((select count(*) from b where b.y > a.x)) over (order by x) from a order by x",
+        &["1|3", "2|5", "3|5", "NULL|5"],
+    ),
+    ("x from a order by (select count(*) from b where b.y > a.x) desc, x", &["1", "2", "3", "NULL"]),
+    ("x, (select count(*) from a as o where o.x < a.x) from a order by x", &["1|0", "2|1", "3|2", "NULL|0"]),
+    (
+        "x, (select count(*) from b where b.y > a.x) from (select * from a order by x limit 2) a order by x",
+        &["1|3", "2|2"],
+    ),
+    (
+        "x, (select avg(y) from b where b.y is not distinct from a.x or b.s = 'a') from a order by x",
+        &["1|2.0", "2|2.0", "3|2.6666666666666665", "NULL|2.0"],
+    ),
+    (
+        "x, case when (select count(*) from b where b.y > a.x) > 1 then 'many' else 'few' end from a order by x",
+        &["1|many", "2|many", "3|few", "NULL|few"],
+    ),
+    (
+        "x, (select count(*) from b where b.y > a.x) from a union all select 7, 8 order by 1",
+        &["1|3", "2|2", "3|0", "7|8", "NULL|0"],
+    ),
+    (
+        "x, (select count(*) from b where b.y > a.x and exists (select 1 from a as o where o.x = y)) from a order by x",
+        &["1|3", "2|2", "3|0", "NULL|0"],
+    ),
+    (
+        "n, count(*) from (select (select count(*) from b where b.y > a.x) as n from a) q group by n order by n",
+        &["0|2", "2|1", "3|1"],
+    ),
+    (
+        "a.x, d.y, (select count(*) from b where b.y between a.x and d.y) from a join b as d on a.s = d.s order by 1, 2",
+        &["1|2|1", "2|3|3", "3|2|0", "NULL|3|0"],
+    ),
+    (
+        "x, (select count(*) from b where b.y > a.x and a.s = 'a') from a order by x",
+        &["1|3", "2|0", "3|0", "NULL|0"],
+    ),
+    (
+        "x, x > all (select y from b where b.s = a.s) from a order by x",
+        &["1|false", "2|false", "3|true", "NULL|NULL"],
+    ),
+    (
+        "x, x in (select y from b where b.y >= a.x) from a order by x",
+        &["1|false", "2|true", "3|true", "NULL|false"],
+    ),
+    (
+        "x, x <> any (select y from b where b.s > a.s) from a order by x",
+        &["1|true", "2|true", "3|NULL", "NULL|NULL"],
+    ),
+    (
+        "x, (select count(*) from (select y from b where b.s = a.s) r) from a order by x",
+        &["1|1", "2|1", "3|1", "NULL|1"],
+    ),
+];
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn aggregates_of_the_rows_that_belong_to_a_row() {
+    are(SCALARS).await;
+}
+
 /// A filter says what a key is in the rows that are grouped, and not in those of all sets.
 const SETS: &[(&str, &[&str])] = &[
     (

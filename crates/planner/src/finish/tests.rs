@@ -41,6 +41,6 @@ fn a_sum_that_does_not_fit_is_an_error() {
     let fits: ArrayRef = Arc::new(Int64Array::from(vec![i64::MAX]));
     assert_eq!(&Step::Sum.apply(&[sums(i64::MAX.into())], &result).unwrap(), &fits);
     let error = Step::Sum.apply(&[sums(i128::from(i64::MAX) + 1)], &result).unwrap_err();
-    assert_eq!(error.message, "sum of \"s\" overflows Int64");
+    assert_eq!(error.message, "sum of \"s\" overflows BIGINT");
     assert!(Step::Sum.apply(&[], &result).is_err());
 }

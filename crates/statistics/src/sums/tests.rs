@@ -231,7 +231,7 @@ fn integers_may_leave_their_type_on_the_way_but_not_at_the_end() {
     sums.resize(2);
     sums.update(&Int64Array::from(vec![i64::MAX, i64::MIN, i64::MAX, -1]), Some(&[0, 1, 0, 1]), None);
     let error = sums.results(2, "x", &DataType::Int64).unwrap_err();
-    assert_eq!(error.message, "sum of \"x\" overflows Int64");
+    assert_eq!(error.message, "sum of \"x\" overflows BIGINT");
     sums.update(&Int64Array::from(vec![-i64::MAX, 1]), Some(&[0, 1]), None);
     let expected: ArrayRef = Arc::new(Int64Array::from(vec![i64::MAX, i64::MIN]));
     assert_eq!(&sums.results(2, "x", &DataType::Int64).unwrap(), &expected);
@@ -269,5 +269,5 @@ fn a_mean_fits_whose_sum_does_not() {
     let found = sums.results(1, "x", &DataType::Decimal128(38, 4)).unwrap();
     assert_eq!(found.as_primitive::<Decimal128Type>(), &expected);
     let error = sums.results(1, "x", &DataType::Decimal128(38, 6)).unwrap_err();
-    assert_eq!(error.message, "mean of \"x\" overflows Decimal128(38, 6)");
+    assert_eq!(error.message, "mean of \"x\" overflows DECIMAL(38,6)");
 }

@@ -3,6 +3,7 @@
 //! Invariant: what is held is one window of the decompressor (128 MiB at most, zstd's own limit; 32 KiB of gzip) and a
 //! buffer, however much comes of a file.
 
+use super::ahead::Ahead;
 use super::files;
 use super::progress::{Counting, Progress};
 use farpool_model::{FileCompression, Result};
@@ -24,7 +25,7 @@ pub(super) fn read(
     compression: FileCompression,
     progress: Arc<Progress>,
 ) -> Result<Bytes> {
-    let counting = Counting { inner: file, progress };
+    let counting = Counting { inner: Ahead::new(file), progress };
     decompressed(counting, compression).map_err(|error| files::unreadable(path, &error))
 }
 

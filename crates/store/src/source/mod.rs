@@ -6,6 +6,7 @@
 //!
 //! Invariant: every error names the file it is about, and no file, however damaged, makes the reader panic.
 
+mod ahead;
 mod compressed;
 mod convert;
 mod csv;

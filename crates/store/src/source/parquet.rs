@@ -2,7 +2,7 @@
 
 use super::progress::Progress;
 use super::tasks::{Task, Tasks};
-use super::{Batches, damaged, files};
+use super::{Batches, ahead, damaged, files};
 use arrow_schema::{DataType, Field, Fields, Schema, SchemaRef};
 use farpool_model::{Error, Result, cast, limits};
 use parquet::arrow::ProjectionMask;
@@ -60,12 +60,22 @@ pub(super) fn read(
     })))
 }
 
+/// Row groups that the system is asked for before they are read.
+const GROUPS_AHEAD: usize = 3;
+
 /// The same rows as tasks, one for each row group.
 pub(super) fn tasks(path: &Path, footer: &Footer, columns: &[usize], progress: &Arc<Progress>) -> Tasks {
     let columns: Arc<[usize]> = columns.into();
     let groups = footer.metadata().num_row_groups();
     let (path, footer, progress) = (path.to_path_buf(), footer.clone(), progress.clone());
+    let ahead = files::open(&path).ok().map(|(file, _)| file);
+    let mut asked = 0;
     let task = move |group: usize| -> Task {
+        if let Some(file) = &ahead {
+            let until = (group + GROUPS_AHEAD).min(groups);
+            (asked..until).for_each(|group| ask_for(file, &footer, group, &columns));
+            asked = asked.max(until);
+        }
         let (path, footer, columns) = (path.clone(), footer.clone(), columns.clone());
         let progress = progress.clone();
         Box::new(move || match row_group(&path, &footer, group, &columns, &progress) {
@@ -74,6 +84,28 @@ pub(super) fn tasks(path: &Path, footer: &Footer, columns: &[usize], progress: &
         })
     };
     Box::new((0..groups).map(task))
+}
+
+/// Bytes of a row group that the system is asked for at most, lest it throws away what it has for what it was promised.
+const GROUP_BYTES_AHEAD: u64 = 256 << 20;
+
+/// Has the system read the columns of a row group.
+fn ask_for(file: &File, footer: &Footer, group: usize, columns: &[usize]) {
+    let descriptor = footer.parquet_schema();
+    let group = footer.metadata().row_group(group);
+    let is_wanted = |leaf: &usize| columns.contains(&descriptor.get_column_root_idx(*leaf));
+    let mut left = GROUP_BYTES_AHEAD;
+    for leaf in (0..group.num_columns()).filter(is_wanted) {
+        let chunk = group.column(leaf);
+        let start = chunk.dictionary_page_offset().unwrap_or_else(|| chunk.data_page_offset());
+        // Of a damaged file nothing is asked; to read it is an error.
+        let (Ok(start), Ok(bytes)) = (u64::try_from(start), u64::try_from(chunk.compressed_size())) else {
+            continue;
+        };
+        let bytes = bytes.min(left);
+        left -= bytes;
+        ahead::advise(file, start, start.saturating_add(bytes));
+    }
 }
 
 fn row_group(

@@ -9,6 +9,7 @@
 mod cut;
 mod error;
 pub(super) mod guess;
+mod marks;
 mod piece;
 mod read;
 mod records;

@@ -1,17 +1,23 @@
-//! The records of a piece that lies in memory: fields are found by their delimiters and stay where they are.
+//! The records of a piece that lies in memory: delimiters, line breaks and quotes are found 64 bytes at a time, as bits,
+//! and fields stay where they are (as simdjson and DuckDB's and Polars' readers look for structure).
 //!
-//! A record that this does not understand (a doubled or escaped quote, text behind a closing quote, a carriage return
-//! within) is read by [`Records`], the plain twin, from where it begins.
+//! A record that this does not understand (a doubled or escaped quote, a quote or a carriage return within a field) is
+//! read by [`Records`], the plain twin, from where it begins. None is taken for one of the simple ones: those have quotes
+//! only as the first and last character of a field, which is checked.
 
 use super::Dialect;
+use super::marks::{BLOCK, Marked, Marks, parity};
 use super::records::{Broken, Record, RecordSource, Records, Spans};
-use farpool_model::cast;
-use memchr::{memchr, memchr_iter, memchr2};
+use farpool_columns::Level;
+use memchr::memchr;
 use std::io::Cursor;
 
 /// See the file's comment.
 pub(super) struct PieceRecords {
-    plain: Records<Cursor<Vec<u8>>>,
+    bytes: Vec<u8>,
+    dialect: Dialect,
+    /// Made for the first record that is not simple; has `bytes` then.
+    plain: Option<Records<Cursor<Vec<u8>>>>,
     at: usize,
     /// The line at `at`.
     line: u64,
@@ -19,17 +25,15 @@ pub(super) struct PieceRecords {
     /// Fields that are behind those in `spans`.
     more: usize,
     needed: usize,
-    delimiter: u8,
+    marked: Marked,
     quote: Option<u8>,
-    has_escape: bool,
-    has_quotes: bool,
     has_returns: bool,
 }
 
 /// What became of looking for the end of a record.
 enum Found {
-    /// It ends before this place.
-    End(usize),
+    /// It ends before this place, and has so many line breaks.
+    End(usize, u64),
     /// It is none of the simple ones.
     Other,
 }
@@ -38,98 +42,131 @@ impl PieceRecords {
     /// The records of `bytes`, which begin on `line`. Of each the first `needed` fields are looked at; the others may be
     /// counted and no more.
     pub(super) fn new(bytes: Vec<u8>, line: u64, dialect: &Dialect, needed: usize) -> Self {
-        let has = |byte: u8| memchr(byte, &bytes).is_some();
-        let (has_quotes, has_returns) = (dialect.quote.is_some_and(has), has(b'\r'));
+        let has = |byte: &u8| memchr(*byte, &bytes).is_some();
+        let has_returns = has(&b'\r');
+        let quote = dialect.quote.filter(has);
+        // What is checked in a field needs its place.
+        let needed = if has_returns || quote.is_some() { usize::MAX } else { needed };
         PieceRecords {
-            plain: Records::within(bytes, dialect),
+            bytes,
+            dialect: dialect.clone(),
+            plain: None,
             at: 0,
             line,
             spans: Vec::new(),
             more: 0,
             needed,
-            delimiter: dialect.delimiter,
-            quote: dialect.quote,
-            has_escape: dialect.escape.is_some(),
-            has_quotes,
+            marked: Marked::new(Marks { delimiter: dialect.delimiter, quote }, Level::best()),
+            quote,
             has_returns,
         }
     }
 
+    fn bytes(&self) -> &[u8] {
+        self.plain.as_ref().map_or(&*self.bytes, Records::bytes)
+    }
+
     /// Goes behind empty lines, and says whether anything follows.
     fn find(&mut self) -> bool {
-        let bytes = self.plain.bytes();
-        while let Some(byte @ (b'\n' | b'\r')) = bytes.get(self.at) {
-            self.line += u64::from(*byte == b'\n');
-            self.at += 1;
+        let (mut at, mut line) = (self.at, self.line);
+        let bytes = self.bytes();
+        while let Some(byte @ (b'\n' | b'\r')) = bytes.get(at) {
+            line += u64::from(*byte == b'\n');
+            at += 1;
         }
-        self.at < bytes.len()
+        let is_more = at < bytes.len();
+        (self.at, self.line) = (at, line);
+        is_more
     }
 
     /// Looks for the fields of the record at `at`.
     fn split(&mut self) -> Found {
-        self.spans.clear();
-        self.more = 0;
-        let bytes = self.plain.bytes();
-        let mut may_count = !self.has_returns;
-        let mut start = self.at;
-        loop {
-            if may_count && self.spans.len() >= self.needed {
-                may_count = false;
-                let end = memchr(b'\n', &bytes[start..]).map_or(bytes.len(), |at| start + at);
-                let rest = &bytes[start..end];
-                if !self.has_quotes || self.quote.is_none_or(|quote| memchr(quote, rest).is_none()) {
-                    self.more = 1 + memchr_iter(self.delimiter, rest).count();
-                    return Found::End(end);
+        let PieceRecords { bytes, plain, marked, spans, needed, .. } = self;
+        let bytes = plain.as_ref().map_or(&**bytes, Records::bytes);
+        spans.clear();
+        let (mut start, mut more, mut quotes, mut breaks) = (self.at, 0, 0, 0);
+        let mut number = self.at / BLOCK;
+        let mut left = u64::MAX << (self.at % BLOCK);
+        // A record begins outside of quotes. All bits are set where a block begins within.
+        let mut within_quotes = 0;
+        let end = loop {
+            let places = marked.block(bytes, number);
+            let quoted = places.quotes & left;
+            let inside = if quoted == 0 { within_quotes } else { parity(quoted) ^ within_quotes };
+            let ends = places.breaks & left & !inside;
+            let mut structure = (places.delimiters & left & !inside) | ends;
+            while structure != 0 && spans.len() < *needed {
+                let bit = structure & structure.wrapping_neg();
+                let place = number * BLOCK + bit.trailing_zeros() as usize;
+                spans.push((start, place));
+                start = place + 1;
+                structure = if ends & bit == 0 { structure & (structure - 1) } else { 0 };
+            }
+            // Fields that are only counted; what is behind the end is of the next record.
+            let first_end = ends & ends.wrapping_neg();
+            let before = first_end.wrapping_sub(1);
+            more += (structure & before).count_ones() + u32::from(structure & first_end != 0);
+            // Of line breaks only those are left that quotes are around.
+            if inside != 0 {
+                quotes += (quoted & before).count_ones();
+                breaks += (places.breaks & left & before).count_ones();
+            }
+            if first_end != 0 {
+                break number * BLOCK + first_end.trailing_zeros() as usize;
+            }
+            number += 1;
+            if number * BLOCK >= bytes.len() {
+                match spans.len() < *needed {
+                    true => spans.push((start, bytes.len())),
+                    false => more += 1,
                 }
+                break bytes.len();
             }
-            if self.has_quotes && bytes.get(start).copied() == self.quote {
-                let Some(close) = self.closed(bytes, start) else { return Found::Other };
-                self.spans.push((start + 1, close));
-                match bytes.get(close + 1) {
-                    Some(byte) if *byte == self.delimiter => start = close + 2,
-                    _ => return Found::End(close + 1),
+            left = u64::MAX;
+            within_quotes = if inside >> (BLOCK - 1) == 0 { 0 } else { u64::MAX };
+        };
+        self.more = more as usize;
+        match self.trim(quotes) {
+            true => Found::End(end, u64::from(breaks)),
+            false => Found::Other,
+        }
+    }
+
+    /// Takes the quotes around fields and the carriage return at the end off, and says whether that is all there is to
+    /// do for a record with so many quotes.
+    fn trim(&mut self, mut quotes: u32) -> bool {
+        let PieceRecords { bytes, plain, spans, .. } = self;
+        let bytes = plain.as_ref().map_or(&**bytes, Records::bytes);
+        if quotes == 0 && !self.has_returns {
+            return true;
+        }
+        // All fields are there.
+        if let Some((start, end)) = spans.last_mut()
+            && start < end
+            && bytes[*end - 1] == b'\r'
+        {
+            *end -= 1;
+        }
+        let has_quotes = quotes > 0;
+        for (start, end) in spans {
+            let is_quoted = has_quotes && *start < *end && Some(bytes[*start]) == self.quote;
+            if is_quoted {
+                if *end - *start < 2 || Some(bytes[*end - 1]) != self.quote || quotes < 2 {
+                    return false;
                 }
-                continue;
+                (*start, *end, quotes) = (*start + 1, *end - 1, quotes - 2);
+            } else if self.has_returns && memchr(b'\r', &bytes[*start..*end]).is_some() {
+                return false;
             }
-            let end = self.end_of_plain(bytes, start);
-            if end < bytes.len() && bytes[end] == self.delimiter {
-                self.spans.push((start, end));
-                start = end + 1;
-                continue;
-            }
-            let has_return = end > start && bytes[end - 1] == b'\r';
-            self.spans.push((start, end - usize::from(has_return)));
-            return Found::End(end);
         }
+        quotes == 0 && !(has_quotes && self.dialect.escape.is_some())
     }
 
-    /// The end of a field that no quote opens: a delimiter, a line break or the end.
-    fn end_of_plain(&self, bytes: &[u8], start: usize) -> usize {
-        memchr2(self.delimiter, b'\n', &bytes[start..]).map_or(bytes.len(), |at| start + at)
-    }
-
-    /// The quote that closes the field which one opens at `open`, if none is within and the field ends behind it.
-    fn closed(&self, bytes: &[u8], open: usize) -> Option<usize> {
-        if self.has_escape {
-            return None;
-        }
-        let close = open + 1 + memchr(self.quote?, &bytes[open + 1..])?;
-        match bytes.get(close + 1) {
-            None | Some(b'\n' | b'\r') => Some(close),
-            Some(byte) => (*byte == self.delimiter).then_some(close),
-        }
-    }
-
-    /// Whether a carriage return that ends no line is in one of the fields without quotes.
-    fn has_inner_return(&self) -> bool {
-        if !self.has_returns {
-            return false;
-        }
-        let bytes = self.plain.bytes();
-        let quoted = |start: usize| start > self.at && Some(bytes[start - 1]) == self.quote;
-        let is_inner =
-            |&(start, stop): &(usize, usize)| !quoted(start) && memchr(b'\r', &bytes[start..stop]).is_some();
-        self.spans.iter().any(is_inner)
+    /// The record at `at` as the twin reads it.
+    fn other(&mut self) -> Result<Option<Record<'_>>, Broken> {
+        let plain =
+            self.plain.get_or_insert_with(|| Records::within(std::mem::take(&mut self.bytes), &self.dialect));
+        plain.next_at(&mut self.at, &mut self.line)
     }
 }
 
@@ -140,15 +177,12 @@ impl RecordSource for PieceRecords {
         }
         let line = self.line;
         match self.split() {
-            Found::End(end) if !self.has_inner_return() => {
-                let bytes = self.plain.bytes();
-                if self.has_quotes {
-                    self.line += cast::u64_from(memchr_iter(b'\n', &bytes[self.at..end]).count());
-                }
+            Found::End(end, breaks) => {
                 self.at = end;
-                Ok(Some(Record { bytes, fields: Spans::Apart(&self.spans, self.more), line }))
+                self.line += breaks;
+                Ok(Some(Record { bytes: self.bytes(), fields: Spans::Apart(&self.spans, self.more), line }))
             }
-            Found::End(_) | Found::Other => self.plain.next_at(&mut self.at, &mut self.line),
+            Found::Other => self.other(),
         }
     }
 }

@@ -102,6 +102,21 @@ fn cases_that_look_like_others() {
     }
 }
 
+const FIELDS: &[&str] = &[
+    "",
+    "1",
+    "plain",
+    "a longer one, of which some is quoted by no one",
+    "\"quoted\"",
+    "\"with, a delimiter\"",
+    "\"with\na line break, and long enough that it lies in more than one of the blocks that are looked at\"",
+    "\"with a \"\"pair\"\"\"",
+    "in\"ner",
+    "\"\"",
+];
+
+const BEHIND: &[&str] = &[",", ",", ",", ",", "\n", "\n", "\r\n", ";", "\n\n"];
+
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(256))]
     #[test]
@@ -109,6 +124,21 @@ proptest! {
         bytes in prop::collection::vec(prop::sample::select(b",;\"'\n\n\r\\a\xc3\xa9\xef\xbb\xbf1".to_vec()), 0..40)
     ) {
         check(&bytes);
+    }
+
+    /// Fields, most of them whole, that lie across the 64 bytes that are looked at together.
+    #[test]
+    fn records_longer_than_a_word_has_bits(
+        fields in prop::collection::vec((prop::sample::select(FIELDS), prop::sample::select(BEHIND)), 0..60),
+        size in 1..300_usize
+    ) {
+        let text: String = fields.into_iter().flat_map(|(field, behind)| [field, behind]).collect();
+        for dialect in dialects() {
+            for needed in [usize::MAX, 0, 3] {
+                let expected = plain(text.as_bytes(), &dialect, needed);
+                prop_assert_eq!(in_pieces(text.as_bytes(), &dialect, needed, size), expected);
+            }
+        }
     }
 }
 

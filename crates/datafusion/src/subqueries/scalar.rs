@@ -1,0 +1,260 @@
+//! A query that gives one row of aggregates for each row of the query around it: rows are joined with those that belong
+//! to them, and grouped by the number that each row is given (a general form of Kim's and Dayal's unnesting: Neumann and
+//! Kemper, "Unnesting Arbitrary Queries", 2015, which joins distinct values instead of rows).
+//!
+//! Each row is computed once, as it would be without the subquery: nothing depends on that a part of the plan gives the
+//! same rows when it runs twice.
+
+use super::{input_of, outer_columns};
+use datafusion::common::tree_node::{Transformed, TreeNode};
+use datafusion::common::{Column, JoinType};
+use datafusion::error::Result;
+use datafusion::functions_window::expr_fn::row_number;
+use datafusion::logical_expr::expr_rewriter::strip_outer_reference;
+use datafusion::logical_expr::logical_plan::{Aggregate, Subquery};
+use datafusion::logical_expr::utils::{conjunction, split_conjunction_owned};
+use datafusion::logical_expr::{BinaryExpr, Case, Expr, LogicalPlan, LogicalPlanBuilder, Operator, lit};
+use std::collections::HashMap;
+
+/// The value of `subquery` for each row of `input`, which becomes a join that has it; `None` where DataFusion has a plan
+/// for it, or where it is none of these queries. `takes_equality` where DataFusion has none for values that share
+/// columns by equality either.
+pub(super) fn value(
+    input: &mut LogicalPlan,
+    subquery: &Subquery,
+    takes_equality: bool,
+    number: usize,
+) -> Result<Option<Expr>> {
+    if subquery.outer_ref_columns.is_empty() {
+        return Ok(None);
+    }
+    let Some((value, aggregate)) = aggregated(LogicalPlan::clone(&subquery.subquery), number)? else {
+        return Ok(None);
+    };
+    let Some(Rows { plan, shared, columns, is_direct }) = rows(input_of(aggregate.input))? else {
+        return Ok(None);
+    };
+    let in_rows = |expr: Expr| substituted(expr, &columns);
+    let functions = aggregate.aggr_expr.into_iter().map(in_rows).collect::<Result<Vec<_>>>()?;
+    let all = || shared.iter().chain(&functions).chain([&value]);
+    let is_known = |column: Column| input.schema().has_column(&column);
+    let has_plan = !takes_equality
+        && is_direct
+        && shared.iter().all(is_plain_equality)
+        && !functions.iter().chain([&value]).any(Expr::contains_outer);
+    if has_plan || !all().flat_map(outer_columns).all(is_known) || all().any(has_any_subquery) {
+        return Ok(None);
+    }
+    // The rows under a name that no other table has.
+    let table = format!("__rows_{number}");
+    let own = plan.schema().columns();
+    let place = |column: &Column| own.iter().position(|known| known == column);
+    let in_join = |expr: Expr| {
+        let named = expr.transform_up(|expr| match &expr {
+            Expr::Column(column) => match place(column) {
+                Some(place) => Ok(Transformed::yes(column_of(&table, place))),
+                None => Ok(Transformed::no(expr)),
+            },
+            _ => Ok(Transformed::no(expr)),
+        });
+        named.map(|expr| strip_outer_reference(expr.data))
+    };
+    let named = own.iter().enumerate().map(|(i, column)| Expr::Column(column.clone()).alias(name_of(i)));
+    let matching = LogicalPlanBuilder::from(plan)
+        .project(named.chain([lit(true).alias(FOUND)]))?
+        .alias(table.as_str())?
+        .build()?;
+    let conditions = match shared.is_empty() {
+        true => vec![lit(true)],
+        false => shared.into_iter().map(in_join).collect::<Result<_>>()?,
+    };
+    let is_found = Expr::Column(Column::new(Some(table.as_str()), FOUND));
+    let functions = functions
+        .into_iter()
+        .enumerate()
+        .map(|(i, function)| Ok(of_rows_where(&is_found, in_join(function)?)?.alias(value_name(number, i))));
+    let functions = functions.collect::<Result<Vec<_>>>()?;
+    let numbered = with_numbers(std::mem::take(input), &format!("__row_{number}"))?;
+    let keys = numbered.schema().columns();
+    *input = numbered
+        .join_on(matching, JoinType::Left, conditions)?
+        .aggregate(keys.into_iter().map(Expr::Column), functions)?
+        .build()?;
+    Ok(Some(strip_outer_reference(value)))
+}
+
+/// The rows with their numbers, in a column of that name.
+fn with_numbers(rows: LogicalPlan, name: &str) -> Result<LogicalPlanBuilder> {
+    let numbered = LogicalPlanBuilder::from(rows).window([row_number()])?;
+    let mut columns: Vec<Expr> = numbered.schema().columns().into_iter().map(Expr::Column).collect();
+    let last = columns.pop().map(|column| column.alias(name));
+    numbered.project(columns.into_iter().chain(last))
+}
+
+/// The aggregate without the row of NULLs that a row without a match has.
+fn of_rows_where(is_found: &Expr, function: Expr) -> Result<Expr> {
+    let function = function.transform_up(|expr| match expr {
+        Expr::AggregateFunction(mut function) => {
+            let filter = function.params.filter.take();
+            let is_found = is_found.clone();
+            function.params.filter = Some(Box::new(match filter {
+                Some(filter) => is_found.and(*filter),
+                None => is_found,
+            }));
+            Ok(Transformed::yes(Expr::AggregateFunction(function)))
+        }
+        other => Ok(Transformed::no(other)),
+    });
+    Ok(function?.data.unalias())
+}
+
+/// What says that a row has a match.
+const FOUND: &str = "found";
+
+fn name_of(place: usize) -> String {
+    format!("c{place}")
+}
+
+fn column_of(table: &str, place: usize) -> Expr {
+    Expr::Column(Column::new(Some(table), name_of(place)))
+}
+
+fn value_name(number: usize, place: usize) -> String {
+    format!("__value_{number}_{place}")
+}
+
+/// The value of the query's one row, in terms of its aggregates as columns ([`value_name`]), and these. `None` if it may
+/// have more than one row, or is of another form.
+fn aggregated(plan: LogicalPlan, number: usize) -> Result<Option<(Expr, Aggregate)>> {
+    let found = above(plan, number)?;
+    Ok(found.and_then(|(values, aggregate)| match <[Expr; 1]>::try_from(values) {
+        Ok([value]) => Some((value, aggregate)),
+        Err(_) => None,
+    }))
+}
+
+fn above(plan: LogicalPlan, number: usize) -> Result<Option<(Vec<Expr>, Aggregate)>> {
+    Ok(match plan {
+        LogicalPlan::Aggregate(aggregate) if aggregate.group_expr.is_empty() => {
+            let places = 0..aggregate.aggr_expr.len();
+            let column = |place| Expr::Column(Column::from_name(value_name(number, place)));
+            Some((places.map(column).collect(), aggregate))
+        }
+        LogicalPlan::Projection(projection) => {
+            let names = projection.input.schema().columns();
+            let Some((values, aggregate)) = above(input_of(projection.input), number)? else {
+                return Ok(None);
+            };
+            let values: HashMap<Column, Expr> = names.into_iter().zip(values).collect();
+            let made = projection.expr.into_iter().map(|expr| substituted(expr, &values));
+            Some((made.collect::<Result<_>>()?, aggregate))
+        }
+        // One row or none.
+        LogicalPlan::Filter(filter) => {
+            let names = filter.input.schema().columns();
+            let Some((values, aggregate)) = above(input_of(filter.input), number)? else { return Ok(None) };
+            let known: HashMap<Column, Expr> = names.into_iter().zip(values.iter().cloned()).collect();
+            let condition = substituted(filter.predicate, &known)?;
+            let kept = |value: Expr| {
+                let case = vec![(Box::new(condition.clone()), Box::new(value))];
+                Expr::Case(Case::new(None, case, None))
+            };
+            Some((values.into_iter().map(kept).collect(), aggregate))
+        }
+        LogicalPlan::SubqueryAlias(alias) => above(input_of(alias.input), number)?,
+        LogicalPlan::Sort(sort) if sort.fetch.is_none() => above(input_of(sort.input), number)?,
+        _ => None,
+    })
+}
+
+/// Rows that a query aggregates.
+struct Rows {
+    /// All that may belong to a row of the query around.
+    plan: LogicalPlan,
+    /// What decides which do.
+    shared: Vec<Expr>,
+    /// The columns that they have above, in terms of those of `plan`.
+    columns: HashMap<Column, Expr>,
+    /// Whether the columns above are those of `plan`.
+    is_direct: bool,
+}
+
+/// The rows of a plan; `None` if columns of the query around are named elsewhere than in its conditions and projections.
+fn rows(plan: LogicalPlan) -> Result<Option<Rows>> {
+    let names = plan.schema().columns();
+    let renamed = |rows: Rows, below: Vec<Column>| -> Result<Rows> {
+        let columns = names.iter().cloned().zip(below.into_iter().map(Expr::Column));
+        let columns = columns.map(|(name, column)| Ok((name, substituted(column, &rows.columns)?)));
+        Ok(Rows { columns: columns.collect::<Result<_>>()?, is_direct: false, ..rows })
+    };
+    Ok(match plan {
+        plan if plan.all_out_ref_exprs().is_empty() => {
+            let columns = names.into_iter().map(|column| (column.clone(), Expr::Column(column)));
+            Some(Rows { columns: columns.collect(), shared: Vec::new(), plan, is_direct: true })
+        }
+        LogicalPlan::Filter(filter) => {
+            let Some(Rows { plan, mut shared, columns, is_direct }) = rows(input_of(filter.input))? else {
+                return Ok(None);
+            };
+            let parts = split_conjunction_owned(filter.predicate).into_iter();
+            let parts = parts.map(|part| substituted(part, &columns)).collect::<Result<Vec<_>>>()?;
+            // Those name columns by what they are called here.
+            if parts.iter().any(|part| has_any_subquery(part) && (!is_direct || part.contains_outer())) {
+                return Ok(None);
+            }
+            let (theirs, own): (Vec<Expr>, Vec<Expr>) = parts.into_iter().partition(Expr::contains_outer);
+            shared.extend(theirs);
+            let plan = match conjunction(own) {
+                Some(own) => LogicalPlanBuilder::from(plan).filter(own)?.build()?,
+                None => plan,
+            };
+            Some(Rows { plan, shared, columns, is_direct })
+        }
+        LogicalPlan::Projection(projection) => {
+            let Some(below) = rows(input_of(projection.input))? else { return Ok(None) };
+            let made = projection.expr.into_iter().map(|expr| substituted(expr, &below.columns));
+            let columns = names.into_iter().zip(made.collect::<Result<Vec<_>>>()?).collect();
+            Some(Rows { columns, is_direct: false, ..below })
+        }
+        LogicalPlan::SubqueryAlias(alias) => {
+            let below = alias.input.schema().columns();
+            rows(input_of(alias.input))?.map(|rows| renamed(rows, below)).transpose()?
+        }
+        LogicalPlan::Sort(sort) if sort.fetch.is_none() => rows(input_of(sort.input))?,
+        _ => None,
+    })
+}
+
+/// The expression without its name, and with other ones in place of columns.
+fn substituted(expr: Expr, columns: &HashMap<Column, Expr>) -> Result<Expr> {
+    let made = expr.unalias().transform_up(|expr| match &expr {
+        Expr::Column(column) => Ok(match columns.get(column) {
+            Some(known) => Transformed::yes(known.clone()),
+            None => Transformed::no(expr),
+        }),
+        _ => Ok(Transformed::no(expr)),
+    });
+    made.map(|made| made.data)
+}
+
+/// Whether a condition is a comparison for equality of a column with something of the query around, which DataFusion
+/// makes a join of.
+fn is_plain_equality(condition: &Expr) -> bool {
+    let Expr::BinaryExpr(BinaryExpr { left, op: Operator::Eq, right }) = condition else { return false };
+    let is_column = |expr: &Expr| match expr {
+        Expr::Column(_) => true,
+        Expr::Cast(cast) => matches!(*cast.expr, Expr::Column(_)),
+        _ => false,
+    };
+    (is_column(left) && !right.any_column_refs()) || (is_column(right) && !left.any_column_refs())
+}
+
+fn has_any_subquery(expr: &Expr) -> bool {
+    let is_one = |expr: &Expr| {
+        Ok(matches!(
+            expr,
+            Expr::Exists(_) | Expr::ScalarSubquery(_) | Expr::InSubquery(_) | Expr::SetComparison(_)
+        ))
+    };
+    expr.exists(is_one).unwrap_or(true)
+}
