@@ -3,8 +3,11 @@
 //! a result has the names that were written ([`super::headers`]).
 
 use super::headers::{normal, text};
-use datafusion::sql::sqlparser::ast::{Expr, Ident, OrderByKind, Query, Select, SelectItem, SetExpr};
+use datafusion::sql::sqlparser::ast::{
+    Expr, Ident, OrderByKind, Query, Select, SelectItem, SetExpr, visit_expressions_mut,
+};
 use std::collections::HashSet;
+use std::ops::ControlFlow;
 
 /// Gives other names to columns of the query whose names are taken.
 pub(super) fn apply(query: &mut Query, lowers: bool) {
@@ -96,10 +99,11 @@ fn named(item: &SelectItem, lowers: bool) -> Option<(Expr, String)> {
     }
 }
 
-/// What two columns have in common whose names are the same for the engine: its names have no casts.
+/// What two columns have in common whose names are the same for the engine: its names have no casts, and no texts of
+/// subqueries.
 fn key(item: &SelectItem, lowers: bool) -> Option<String> {
     match item {
-        SelectItem::UnnamedExpr(expr) => Some(without_casts(expr, lowers)),
+        SelectItem::UnnamedExpr(expr) => Some(without_casts(&without_subqueries(expr), lowers)),
         SelectItem::ExprWithAlias { alias, .. } => Some(normal(alias, lowers)),
         SelectItem::ExprWithAliases { .. } | SelectItem::QualifiedWildcard(..) | SelectItem::Wildcard(_) => {
             None
@@ -113,6 +117,17 @@ fn path_end(item: &SelectItem, lowers: bool) -> Option<String> {
         SelectItem::UnnamedExpr(Expr::CompoundIdentifier(path)) => Some(normal(path.last()?, lowers)),
         _ => None,
     }
+}
+
+fn without_subqueries(expr: &Expr) -> Expr {
+    let mut expr = expr.clone();
+    let _: ControlFlow<()> = visit_expressions_mut(&mut expr, |expr| {
+        if matches!(expr, Expr::Subquery(_)) {
+            *expr = Expr::Identifier(Ident::new("(<subquery>)"));
+        }
+        ControlFlow::Continue(())
+    });
+    expr
 }
 
 fn without_casts(expr: &Expr, lowers: bool) -> String {

@@ -224,6 +224,11 @@ const SCALARS: &[(&str, &[&str])] = &[
         &["1|3", "2|0", "3|0", "NULL|0"],
     ),
     (
+        "x, (select count(*) from b where b.y > a.x), (select count(*) from b where b.y < a.x) from a order by 3, 2, 1",
+        &["NULL|0|0", "2|2|0", "1|3|0", "3|0|1"],
+    ),
+    ("count(x in (select y from b where y = 2)) from a", &["3"]),
+    (
         "x, x > all (select y from b where b.s = a.s) from a order by x",
         &["1|false", "2|false", "3|true", "NULL|NULL"],
     ),
