@@ -5,10 +5,12 @@
 //! do not rule a failure out is a call of `CheckedFunction`. It comes after the coercion of types, which gives
 //! operations their types, and before whatever computes with constants. Columns keep their names.
 
+mod branches;
 mod function;
 mod guard;
 mod projections;
 
+pub(crate) use branches::given_back;
 pub(crate) use function::{Operation, operation};
 pub(crate) use guard::guarded;
 pub(crate) use projections::FiltersFirst;
@@ -24,6 +26,7 @@ use datafusion::logical_expr::utils::merge_schema;
 use datafusion::logical_expr::{BinaryExpr, Expr as Logical, LogicalPlan};
 use datafusion::optimizer::AnalyzerRule;
 use farpool_model::{ArithmeticOp, Expr, Facts, schema};
+use branches::kept;
 use function::type_of;
 
 /// How deep it is looked into operands for what bounds them. Constants and narrow columns stand right below an operation;
@@ -53,7 +56,8 @@ fn checked_plan(plan: LogicalPlan) -> Result<Transformed<LogicalPlan>> {
     let names = NamePreserver::new(&plan);
     let checked = plan.map_expressions(|expr| {
         let name = names.save(&expr);
-        Ok(expr.transform_up(|expr| checked(expr, &input))?.update_data(|expr| name.restore(expr)))
+        let checked = expr.transform_up(|expr| checked(expr, &input)?.transform_data(|expr| kept(expr, &input)))?;
+        Ok(checked.update_data(|expr| name.restore(expr)))
     })?;
     match checked.transformed {
         true => checked.map_data(LogicalPlan::recompute_schema),
@@ -78,7 +82,8 @@ fn computes(plan: &LogicalPlan) -> Result<bool> {
         found |= expr.exists(|expr| {
             Ok(match expr {
                 Logical::BinaryExpr(binary) => arithmetic_op(binary.op).is_some(),
-                Logical::Negative(_) => true,
+                Logical::Negative(_) | Logical::Case(_) => true,
+                Logical::ScalarFunction(call) => call.func.name() == "coalesce",
                 _ => false,
             })
         })?;

@@ -62,7 +62,9 @@ pub(crate) fn unwrap(error: DataFusionError) -> Error {
         },
         // A plan had all columns that it names until the engine made a join of a subquery.
         DataFusionError::Context(rule, inner)
-            if rule.starts_with("Optimizer rule") && matches!(*inner, DataFusionError::SchemaError(..)) =>
+            if rule.starts_with("Optimizer rule")
+                && rule.contains("subquery")
+                && matches!(*inner, DataFusionError::SchemaError(..)) =>
         {
             let what = "a subquery names a column of the query around it where this is not done";
             Error::invalid(what)

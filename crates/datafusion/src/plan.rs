@@ -49,8 +49,9 @@ impl QueryPlanner for PoolPlanner {
         session: &dyn Session,
     ) -> Result<Arc<dyn ExecutionPlan>> {
         let context = Context::of(session);
-        crate::joins::prepare(plan).await?;
-        let plan = rewrite(crate::joins::reorder(plan.clone())?, Vec::new(), context).await?;
+        let plan = crate::checked::given_back(plan.clone())?;
+        crate::joins::prepare(&plan).await?;
+        let plan = rewrite(crate::joins::reorder(plan)?, Vec::new(), context).await?;
         let plan = crate::checked::guarded(plan)?;
         let planner = DefaultPhysicalPlanner::with_extension_planners(vec![Arc::new(PoolPlanner)]);
         planner.create_physical_plan(&plan, session).await

@@ -6,14 +6,18 @@
 //! same rows when it runs twice.
 
 use super::{input_of, outer_columns};
+use crate::error;
 use datafusion::common::tree_node::{Transformed, TreeNode};
 use datafusion::common::{Column, JoinType};
 use datafusion::error::Result;
+use datafusion::functions_aggregate::expr_fn::first_value;
 use datafusion::functions_window::expr_fn::row_number;
+use datafusion::logical_expr::expr::AggregateFunction;
 use datafusion::logical_expr::expr_rewriter::strip_outer_reference;
 use datafusion::logical_expr::logical_plan::{Aggregate, Subquery};
 use datafusion::logical_expr::utils::{conjunction, split_conjunction_owned};
 use datafusion::logical_expr::{BinaryExpr, Case, Expr, LogicalPlan, LogicalPlanBuilder, Operator, lit};
+use farpool_model::Error;
 use std::collections::HashMap;
 
 /// The value of `subquery` for each row of `input`, which becomes a join that has it; `None` where DataFusion has a plan
@@ -45,6 +49,7 @@ pub(super) fn value(
     if has_plan || !all().flat_map(outer_columns).all(is_known) || all().any(has_any_subquery) {
         return Ok(None);
     }
+    functions.iter().try_for_each(is_of_this_query)?;
     // The rows under a name that no other table has.
     let table = format!("__rows_{number}");
     let own = plan.schema().columns();
@@ -74,32 +79,71 @@ pub(super) fn value(
         .enumerate()
         .map(|(i, function)| Ok(of_rows_where(&is_found, in_join(function)?)?.alias(value_name(number, i))));
     let functions = functions.collect::<Result<Vec<_>>>()?;
-    let numbered = with_numbers(std::mem::take(input), &format!("__row_{number}"))?;
-    let keys = numbered.schema().columns();
+    let row = format!("__row_{number}");
+    let (numbered, carried) = with_numbers(std::mem::take(input), &row)?;
     *input = numbered
         .join_on(matching, JoinType::Left, conditions)?
-        .aggregate(keys.into_iter().map(Expr::Column), functions)?
+        .aggregate([Expr::Column(Column::from_name(row))], functions.into_iter().chain(carried))?
         .build()?;
     Ok(Some(strip_outer_reference(value)))
 }
 
-/// The rows with their numbers, in a column of that name.
-fn with_numbers(rows: LogicalPlan, name: &str) -> Result<LogicalPlanBuilder> {
-    let numbered = LogicalPlanBuilder::from(rows).window([row_number()])?;
-    let mut columns: Vec<Expr> = numbered.schema().columns().into_iter().map(Expr::Column).collect();
-    let last = columns.pop().map(|column| column.alias(name));
-    numbered.project(columns.into_iter().chain(last))
+/// Refuses what is an aggregate of the query around, as it names columns of that alone: it would make groups of its rows
+/// (SQL:2016, 6.9; so do PostgreSQL and DuckDB).
+fn is_of_this_query(function: &Expr) -> Result<()> {
+    let is_of_other = function.exists(|expr| {
+        let Expr::AggregateFunction(AggregateFunction { params, .. }) = expr else { return Ok(false) };
+        let keys = params.order_by.iter().map(|key| &key.expr);
+        let parts: Vec<&Expr> = params.args.iter().chain(params.filter.as_deref()).chain(keys).collect();
+        Ok(parts.iter().any(|part| part.contains_outer()) && !parts.iter().any(|part| part.any_column_refs()))
+    })?;
+    match is_of_other {
+        true => {
+            let what = "an aggregate in a subquery names columns of the query around it alone, so that it belongs to that query";
+            Err(error::wrap(
+                Error::invalid(what).advise("aggregate there, in a query in FROM, and name the result"),
+            ))
+        }
+        false => Ok(()),
+    }
 }
 
-/// The aggregate without the row of NULLs that a row without a match has.
+/// The rows with their numbers, in a column of that name; and their columns as aggregates of the rows of one number,
+/// which have the same values: as keys of groups they would not stay what they are, for 0.0 and -0.0 are one there.
+fn with_numbers(rows: LogicalPlan, name: &str) -> Result<(LogicalPlanBuilder, Vec<Expr>)> {
+    let columns = rows.schema().columns();
+    let carried = columns.iter().map(|column| {
+        let value = first_value(Expr::Column(column.clone()), Vec::new());
+        value.alias_qualified(column.relation.clone(), column.name.as_str())
+    });
+    let carried = carried.collect();
+    let numbered = LogicalPlanBuilder::from(rows).window([row_number()])?;
+    let number = numbered.schema().columns().pop().map(|column| Expr::Column(column).alias(name));
+    let numbered = numbered.project(columns.into_iter().map(Expr::Column).chain(number))?;
+    Ok((numbered, carried))
+}
+
+/// The aggregate without the row of NULLs that a row without a match has. Nothing is computed of that row: it could fail.
 fn of_rows_where(is_found: &Expr, function: Expr) -> Result<Expr> {
+    let guarded = |expr: Expr| match &expr {
+        Expr::Column(_) => expr,
+        _ if !expr.any_column_refs() => expr,
+        _ => {
+            let case = vec![(Box::new(is_found.clone()), Box::new(expr))];
+            Expr::Case(Case::new(None, case, None))
+        }
+    };
     let function = function.transform_up(|expr| match expr {
         Expr::AggregateFunction(mut function) => {
-            let filter = function.params.filter.take();
-            let is_found = is_found.clone();
-            function.params.filter = Some(Box::new(match filter {
-                Some(filter) => is_found.and(*filter),
-                None => is_found,
+            let params = &mut function.params;
+            params.args = std::mem::take(&mut params.args).into_iter().map(guarded).collect();
+            for key in &mut params.order_by {
+                key.expr = guarded(std::mem::take(&mut key.expr));
+            }
+            let filter = params.filter.take().map(|filter| guarded(*filter));
+            params.filter = Some(Box::new(match filter {
+                Some(filter) => is_found.clone().and(filter),
+                None => is_found.clone(),
             }));
             Ok(Transformed::yes(Expr::AggregateFunction(function)))
         }

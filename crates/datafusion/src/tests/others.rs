@@ -228,6 +228,27 @@ const SCALARS: &[(&str, &[&str])] = &[
         &["NULL|0|0", "2|2|0", "1|3|0", "3|0|1"],
     ),
     ("count(x in (select y from b where y = 2)) from a", &["3"]),
+    // What no row is found for computes nothing, and keeps its values.
+    (
+        "x, (select sum(b.y / (a.x - 3)) from b where b.y > a.x and b.y < 3) from a order by x",
+        &["1|-1", "2|NULL", "3|NULL", "NULL|NULL"],
+    ),
+    (
+        "x, (select sum(1 / coalesce(b.y, 0)) from b where b.y > a.x + 1 and b.y > 2) from a order by x",
+        &["1|0", "2|NULL", "3|NULL", "NULL|NULL"],
+    ),
+    (
+        "x, (select count(*) filter (where 1 / (a.x - 3) > b.y) from b where b.y > a.x) from a order by x",
+        &["1|0", "2|0", "3|0", "NULL|0"],
+    ),
+    (
+        "z, (select count(*) from b where b.y > z) from (values (-0.0::double), (0.0::double)) q(z) order by 1, 2",
+        &["-0.0|3", "0.0|3"],
+    ),
+    (
+        "l, i, (select count(*) from b where b.y > x) from (select x, [x] as l, interval '1 day' * x as i from a where x < 3) q order by l",
+        &["[1]|1 days|3", "[2]|2 days|2"],
+    ),
     (
         "x, x > all (select y from b where b.s = a.s) from a order by x",
         &["1|false", "2|false", "3|true", "NULL|NULL"],
@@ -249,6 +270,14 @@ const SCALARS: &[(&str, &[&str])] = &[
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn aggregates_of_the_rows_that_belong_to_a_row() {
     are(SCALARS).await;
+    let (_, session) = sessions().await.swap_remove(0);
+    for sql in [
+        "select (select sum(a.x) from b) from a",
+        "select (select max(a.x + 1) from b where b.y > a.x) from a",
+    ] {
+        let error = rows(&session, sql).await.unwrap_err();
+        assert!(error.message.contains("belongs to that query"), "{sql}: {error:?}");
+    }
 }
 
 /// A filter says what a key is in the rows that are grouped, and not in those of all sets.

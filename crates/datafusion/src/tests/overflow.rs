@@ -118,6 +118,29 @@ async fn rows_that_are_not_asked_for_do_not_fail() {
         ("SELECT count(*) FROM t WHERE id < 1500 AND 7 / (id - 1500) = 7".to_string(), "0"),
         (format!("SELECT max(CASE WHEN id < 10 THEN id + {big} ELSE 0 END) FROM t"), "9223372036854775009"),
         (format!("SELECT max(id + {big}) FILTER (WHERE id < 10) FROM t"), "9223372036854775009"),
+        ("SELECT count(*) FROM t WHERE CASE WHEN id <> 5 THEN 10 / (id - 5) > 1 END".to_string(), "5"),
+        (
+            "SELECT count(*) FROM t WHERE CASE WHEN id = 5 THEN true WHEN 10 / (id - 5) > 1 THEN true ELSE false END"
+                .to_string(),
+            "6",
+        ),
+        (
+            "SELECT count(*) FILTER (WHERE CASE WHEN id = 5 THEN NULL ELSE 10 / (id - 5) > 1 END) FROM t".to_string(),
+            "5",
+        ),
+        (
+            "SELECT sum(CASE WHEN CASE WHEN id <> 5 THEN 10 / (id - 5) > 1 END THEN id END) FROM t".to_string(),
+            "40",
+        ),
+        (
+            "SELECT count(*) FROM t WHERE coalesce(nullif(id <> 5, true), 10 / (id - 5) > 1)".to_string(),
+            "5",
+        ),
+        (
+            "SELECT count(*) FROM (VALUES ('1'), ('x'), ('3')) v(s) WHERE CASE WHEN s <> 'x' THEN s::int > 1 END"
+                .to_string(),
+            "1",
+        ),
         (
             format!(
                 "SELECT count(*) FROM t JOIN dim ON t.k = dim.k AND t.id < 10 AND t.id + dim.k + {big} > 0"

@@ -9,6 +9,7 @@ use parquet::arrow::ProjectionMask;
 use parquet::arrow::arrow_reader::{
     ArrowReaderMetadata, ArrowReaderOptions, ParquetRecordBatchReaderBuilder,
 };
+use std::collections::HashSet;
 use std::fs::File;
 use std::path::Path;
 use std::sync::Arc;
@@ -69,11 +70,12 @@ pub(super) fn tasks(path: &Path, footer: &Footer, columns: &[usize], progress: &
     let groups = footer.metadata().num_row_groups();
     let (path, footer, progress) = (path.to_path_buf(), footer.clone(), progress.clone());
     let ahead = files::open(&path).ok().map(|(file, _)| file);
+    let leaves = leaves(&footer, &columns);
     let mut asked = 0;
     let task = move |group: usize| -> Task {
         if let Some(file) = &ahead {
             let until = (group + GROUPS_AHEAD).min(groups);
-            (asked..until).for_each(|group| ask_for(file, &footer, group, &columns));
+            (asked..until).for_each(|group| ask_for(file, &footer, group, &leaves));
             asked = asked.max(until);
         }
         let (path, footer, columns) = (path.clone(), footer.clone(), columns.clone());
@@ -89,14 +91,19 @@ pub(super) fn tasks(path: &Path, footer: &Footer, columns: &[usize], progress: &
 /// Bytes of a row group that the system is asked for at most, lest it throws away what it has for what it was promised.
 const GROUP_BYTES_AHEAD: u64 = 256 << 20;
 
-/// Has the system read the columns of a row group.
-fn ask_for(file: &File, footer: &Footer, group: usize, columns: &[usize]) {
+/// The places of what the columns consist of, among those of a row group.
+fn leaves(footer: &Footer, columns: &[usize]) -> Vec<usize> {
     let descriptor = footer.parquet_schema();
-    let group = footer.metadata().row_group(group);
-    let is_wanted = |leaf: &usize| columns.contains(&descriptor.get_column_root_idx(*leaf));
+    let wanted: HashSet<usize> = columns.iter().copied().collect();
+    let is_wanted = |leaf: &usize| wanted.contains(&descriptor.get_column_root_idx(*leaf));
+    (0..descriptor.num_columns()).filter(is_wanted).collect()
+}
+
+/// Has the system read the columns of a row group whose places in it are `leaves`.
+fn ask_for(file: &File, footer: &Footer, group: usize, leaves: &[usize]) {
+    let columns = footer.metadata().row_group(group).columns();
     let mut left = GROUP_BYTES_AHEAD;
-    for leaf in (0..group.num_columns()).filter(is_wanted) {
-        let chunk = group.column(leaf);
+    for chunk in leaves.iter().filter_map(|leaf| columns.get(*leaf)) {
         let start = chunk.dictionary_page_offset().unwrap_or_else(|| chunk.data_page_offset());
         // Of a damaged file nothing is asked; to read it is an error.
         let (Ok(start), Ok(bytes)) = (u64::try_from(start), u64::try_from(chunk.compressed_size())) else {

@@ -101,8 +101,12 @@ impl RemotePool {
                 rows_hint: *rows_hint,
                 id: Some(id),
             };
-            let channel = connection.open(&request, "a table was being loaded")?;
-            let lost = match rows.send(channel, schema).await {
+            // The connection may have broken since it was chosen.
+            let sent = match connection.open(&request, "a table was being loaded") {
+                Ok(channel) => rows.send(channel, schema).await,
+                Err(error) => Err(rows.not_begun(error)),
+            };
+            let lost = match sent {
                 Ok(table) => {
                     connection.saw(table.version);
                     return Ok(table);
@@ -140,15 +144,21 @@ impl RemotePool {
         loop {
             let id = self.load_ids.next();
             let request = Request::ChangeRows { handle: kept.stream, rows, id };
-            let mut channel = kept.connection.open(&request, "rows of a table were being changed")?;
-            match answer(&mut channel).await {
+            let channel = kept.connection.open(&request, "rows of a table were being changed");
+            let is_sent = channel.is_ok();
+            let answered = match channel {
+                Ok(mut channel) => answer(&mut channel).await,
+                Err(error) if error.kind == ErrorKind::Unavailable => Err(Failure::Lost(error)),
+                Err(error) => Err(Failure::Ended(error)),
+            };
+            match answered {
                 Ok(table) => {
                     kept.connection.saw(table.version);
                     return Ok(table);
                 }
                 Err(Failure::Ended(error)) => come_back(error, &mut comebacks).await?,
                 Err(Failure::Lost(lost)) => {
-                    return match self.outcome_of_lost(id, before, true, &lost).await? {
+                    return match self.outcome_of_lost(id, before, is_sent, &lost).await? {
                         Some(made) => Ok(self.describe_loaded(&task, made).await),
                         None => Err(Error::stale(format!("{}; nothing was changed", lost.message))),
                     };
@@ -262,6 +272,12 @@ impl Rows {
     fn new(batches: BatchStream) -> Self {
         let sent = Vec::new();
         Rows { batches: batches.fuse(), sent, sent_bytes: 0, can_repeat: true, is_complete: false }
+    }
+
+    /// The failure of a load whose request could not be sent.
+    fn not_begun(&mut self, error: Error) -> Failure {
+        self.is_complete = false;
+        Failure::Lost(error)
     }
 
     /// Sends all rows on `channel`, on which the load has begun; those that were sent before first.

@@ -91,7 +91,8 @@ impl<R: BufRead> Cutter<R> {
     pub(super) fn next(&mut self) -> Result<Option<Piece<R>>> {
         let Some(mut from) = self.from.take() else { return Ok(None) };
         let mut bytes = std::mem::take(&mut self.carried);
-        let mut wanted = self.size;
+        // Enough to tell a byte order mark.
+        let mut wanted = self.size.max(MARK.len());
         loop {
             let is_whole = fill(&mut from, &mut bytes, wanted)?;
             if (is_whole || bytes.len() >= MARK.len()) && std::mem::take(&mut self.may_have_mark) {

@@ -28,14 +28,16 @@ pub(super) struct PieceRecords {
     marked: Marked,
     quote: Option<u8>,
     has_returns: bool,
+    /// Bytes that were looked at for records that the twin read then.
+    wasted: usize,
 }
 
 /// What became of looking for the end of a record.
 enum Found {
     /// It ends before this place, and has so many line breaks.
     End(usize, u64),
-    /// It is none of the simple ones.
-    Other,
+    /// It is none of the simple ones; so many bytes were looked at.
+    Other(usize),
 }
 
 impl PieceRecords {
@@ -59,7 +61,13 @@ impl PieceRecords {
             marked: Marked::new(Marks { delimiter: dialect.delimiter, quote }, Level::best()),
             quote,
             has_returns,
+            wasted: 0,
         }
+    }
+
+    #[cfg(test)]
+    pub(super) fn bytes_wasted(&self) -> usize {
+        self.wasted
     }
 
     fn bytes(&self) -> &[u8] {
@@ -128,7 +136,7 @@ impl PieceRecords {
         self.more = more as usize;
         match self.trim(quotes) {
             true => Found::End(end, u64::from(breaks)),
-            false => Found::Other,
+            false => Found::Other(end - self.at),
         }
     }
 
@@ -175,6 +183,10 @@ impl RecordSource for PieceRecords {
         if !self.find() {
             return Ok(None);
         }
+        // Where records do not end with line breaks, such as those of old Macs, each would be looked for to the end.
+        if self.wasted > self.bytes().len() {
+            return self.other();
+        }
         let line = self.line;
         match self.split() {
             Found::End(end, breaks) => {
@@ -182,7 +194,10 @@ impl RecordSource for PieceRecords {
                 self.line += breaks;
                 Ok(Some(Record { bytes: self.bytes(), fields: Spans::Apart(&self.spans, self.more), line }))
             }
-            Found::Other => self.other(),
+            Found::Other(bytes) => {
+                self.wasted += bytes;
+                self.other()
+            }
         }
     }
 }

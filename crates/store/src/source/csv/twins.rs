@@ -93,6 +93,7 @@ fn cases_that_look_like_others() {
         "\"a\\\"b\nc\",d\ne\n",
         "\u{feff}\"a\nb\",c\n\u{feff}d\n",
         "\u{feff}\u{feff}a\nb",
+        "\n\u{feff}a\nb",
         "'a;\n';b\n\"c\n",
         "a,\"b\nc,d\ne,f\n",
         "\"a\r\nb\"\r\n\r\n,\r\n\"\"\r\nc,\"d\re\"\rf",
@@ -138,6 +139,21 @@ proptest! {
                 let expected = plain(text.as_bytes(), &dialect, needed);
                 prop_assert_eq!(in_pieces(text.as_bytes(), &dialect, needed, size), expected);
             }
+        }
+    }
+}
+
+/// What looks like one long record, again and again, is looked at a few times in all.
+#[test]
+fn carriage_returns_in_place_of_line_breaks() {
+    for record in ["1,x\r", "\"1\",\"x\"\r", "1,\"x\"\"y\"\r"] {
+        let bytes = record.repeat(20_000);
+        for dialect in dialects().into_iter().filter(|dialect| dialect.skip_lines == 0) {
+            let mut records = PieceRecords::new(bytes.clone().into_bytes(), 1, &dialect, usize::MAX);
+            let mut all = All::default();
+            drain(&mut records, usize::MAX, &mut all);
+            assert_eq!(all, plain(bytes.as_bytes(), &dialect, usize::MAX));
+            assert!(records.bytes_wasted() <= 2 * bytes.len(), "{record:?} {dialect:?}");
         }
     }
 }
