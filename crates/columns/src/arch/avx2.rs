@@ -175,6 +175,52 @@ macro_rules! parts {
 }
 
 /// There is no such instruction before AVX-512.
+/// For each set of eight lanes the places of its members, in order, and places whose top bit is set behind them.
+static MEMBERS: [[u8; 8]; 256] = {
+    let mut members = [[0x80; 8]; 256];
+    let mut set = 0;
+    while set < 256 {
+        let (mut lane, mut count) = (0, 0);
+        while lane < 8 {
+            if set >> lane & 1 == 1 {
+                members[set][count] = lane as u8;
+                count += 1;
+            }
+            lane += 1;
+        }
+        set += 1;
+    }
+    members
+};
+
+/// The values whose bit of `mask` is set, in order, followed by `pad`, eight values at a time. What each store leaves behind
+/// its values is pads, and the next one begins there.
+///
+/// # Safety
+/// There is AVX2.
+#[inline(always)]
+unsafe fn compress_bytes(values: &[u8; 64], mask: u64, pad: u8) -> [u8; 64] {
+    let mut out = [pad; 64];
+    let (mut rest, mut end) = (mask, 0);
+    for eight in values.as_chunks::<8>().0 {
+        if rest == 0 {
+            break;
+        }
+        let set = (rest & 0xff) as usize;
+        // SAFETY: the caller vouches for the instructions. Eight bytes lie at each place that is read; at most eight
+        // values come of each eight, so that as many fit behind those of the ones before.
+        unsafe {
+            let members = _mm_loadl_epi64(MEMBERS[set].as_ptr().cast());
+            let picked = _mm_shuffle_epi8(_mm_loadl_epi64(eight.as_ptr().cast()), members);
+            let padded = _mm_blendv_epi8(picked, _mm_set1_epi8(pad.cast_signed()), members);
+            _mm_storel_epi64(out[end..end + 8].as_mut_ptr().cast(), padded);
+        }
+        end += set.count_ones() as usize;
+        rest >>= 8;
+    }
+    out
+}
+
 macro_rules! compress {
     ($($t:ty, $compress:ident);*) => {$(
         #[inline(always)]
@@ -224,7 +270,18 @@ impl Simd for Avx2 {
         u64, parts_u64, _mm256_srl_epi64, _mm256_sll_epi64, _mm256_set1_epi64x
     );
 
-    compress!(u8, compress_u8; u16, compress_u16; u32, compress_u32; u64, compress_u64);
+    compress!(u16, compress_u16; u32, compress_u32; u64, compress_u64);
+
+    #[inline(always)]
+    fn compress_u8(self, values: &[u8; 64], mask: u64) -> [u8; 64] {
+        self.compress_padded_u8(values, mask, 0)
+    }
+
+    #[inline(always)]
+    fn compress_padded_u8(self, values: &[u8; 64], mask: u64, pad: u8) -> [u8; 64] {
+        // SAFETY: there is AVX2, or there would be no token.
+        unsafe { compress_bytes(values, mask, pad) }
+    }
 
     keep!(
         u16, keep_u16, _mm256_set1_epi16, _mm256_cmpeq_epi16, {
